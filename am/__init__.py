@@ -1,0 +1,4 @@
+"""The package `yarrow.am`; importing it as bare `am` is refused, for it would shadow modules of user programs."""
+
+if __name__ == "am":
+    raise ImportError("import this package as yarrow.am, not as am: the folder is reached through the yarrow package")
