@@ -1,0 +1,227 @@
+"""Messages between a supervisor, its template process and its slot workers: framed msgpack over Unix socket pairs.
+
+Owner: none (values). No pickle here; user code is opaque bytes inside the encoded JobGraph. A frame is a 4-byte
+little-endian length and one tagged struct.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID, WorkerID
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import (
+    CollectRows,
+    Deployment,
+    FailureCause,
+    OperatorEvent,
+    TaskMetrics,
+    WorkerAddress,
+)
+
+#: Frames above this length close the connection.
+MAX_FRAME_BYTES = 256 * 1024 * 1024
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker needs to know at birth."""
+
+    worker_id: WorkerID
+    resource_id: str
+    host: str
+    host_key: str
+    #: Folder (mode 0700) for the Unix data socket and temporary files.
+    working_directory: str
+    memory_budget_bytes: int
+    cpu_cores: float
+    configuration: dict[str, str]
+    #: 32+ bytes shared by the workers of one application: proves data peers. Empty only in one process.
+    data_secret: bytes
+    #: PEM texts for mutual TLS between hosts; empty = Unix sockets only.
+    ca_certificate: bytes = b""
+    certificate: bytes = b""
+    private_key: bytes = b""
+    listen_tcp: bool = False
+
+
+# ------------------------------------------------------------------ supervisor -> worker
+
+
+class ToWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of messages to a worker."""
+
+
+class StartWorker(ToWorker):
+    """First message after the fork; answered by WorkerReady or WorkerFailed."""
+
+    settings: WorkerSettings
+
+
+class SubmitTasks(ToWorker):
+    """Start those tasks of the deployment whose allocation is this worker's (already filtered).
+
+    `file_paths` maps a blob key of the graph's shipped files to a local path the supervisor fetched.
+    """
+
+    deployment: Deployment
+    file_paths: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class CancelTasks(ToWorker):
+    """Cancel; each ends with a TaskStateChanged (CANCELED, or what it was when cancel came too late)."""
+
+    attempts: tuple[ExecutionAttemptID, ...]
+
+
+class DeliverOperatorEvent(ToWorker):
+    """An event for a source coordinator or reader of this worker."""
+
+    event: OperatorEvent
+
+
+class CollectCredit(ToWorker):
+    """The JobMaster has taken a CollectRows: the operator may send the next."""
+
+    job_id: JobID
+    collect_id: str
+    subtask: int
+    sequence: int
+
+
+class RequestThreadDump(ToWorker):
+    """Answered by ThreadDump."""
+
+
+class StopWorker(ToWorker):
+    """End: tasks are cancelled, sockets closed, exit status 0."""
+
+
+# ------------------------------------------------------------------ worker -> supervisor
+
+
+class FromWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of messages from a worker."""
+
+
+class WorkerReady(FromWorker):
+    """The worker serves its data socket."""
+
+    address: WorkerAddress
+    pid: int
+
+
+class WorkerFailed(FromWorker):
+    """The worker could not start; it exits after this."""
+
+    cause: FailureCause
+
+
+class TaskStateChanged(FromWorker):
+    """A task entered a state; `tasks_left` = live tasks in the worker after it."""
+
+    attempt_id: ExecutionAttemptID
+    state: ExecutionState
+    timestamp_ms: int
+    cause: FailureCause | None = None
+    accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    tasks_left: int = 0
+
+
+class MetricsReport(FromWorker):
+    """Sent about every second while tasks run."""
+
+    tasks: tuple[TaskMetrics, ...]
+    accumulators: dict[ExecutionAttemptID, dict[str, Any]]
+    process: dict[str, float]
+
+
+class EmitOperatorEvent(FromWorker):
+    """An event for the JobMaster to route."""
+
+    event: OperatorEvent
+
+
+class EmitCollectRows(FromWorker):
+    """Rows for the client; CollectCredit answers."""
+
+    rows: CollectRows
+
+
+class OutputLines(FromWorker):
+    """Whole lines that user code and print sinks wrote; the supervisor appends them to .out (stdout) or .err files."""
+
+    stream: str
+    text: str
+
+
+class LogLines(FromWorker):
+    """Whole lines of the worker's log."""
+
+    text: str
+
+
+class ThreadDump(FromWorker):
+    """(thread name, stack)."""
+
+    threads: tuple[tuple[str, str], ...]
+
+
+class CurrentUserCall(FromWorker):
+    """What the task thread was doing when asked or when the worker dies with a handler: names the operator at fault."""
+
+    attempt_id: ExecutionAttemptID
+    operator_id: OperatorID
+    operator_name: str
+
+
+MessageToWorker = (
+    StartWorker
+    | SubmitTasks
+    | CancelTasks
+    | DeliverOperatorEvent
+    | CollectCredit
+    | RequestThreadDump
+    | StopWorker
+)
+MessageFromWorker = (
+    WorkerReady
+    | WorkerFailed
+    | TaskStateChanged
+    | MetricsReport
+    | EmitOperatorEvent
+    | EmitCollectRows
+    | OutputLines
+    | LogLines
+    | ThreadDump
+    | CurrentUserCall
+)
+
+# ------------------------------------------------------------------ supervisor <-> template
+
+
+class ForkWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Supervisor -> template, with one end of the worker's socket pair attached (SCM_RIGHTS)."""
+
+    worker_id: WorkerID
+
+
+class WorkerForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Template -> supervisor."""
+
+    worker_id: WorkerID
+    pid: int
+
+
+class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Template -> supervisor, from waitpid: exactly one of `status` and `signal` is set."""
+
+    worker_id: WorkerID
+    pid: int
+    status: int | None = None
+    signal: int | None = None
+
+
+MessageFromTemplate = WorkerForked | WorkerExited

@@ -1,0 +1,35 @@
+"""The root of Yarrow's typed errors.
+
+Owner: none. Every message names the thing, says what was expected and what to do; `YarrowError` is what a caller may
+catch to tell our errors from the user's own.
+"""
+
+from __future__ import annotations
+
+
+class YarrowError(Exception):
+    """Base of all errors that Yarrow itself raises."""
+
+
+class InvalidProgramError(YarrowError):
+    """The user's program was refused while its graph was built: nothing was started."""
+
+
+class UnsupportedFeatureError(InvalidProgramError):
+    """A thing that this version does not do; the message says what is missing."""
+
+
+class FencingTokenError(YarrowError):
+    """A message bore a stale or foreign fencing token and was refused."""
+
+
+class JobExecutionError(YarrowError):
+    """A job ended otherwise than FINISHED; the message begins with the user's own traceback where there is one."""
+
+    def __init__(self, message: str, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobCancelledError(JobExecutionError):
+    """The job was cancelled."""

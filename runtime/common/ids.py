@@ -1,0 +1,65 @@
+"""Identifiers of the runtime: each is a type of its own with one text form, made by an injected IdFactory.
+
+Owner: none (immutable values). No module outside runtime/common may make random identifiers itself.
+The text form of all but ResourceID and ExecutionAttemptID is 32 lower-case hexadecimal digits, as in Flink.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NewType, Protocol
+
+JobID = NewType("JobID", str)
+JobVertexID = NewType("JobVertexID", str)
+OperatorID = NewType("OperatorID", str)
+AllocationID = NewType("AllocationID", str)
+SlotRequestID = NewType("SlotRequestID", str)
+#: Fencing tokens of the leaders; a message bearing another one than the receiver's is refused.
+JobMasterID = NewType("JobMasterID", str)
+ResourceManagerID = NewType("ResourceManagerID", str)
+DispatcherID = NewType("DispatcherID", str)
+#: One TaskExecutor process: `<host>:<port>-<6 hex>` or a name the driver gave.
+ResourceID = NewType("ResourceID", str)
+#: One slot worker process: `<resource id>/<number of the fork>`.
+WorkerID = NewType("WorkerID", str)
+#: `<execution graph>_<vertex>_<subtask>_<attempt>`, see `execution_attempt_id`.
+ExecutionAttemptID = NewType("ExecutionAttemptID", str)
+
+_HEX32 = re.compile(r"[0-9a-f]{32}")
+
+
+def is_hex_id(text: str) -> bool:
+    """True when `text` has the 32-digit form."""
+    return _HEX32.fullmatch(text) is not None
+
+
+def execution_attempt_id(graph: str, vertex: JobVertexID, subtask: int, attempt: int) -> ExecutionAttemptID:
+    """The id of attempt number `attempt` of subtask `subtask` of `vertex`; `graph` tells runs of one job apart."""
+    return ExecutionAttemptID(f"{graph}_{vertex}_{subtask}_{attempt}")
+
+
+class IdFactory(Protocol):
+    """Where new identifiers come from; tests pass one that counts."""
+
+    def hex_id(self) -> str:
+        """A new identifier of 32 hexadecimal digits."""
+        ...
+
+
+class RandomIdFactory:
+    """Identifiers from the system's random source."""
+
+    def hex_id(self) -> str:
+        return os.urandom(16).hex()
+
+
+class CountingIdFactory:
+    """Identifiers 1, 2, 3 ... in hexadecimal: the factory of tests."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def hex_id(self) -> str:
+        self._last += 1
+        return f"{self._last:032x}"

@@ -1,0 +1,77 @@
+"""The one helper for state machines: an enum, a transition table, and `transition` that checks and records.
+
+Owner: the endpoint that owns the entity. Must not do I/O besides logging. The diagrams in docs are generated from
+the tables (see `diagram`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+
+S = TypeVar("S", bound=Enum)
+_log = logging.getLogger(__name__)
+
+
+class IllegalTransitionError(YarrowError):
+    """A state machine was asked to follow an edge that its table does not have."""
+
+
+class StateMachine(Generic[S]):
+    """One entity's state: follows `transitions` only and stamps when each state was entered first."""
+
+    def __init__(
+        self,
+        entity: str,
+        initial: S,
+        transitions: Mapping[S, frozenset[S]],
+        clock: Clock,
+        on_change: Callable[[S, S], None] | None = None,
+    ) -> None:
+        self._entity = entity
+        self._state = initial
+        self._transitions = transitions
+        self._clock = clock
+        self._on_change = on_change
+        #: Epoch ms at which each state was last entered; states never entered are absent.
+        self.timestamps: dict[S, int] = {initial: clock.epoch_ms()}
+
+    @property
+    def state(self) -> S:
+        """The present state."""
+        return self._state
+
+    @property
+    def is_terminal(self) -> bool:
+        """True when no edge leaves the present state."""
+        return not self._transitions[self._state]
+
+    def can(self, target: S) -> bool:
+        """True when the table has an edge from the present state to `target`."""
+        return target in self._transitions[self._state]
+
+    def transition(self, target: S, cause: str = "") -> None:
+        """Goes to `target`; raises IllegalTransitionError when the table has no such edge."""
+        previous = self._state
+        if target not in self._transitions[previous]:
+            raise IllegalTransitionError(f"{self._entity}: no transition from {previous.name} to {target.name}")
+        self._state = target
+        self.timestamps[target] = self._clock.epoch_ms()
+        _log.debug("%s: %s -> %s%s", self._entity, previous.name, target.name, f" ({cause})" if cause else "")
+        if self._on_change is not None:
+            self._on_change(previous, target)
+
+
+def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
+    """The table as a Mermaid state diagram, edges in the order of the enum."""
+    lines = ["stateDiagram-v2"]
+    for source, targets in transitions.items():
+        lines += [f"    {source.name} --> {t.name}" for t in type(source) if t in targets]
+        if not targets:
+            lines.append(f"    {source.name} --> [*]")
+    return "\n".join(lines)

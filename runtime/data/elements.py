@@ -1,0 +1,134 @@
+"""What travels on a stream: batches of rows or columns, and the control elements between them.
+
+Owner: the task thread that made an element, then the one that consumes it; elements are never changed after they
+were handed on. Must not know operators or transport.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+#: Timestamp of a stream on which no event time is known yet, and of the last watermark (Flink's Long.MIN/MAX).
+MIN_TIMESTAMP: Final = -(2**63)
+MAX_TIMESTAMP: Final = 2**63 - 1
+
+
+class RowBatch:
+    """A list of Python objects with an optional timestamp (int64 ms UTC) and row kind a row.
+
+    `timestamps` is None or as long as `rows` (None where a row has none); `kinds` is None (all INSERT) or one byte a row.
+    """
+
+    __slots__ = ("kinds", "rows", "timestamps")
+
+    def __init__(
+        self, rows: list[Any], timestamps: list[int | None] | None = None, kinds: bytes | None = None
+    ) -> None:
+        self.rows = rows
+        self.timestamps = timestamps
+        self.kinds = kinds
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"RowBatch({len(self.rows)} rows)"
+
+
+class ArrowBatch:
+    """A pyarrow RecordBatch with an optional int64 timestamp array and row kinds, one a row."""
+
+    __slots__ = ("batch", "kinds", "timestamps")
+
+    def __init__(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None, kinds: bytes | None = None) -> None:
+        self.batch = batch
+        self.timestamps = timestamps
+        self.kinds = kinds
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def __repr__(self) -> str:
+        return f"ArrowBatch({self.batch.num_rows} rows)"
+
+
+class Watermark:
+    """No later element of this stream has a timestamp at or below `timestamp`."""
+
+    __slots__ = ("timestamp",)
+
+    def __init__(self, timestamp: int) -> None:
+        self.timestamp = timestamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Watermark) and other.timestamp == self.timestamp
+
+    def __hash__(self) -> int:
+        return hash(self.timestamp)
+
+    def __repr__(self) -> str:
+        return f"Watermark({self.timestamp})"
+
+
+class WatermarkStatus:
+    """Tells consumers to leave this channel out of the minimum (idle) or to count it again (active)."""
+
+    __slots__ = ("idle",)
+
+    def __init__(self, idle: bool) -> None:
+        self.idle = idle
+
+    def __repr__(self) -> str:
+        return f"WatermarkStatus({'idle' if self.idle else 'active'})"
+
+
+class LatencyMarker:
+    """Stamped at a source every `metrics.latency.interval`; never overtakes records."""
+
+    __slots__ = ("marked_time_ms", "operator_id", "subtask")
+
+    def __init__(self, marked_time_ms: int, operator_id: str, subtask: int) -> None:
+        self.marked_time_ms = marked_time_ms
+        self.operator_id = operator_id
+        self.subtask = subtask
+
+
+class BarrierAlignment(IntEnum):
+    """How a barrier treats records in flight."""
+
+    ALIGNED = 0
+    UNALIGNED = 1
+    AT_LEAST_ONCE = 2
+
+
+class CheckpointBarrier:
+    """Separates the records before a checkpoint from those after it."""
+
+    __slots__ = ("alignment", "checkpoint_id", "timestamp_ms")
+
+    def __init__(
+        self, checkpoint_id: int, timestamp_ms: int, alignment: BarrierAlignment = BarrierAlignment.ALIGNED
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.timestamp_ms = timestamp_ms
+        self.alignment = alignment
+
+    def __repr__(self) -> str:
+        return f"CheckpointBarrier({self.checkpoint_id})"
+
+
+class EndOfData:
+    """The last element of a channel: no record follows."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "EndOfData()"
+
+
+Batch = RowBatch | ArrowBatch
+ControlElement = Watermark | WatermarkStatus | LatencyMarker | CheckpointBarrier | EndOfData
+StreamElement = Batch | ControlElement

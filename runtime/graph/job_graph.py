@@ -1,0 +1,153 @@
+"""The JobGraph: chained vertices and the edges between them, as sent from client to Dispatcher and workers.
+
+Owner: none (frozen values, msgspec-encoded). Must not contain live objects; user code is cloudpickle bytes.
+A vertex's operators form a tree: index 0 is its head, `chained_edges` lead from an operator to those fused behind it,
+`JobEdge`s leave from any operator of it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
+from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+
+#: Version of the encoded form; a Dispatcher refuses any other.
+JOB_GRAPH_VERSION = 1
+
+
+class ResultPartitionType(str, Enum):
+    """Whether consumers read while the producer writes, or after it has finished."""
+
+    PIPELINED = "PIPELINED"
+    BLOCKING = "BLOCKING"
+
+
+class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator of a chain."""
+
+    id: OperatorID
+    name: str
+    spec: AnyOperatorSpec
+    uid: str | None = None
+    description: str | None = None
+    input_types: tuple[TypeSpec, ...] = ()
+    output_type: TypeSpec = None
+    output_kind: StreamKind = StreamKind.ROW
+
+
+class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """A forward edge inside a vertex: call instead of exchange. `side_output` is the tag id it carries."""
+
+    source: int
+    target: int
+    side_output: str | None = None
+
+
+class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
+    """A chain of operators that one task runs per subtask."""
+
+    id: JobVertexID
+    name: str
+    operators: tuple[OperatorDescriptor, ...]
+    chained_edges: tuple[ChainedEdge, ...]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    #: Buffer timeout of this vertex's outputs in ms; -1 = only full batches are sent, 0 = after every record slice.
+    buffer_timeout_ms: int
+    #: A source or function that blocks has its own thread.
+    blocking: bool = False
+
+    @property
+    def is_source(self) -> bool:
+        """True when the head reads from outside instead of from an edge."""
+        return self.operators[0].spec.__struct_config__.tag in ("source", "source_function")
+
+
+class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange between two vertices."""
+
+    #: Position in JobGraph.edges; names the edge on the wire.
+    index: int
+    source: JobVertexID
+    #: Index of the emitting operator in the source vertex.
+    source_operator: int
+    target: JobVertexID
+    #: 0, or 1 for the second input of a two-input operator.
+    target_input: int
+    partitioner: PartitionerSpec
+    result_type: ResultPartitionType
+    stream_kind: StreamKind
+    type_spec: TypeSpec = None
+    side_output: str | None = None
+
+
+class ShippedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A user file that workers need: python_file, archive, requirements or cached file, by blob key."""
+
+    name: str
+    kind: str
+    blob_key: str
+    target: str | None = None
+
+
+class UserCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker does before it loads a function of the job."""
+
+    #: cloudpickle of {name: class} for the classes defined in the client's `__main__`.
+    main_definitions: bytes = b""
+    #: Folders of the client that are put on sys.path where they exist (same host only).
+    python_path: tuple[str, ...] = ()
+    files: tuple[ShippedFile, ...] = ()
+    #: (major, minor) of the client's Python: workers of another are refused.
+    python_version: tuple[int, int] = (3, 11)
+    #: Top-level modules that functions import and that are neither ours nor standard: checked at deploy.
+    required_modules: tuple[str, ...] = ()
+
+
+class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole job; vertices in topological order, sources first."""
+
+    version: int = JOB_GRAPH_VERSION
+    job_id: JobID
+    name: str
+    vertices: tuple[JobVertex, ...]
+    edges: tuple[JobEdge, ...]
+    user_code: UserCode
+    #: The job's own configuration (Flink keys), as strings.
+    configuration: dict[str, str] = msgspec.field(default_factory=dict)
+    #: The plan in Flink's JSON shape, as made by the client.
+    plan: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def vertex(self, vertex_id: JobVertexID) -> JobVertex:
+        """The vertex with that id; KeyError if there is none."""
+        for vertex in self.vertices:
+            if vertex.id == vertex_id:
+                return vertex
+        raise KeyError(vertex_id)
+
+    def inputs_of(self, vertex_id: JobVertexID) -> tuple[JobEdge, ...]:
+        """Edges that lead into the vertex, in edge order."""
+        return tuple(edge for edge in self.edges if edge.target == vertex_id)
+
+    def outputs_of(self, vertex_id: JobVertexID) -> tuple[JobEdge, ...]:
+        """Edges that leave the vertex, in edge order."""
+        return tuple(edge for edge in self.edges if edge.source == vertex_id)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(JobGraph)
+
+
+def encode_job_graph(graph: JobGraph) -> bytes:
+    """The graph as msgpack."""
+    return _ENCODER.encode(graph)
+
+
+def decode_job_graph(data: bytes) -> JobGraph:
+    """The graph from msgpack; msgspec.ValidationError names what does not fit."""
+    return _DECODER.decode(data)

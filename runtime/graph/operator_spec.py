@@ -1,0 +1,242 @@
+"""What an operator is, as data: the graph-building API names operators by these structs, only `container` runs them.
+
+Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold cloudpickle
+bytes that the control plane passes on unread.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+#: `TypeInformation.to_spec()`; None = no declared type (rows travel as pickle, any value that pickles works).
+TypeSpec = Any
+
+
+class StreamKind(str, Enum):
+    """What an edge carries: Python rows or Arrow record batches; fixed when the JobGraph is built."""
+
+    ROW = "row"
+    COLUMNAR = "columnar"
+
+
+class BatchContainer(str, Enum):
+    """What a columnar user function receives and returns."""
+
+    PYARROW = "pyarrow"
+    POLARS = "polars"
+    PANDAS = "pandas"
+
+
+class RowShape(str, Enum):
+    """Shapes of stateless one-input row functions, which the chain compiler fuses."""
+
+    MAP = "map"
+    FLAT_MAP = "flat_map"
+    FILTER = "filter"
+
+
+class CoShape(str, Enum):
+    """Shapes of stateless two-input row functions."""
+
+    CO_MAP = "co_map"
+    CO_FLAT_MAP = "co_flat_map"
+
+
+class AggregateKind(str, Enum):
+    """Built-in running aggregates."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    MIN_BY = "min_by"
+    MAX_BY = "max_by"
+    COUNT = "count"
+    MEAN = "mean"
+
+
+class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
+    """Base of all operator specs."""
+
+
+class SourceOperator(OperatorSpec, tag="source"):
+    """A `Source` (connectors.base) with its enumerator and readers."""
+
+    source: bytes
+
+
+class SourceFunctionOperator(OperatorSpec, tag="source_function"):
+    """A legacy SourceFunction whose run() blocks: it gets a thread of its own."""
+
+    function: bytes
+
+
+class RowFunctionOperator(OperatorSpec, tag="row_function"):
+    """map, flat_map or filter."""
+
+    shape: RowShape
+    function: bytes
+
+
+class ProjectOperator(OperatorSpec, tag="project"):
+    """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
+
+    indexes: tuple[int, ...]
+
+
+class ProcessOperator(OperatorSpec, tag="process"):
+    """ProcessFunction, or KeyedProcessFunction where `key_selector` is given."""
+
+    function: bytes
+    key_selector: bytes | None = None
+
+
+class ReduceOperator(OperatorSpec, tag="reduce"):
+    """Running keyed reduce: emits the new value of the key for each record."""
+
+    function: bytes
+    key_selector: bytes
+
+
+class AggregateOperator(OperatorSpec, tag="aggregate"):
+    """Running keyed built-in aggregate on a field of tuples, lists or Rows; None = the record itself."""
+
+    kind: AggregateKind
+    position: int | str | None
+    key_selector: bytes
+
+
+class CoFunctionOperator(OperatorSpec, tag="co_function"):
+    """CoMapFunction or CoFlatMapFunction; key selectors are given where both inputs are keyed."""
+
+    shape: CoShape
+    function: bytes
+    key_selectors: tuple[bytes, bytes] | None = None
+
+
+class CoProcessOperator(OperatorSpec, tag="co_process"):
+    """CoProcessFunction, or KeyedCoProcessFunction where key selectors are given."""
+
+    function: bytes
+    key_selectors: tuple[bytes, bytes] | None = None
+
+
+class BatchShape(str, Enum):
+    """Shapes of columnar user functions: a batch to a batch, or a batch to a boolean column."""
+
+    MAP_BATCHES = "map_batches"
+    FILTER_BATCHES = "filter_batches"
+
+
+class BatchFunctionOperator(OperatorSpec, tag="batch_function"):
+    """map_batches or filter_batches; `schema` is the declared Arrow output schema (IPC bytes) or None."""
+
+    shape: BatchShape
+    function: bytes
+    container: BatchContainer
+    schema: bytes | None = None
+
+
+class ColumnAggregate(msgspec.Struct, frozen=True):
+    """One aggregate of a vectorised keyed aggregation: `name` is the output column, `column` None for COUNT."""
+
+    kind: AggregateKind
+    column: str | None
+    name: str
+
+
+class ArrowAggregateOperator(OperatorSpec, tag="arrow_aggregate"):
+    """Running vectorised aggregates by key column: emits the updated row of every key touched, once a slice."""
+
+    key_column: str
+    aggregates: tuple[ColumnAggregate, ...]
+
+
+class RowsToArrowOperator(OperatorSpec, tag="rows_to_arrow"):
+    """Conversion of declared rows to record batches of `schema` (IPC bytes); shown in the plan."""
+
+    schema: bytes
+
+
+class ArrowToRowsOperator(OperatorSpec, tag="arrow_to_rows"):
+    """Conversion of record batches to Rows (or the tuple type declared)."""
+
+    as_tuple: bool = False
+
+
+class SinkFunctionOperator(OperatorSpec, tag="sink_function"):
+    """A legacy SinkFunction: invoke(value, context) a record."""
+
+    function: bytes
+
+
+class SinkWriterOperator(OperatorSpec, tag="sink_writer"):
+    """A `Sink` (connectors.base) with its writer and, where it has one, its committer."""
+
+    sink: bytes
+
+
+class PrintOperator(OperatorSpec, tag="print"):
+    """Writes each record as a line to the TaskExecutor's .out file (and the embedded client's stdout)."""
+
+    identifier: str = ""
+
+
+class CollectOperator(OperatorSpec, tag="collect"):
+    """Hands records to the client of execute_and_collect through the JobMaster; bounded buffer, flow-controlled."""
+
+    collect_id: str
+    max_buffered_rows: int = 10_000
+
+
+AnyOperatorSpec = (
+    SourceOperator
+    | SourceFunctionOperator
+    | RowFunctionOperator
+    | ProjectOperator
+    | ProcessOperator
+    | ReduceOperator
+    | AggregateOperator
+    | CoFunctionOperator
+    | CoProcessOperator
+    | BatchFunctionOperator
+    | ArrowAggregateOperator
+    | RowsToArrowOperator
+    | ArrowToRowsOperator
+    | SinkFunctionOperator
+    | SinkWriterOperator
+    | PrintOperator
+    | CollectOperator
+)
+
+
+class PartitionerKind(str, Enum):
+    """Flink's eight partitioners."""
+
+    FORWARD = "FORWARD"
+    SHUFFLE = "SHUFFLE"
+    REBALANCE = "REBALANCE"
+    RESCALE = "RESCALE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    KEY_GROUP = "HASH"
+    CUSTOM = "CUSTOM"
+
+    @property
+    def is_pointwise(self) -> bool:
+        """True when a producer subtask reaches only some of the consumer's subtasks."""
+        return self in (PartitionerKind.FORWARD, PartitionerKind.RESCALE)
+
+
+class PartitionerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How an edge chooses the channel of a record."""
+
+    kind: PartitionerKind
+    #: KEY_GROUP and CUSTOM on rows: cloudpickle of a callable value -> key.
+    key_selector: bytes | None = None
+    #: KEY_GROUP on columns: name of the key column.
+    key_column: str | None = None
+    #: CUSTOM: cloudpickle of a callable (key, number of partitions) -> index.
+    function: bytes | None = None

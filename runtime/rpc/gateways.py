@@ -1,0 +1,199 @@
+"""One gateway per component: Protocols of async methods with message structs as arguments and results.
+
+Owner: implemented by the endpoint on its own loop; callers hold a client made by the transport. Must not know the
+transport. Fencing: every call travels with the caller's idea of the receiver's leader token (given when the client is
+made); a stale one raises FencingTokenError.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    JobID,
+    JobMasterID,
+    ResourceID,
+    ResourceManagerID,
+    SlotRequestID,
+)
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    ClusterOverview,
+    CollectRows,
+    Deployment,
+    ExecutionGraphDetails,
+    FailureCause,
+    FileInfo,
+    JobMasterRegistration,
+    JobOverview,
+    JobResult,
+    OperatorEvent,
+    RegistrationRejection,
+    RegistrationSuccess,
+    ResourceRequirements,
+    SlotOffer,
+    SlotReport,
+    SlotRequest,
+    TaskExecutionStateUpdate,
+    TaskExecutorInfo,
+    TaskExecutorRegistration,
+    TaskExecutorToJobMasterHeartbeat,
+    TaskExecutorToResourceManagerHeartbeat,
+)
+
+
+class DispatcherGateway(Protocol):
+    """Takes jobs, knows running and finished ones."""
+
+    async def submit_job(self, job_graph: bytes) -> JobID:
+        """Stores the encoded JobGraph and starts its JobMaster; the same job id twice is refused."""
+        ...
+
+    async def list_jobs(self) -> tuple[JobOverview, ...]: ...
+
+    async def request_job_status(self, job_id: JobID) -> JobStatus: ...
+
+    async def request_job_details(self, job_id: JobID) -> ExecutionGraphDetails: ...
+
+    async def request_job_result(self, job_id: JobID) -> JobResult:
+        """Returns when the job has ended; a cancelled call has no effect on the job."""
+        ...
+
+    async def cancel_job(self, job_id: JobID) -> Acknowledge:
+        """Starts cancelling; cancelling an ended job is an error that says how it ended."""
+        ...
+
+    async def request_overview(self) -> ClusterOverview: ...
+
+    async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
+        """Next rows of a collect operator; waits until there are some; a message with `last` set ends it."""
+        ...
+
+    async def put_blob(self, data: bytes) -> str:
+        """Stores a payload under its SHA-256 and returns that key; larger ones go in parts by REST upload."""
+        ...
+
+    async def get_blob(self, key: str) -> bytes: ...
+
+    async def shut_down_cluster(self) -> Acknowledge: ...
+
+
+class ResourceManagerGateway(Protocol):
+    """Knows TaskExecutors and slots; grants slots to jobs."""
+
+    async def register_task_executor(
+        self, registration: TaskExecutorRegistration
+    ) -> RegistrationSuccess | RegistrationRejection: ...
+
+    async def register_job_master(
+        self, registration: JobMasterRegistration
+    ) -> RegistrationSuccess | RegistrationRejection: ...
+
+    async def declare_required_resources(
+        self, job_master_id: JobMasterID, requirements: ResourceRequirements
+    ) -> Acknowledge: ...
+
+    async def notify_slot_available(
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
+    ) -> Acknowledge: ...
+
+    async def heartbeat_from_job_master(self, job_id: JobID) -> Acknowledge: ...
+
+    async def heartbeat_from_task_executor(self, payload: TaskExecutorToResourceManagerHeartbeat) -> Acknowledge: ...
+
+    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
+
+    async def disconnect_job_master(self, job_id: JobID, status: JobStatus) -> Acknowledge: ...
+
+    async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]: ...
+
+
+class JobMasterGateway(Protocol):
+    """Runs one job."""
+
+    async def register_task_executor(
+        self, resource_id: ResourceID, address: str, host: str
+    ) -> RegistrationSuccess | RegistrationRejection: ...
+
+    async def offer_slots(self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]) -> tuple[AllocationID, ...]:
+        """Returns the allocations it takes; the others go back to the ResourceManager."""
+        ...
+
+    async def fail_slot(self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause) -> Acknowledge:
+        """A slot's worker is gone: everything in it has failed for that cause."""
+        ...
+
+    async def update_task_execution_states(self, updates: tuple[TaskExecutionStateUpdate, ...]) -> Acknowledge: ...
+
+    async def heartbeat_from_task_executor(self, payload: TaskExecutorToJobMasterHeartbeat) -> Acknowledge: ...
+
+    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
+
+    async def send_operator_event(self, event: OperatorEvent) -> Acknowledge: ...
+
+    async def push_collected(self, rows: CollectRows) -> Acknowledge:
+        """Rows for the client; answers when there is room for the next, which is the operator's credit."""
+        ...
+
+    async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
+        """ResourceManager: the declared requirements cannot be met, and why."""
+        ...
+
+
+class TaskExecutorGateway(Protocol):
+    """Offers slots and runs tasks in slot workers."""
+
+    async def request_slot(self, request: SlotRequest) -> Acknowledge: ...
+
+    async def submit_tasks(self, deployment: Deployment) -> Acknowledge: ...
+
+    async def cancel_tasks(
+        self, job_id: JobID, job_master_id: JobMasterID, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> Acknowledge: ...
+
+    async def free_slot(self, allocation_id: AllocationID, cause: str) -> Acknowledge: ...
+
+    async def heartbeat_from_job_master(self, job_master_id: JobMasterID, slots: AllocatedSlotReport) -> (
+        TaskExecutorToJobMasterHeartbeat
+    ):
+        """The answer is the payload: running attempts, metrics, accumulators."""
+        ...
+
+    async def heartbeat_from_resource_manager(
+        self, resource_manager_id: ResourceManagerID
+    ) -> TaskExecutorToResourceManagerHeartbeat: ...
+
+    async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge: ...
+
+    async def disconnect_job_master(self, job_id: JobID, cause: str) -> Acknowledge: ...
+
+    async def disconnect_resource_manager(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge: ...
+
+    async def request_log_list(self) -> tuple[FileInfo, ...]: ...
+
+    async def request_log(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a file that `request_log_list` names; any other name is refused."""
+        ...
+
+    async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
+        """(thread name, stack) of supervisor and workers."""
+        ...
+
+    async def request_slot_report(self) -> SlotReport: ...
+
+    async def release(self, cause: str) -> Acknowledge:
+        """Ends the TaskExecutor: slots freed, workers ended, process exits."""
+        ...
+
+
+__all__ = [
+    "DispatcherGateway",
+    "JobMasterGateway",
+    "ResourceManagerGateway",
+    "SlotRequestID",
+    "TaskExecutorGateway",
+]

@@ -1,0 +1,399 @@
+"""Arguments and results of the gateways: msgspec structs, no pickle, no live objects.
+
+Owner: none (frozen values). User code appears only as opaque bytes. Everything here crosses process boundaries, so a
+changed field is a changed protocol: raise PROTOCOL_VERSION with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    JobID,
+    JobMasterID,
+    JobVertexID,
+    OperatorID,
+    ResourceID,
+    ResourceManagerID,
+    WorkerID,
+)
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all messages."""
+
+
+class ResourceProfile(Message):
+    """What a slot offers or a request asks for; -1 = unspecified."""
+
+    cpu_cores: float = -1.0
+    memory_bytes: int = -1
+
+
+class WorkerAddress(Message):
+    """Where a slot's worker accepts data connections."""
+
+    worker_id: WorkerID
+    resource_id: ResourceID
+    host: str
+    #: TCP port (mutual TLS); 0 where the worker is reachable on its host only.
+    port: int
+    #: Path of the Unix socket, usable by workers of the same `host_key`.
+    unix_path: str
+    #: Equal for processes that share a kernel (boot id + network namespace).
+    host_key: str
+
+
+class SlotID(Message):
+    """A slot of a TaskExecutor."""
+
+    resource_id: ResourceID
+    index: int
+
+
+class SlotStatus(Message):
+    """One line of a slot report."""
+
+    slot_id: SlotID
+    profile: ResourceProfile
+    allocation_id: AllocationID | None = None
+    job_id: JobID | None = None
+
+
+class SlotReport(Message):
+    """All slots of a TaskExecutor as it sees them."""
+
+    slots: tuple[SlotStatus, ...]
+
+
+class HardwareDescription(Message):
+    """The machine of a TaskExecutor, as REST shows it (bytes)."""
+
+    cpu_cores: int
+    physical_memory: int
+    free_memory: int
+    managed_memory: int = 0
+
+
+class TaskExecutorRegistration(Message):
+    """How a TaskExecutor introduces itself to the ResourceManager."""
+
+    resource_id: ResourceID
+    address: str
+    host: str
+    data_port: int
+    hardware: HardwareDescription
+    process_memory: int
+    supervisor_memory: int
+    slot_report: SlotReport
+
+
+class RegistrationSuccess(Message, tag="success"):
+    """Accepted; `leader_id` is the token for all later messages."""
+
+    leader_id: str
+    heartbeat_interval_ms: int
+
+
+class RegistrationRejection(Message, tag="rejection"):
+    """Refused for good; the reason says why."""
+
+    reason: str
+
+
+class JobMasterRegistration(Message):
+    """How a JobMaster introduces itself to the ResourceManager."""
+
+    job_id: JobID
+    job_master_id: JobMasterID
+    address: str
+
+
+class ResourceRequirement(Message):
+    """So many slots of one profile."""
+
+    profile: ResourceProfile
+    number_of_slots: int
+
+
+class ResourceRequirements(Message):
+    """All that a job needs at present; the newest declaration replaces the former."""
+
+    job_id: JobID
+    job_master_address: str
+    requirements: tuple[ResourceRequirement, ...]
+
+
+class SlotRequest(Message):
+    """ResourceManager -> TaskExecutor: give this slot to that job and offer it to its JobMaster."""
+
+    slot_id: SlotID
+    job_id: JobID
+    allocation_id: AllocationID
+    profile: ResourceProfile
+    job_master_address: str
+    resource_manager_id: ResourceManagerID
+
+
+class SlotOffer(Message):
+    """TaskExecutor -> JobMaster: a slot allocated for its job, with the worker that serves it."""
+
+    allocation_id: AllocationID
+    slot_index: int
+    profile: ResourceProfile
+    worker: WorkerAddress
+
+
+class TaskPlacement(Message):
+    """Where one subtask runs: attempt id and index into the plan's `workers`."""
+
+    attempt_id: ExecutionAttemptID
+    worker: int
+
+
+class VertexPlacement(Message):
+    """Placements of all subtasks of a vertex, by subtask index."""
+
+    vertex_id: JobVertexID
+    subtasks: tuple[TaskPlacement, ...]
+
+
+class TaskDeploymentDescriptor(Message):
+    """One subtask to start; its channels follow from the job graph's edges and the placements."""
+
+    attempt_id: ExecutionAttemptID
+    vertex_id: JobVertexID
+    subtask: int
+    attempt_number: int
+    allocation_id: AllocationID
+    #: Opaque state to restore, by operator; empty until checkpoints exist.
+    restore: dict[OperatorID, bytes] = msgspec.field(default_factory=dict)
+
+
+class Deployment(Message):
+    """All that one TaskExecutor starts of a job at once: the graph and all placements travel once, not per task."""
+
+    job_id: JobID
+    job_master_id: JobMasterID
+    #: encode_job_graph(...), or empty with `job_graph_blob_key` set when larger than the inline limit.
+    job_graph: bytes
+    job_graph_blob_key: str = ""
+    workers: tuple[WorkerAddress, ...]
+    placements: tuple[VertexPlacement, ...]
+    tasks: tuple[TaskDeploymentDescriptor, ...]
+
+
+class FailureCause(Message):
+    """Why a task or job failed, as text made where it happened."""
+
+    #: Qualified class name of the exception, e.g. builtins.ValueError or yarrow...WorkerLostError.
+    exception_name: str
+    message: str
+    #: The user's own frames first, then ours where they help; ready to print.
+    stacktrace: str
+    #: Operator whose function failed, "" when no operator's.
+    operator_name: str = ""
+    #: Short form of the record at hand, "" when none.
+    record: str = ""
+
+
+class TaskExecutionStateUpdate(Message):
+    """TaskExecutor -> JobMaster."""
+
+    attempt_id: ExecutionAttemptID
+    state: ExecutionState
+    timestamp_ms: int
+    cause: FailureCause | None = None
+    accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Last IO metrics of a task that ended.
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class TaskMetrics(Message):
+    """Metric values of one running subtask: Flink's names without scope; operator metrics under `<operator>.<metric>`."""
+
+    attempt_id: ExecutionAttemptID
+    values: dict[str, float]
+
+
+class AccumulatorReport(Message):
+    """Accumulator values of one subtask; values are JSON-like."""
+
+    attempt_id: ExecutionAttemptID
+    values: dict[str, Any]
+
+
+class AllocatedSlotReport(Message):
+    """What the JobMaster believes a TaskExecutor has for it: heals lost messages."""
+
+    job_id: JobID
+    allocations: tuple[tuple[int, AllocationID], ...]
+
+
+class TaskExecutorToJobMasterHeartbeat(Message):
+    """Payload of the TaskExecutor's answer to a JobMaster's heartbeat."""
+
+    resource_id: ResourceID
+    running: tuple[ExecutionAttemptID, ...]
+    metrics: tuple[TaskMetrics, ...]
+    accumulators: tuple[AccumulatorReport, ...]
+
+
+class TaskExecutorToResourceManagerHeartbeat(Message):
+    """Payload of the TaskExecutor's answer to the ResourceManager's heartbeat."""
+
+    resource_id: ResourceID
+    slot_report: SlotReport
+    #: Process metrics (Status.JVM..., bytes and counts), summed over supervisor, template and workers.
+    metrics: dict[str, float]
+
+
+class OperatorEvent(Message):
+    """Opaque event between a source's coordinator and its readers, routed by the JobMaster."""
+
+    job_id: JobID
+    vertex_id: JobVertexID
+    operator_id: OperatorID
+    #: -1 = the coordinator, else the reader's subtask.
+    target_subtask: int
+    #: -1 = the coordinator, else the reader's subtask.
+    source_subtask: int
+    payload: bytes
+
+
+class CollectRows(Message):
+    """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on unread."""
+
+    job_id: JobID
+    collect_id: str
+    subtask: int
+    sequence: int
+    payload: bytes
+    row_count: int
+    last: bool = False
+
+
+class Acknowledge(Message):
+    """Done."""
+
+
+class FileInfo(Message):
+    """A log file: name, bytes, epoch ms of its last change."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+class JobOverview(Message):
+    """A job in a list."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    start_time: int
+    end_time: int
+    last_modification: int
+    tasks: dict[str, int]
+
+
+class AttemptDetails(Message):
+    """One attempt of a subtask, for REST."""
+
+    attempt_id: ExecutionAttemptID
+    subtask: int
+    attempt_number: int
+    state: ExecutionState
+    #: Epoch ms a state was entered, by state name.
+    timestamps: dict[str, int]
+    host: str
+    endpoint: str
+    resource_id: str
+    cause: FailureCause | None
+    metrics: dict[str, float]
+    accumulators: dict[str, Any]
+
+
+class VertexDetails(Message):
+    """A vertex with its current attempts (by subtask) and the former ones."""
+
+    vertex_id: JobVertexID
+    name: str
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    operators: tuple[tuple[OperatorID, str], ...]
+    subtasks: tuple[AttemptDetails, ...]
+    former_attempts: tuple[AttemptDetails, ...] = ()
+
+
+class ExceptionEntry(Message):
+    """One line of a job's exception history."""
+
+    cause: FailureCause
+    timestamp_ms: int
+    task_name: str
+    endpoint: str
+    resource_id: str
+
+
+class ExecutionGraphDetails(Message):
+    """All that REST shows of one job, running or ended."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    timestamps: dict[str, int]
+    end_time: int
+    max_parallelism: int
+    plan: dict[str, Any]
+    configuration: dict[str, str]
+    vertices: tuple[VertexDetails, ...]
+    exceptions: tuple[ExceptionEntry, ...]
+    #: Merged user accumulators by name.
+    accumulators: dict[str, Any]
+    #: What the job waits for, "" when it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
+    waiting_for: str = ""
+
+
+class JobResult(Message):
+    """How a job ended."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    net_runtime_ms: int
+    start_time: int
+    end_time: int
+    accumulators: dict[str, Any]
+    cause: FailureCause | None = None
+
+
+class TaskExecutorInfo(Message):
+    """A TaskExecutor as the ResourceManager knows it."""
+
+    registration: TaskExecutorRegistration
+    milliseconds_since_heartbeat: int
+    free_slots: int
+    allocated: tuple[SlotStatus, ...]
+    metrics: dict[str, float]
+
+
+class ClusterOverview(Message):
+    """Numbers of REST's /overview."""
+
+    task_executors: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    pending_task_executors: int = 0
