@@ -53,13 +53,13 @@ class ToWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Base of messages to a worker."""
 
 
-class StartWorker(ToWorker):
+class StartWorker(ToWorker, frozen=True, kw_only=True):
     """First message after the fork; answered by WorkerReady or WorkerFailed."""
 
     settings: WorkerSettings
 
 
-class SubmitTasks(ToWorker):
+class SubmitTasks(ToWorker, frozen=True, kw_only=True):
     """Start those tasks of the deployment whose allocation is this worker's (already filtered).
 
     `file_paths` maps a blob key of the graph's shipped files to a local path the supervisor fetched.
@@ -69,19 +69,19 @@ class SubmitTasks(ToWorker):
     file_paths: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class CancelTasks(ToWorker):
+class CancelTasks(ToWorker, frozen=True, kw_only=True):
     """Cancel; each ends with a TaskStateChanged (CANCELED, or what it was when cancel came too late)."""
 
     attempts: tuple[ExecutionAttemptID, ...]
 
 
-class DeliverOperatorEvent(ToWorker):
+class DeliverOperatorEvent(ToWorker, frozen=True, kw_only=True):
     """An event for a source coordinator or reader of this worker."""
 
     event: OperatorEvent
 
 
-class CollectCredit(ToWorker):
+class CollectCredit(ToWorker, frozen=True, kw_only=True):
     """The JobMaster has taken a CollectRows: the operator may send the next."""
 
     job_id: JobID
@@ -90,11 +90,11 @@ class CollectCredit(ToWorker):
     sequence: int
 
 
-class RequestThreadDump(ToWorker):
+class RequestThreadDump(ToWorker, frozen=True, kw_only=True):
     """Answered by ThreadDump."""
 
 
-class StopWorker(ToWorker):
+class StopWorker(ToWorker, frozen=True, kw_only=True):
     """End: tasks are cancelled, sockets closed, exit status 0."""
 
 
@@ -105,20 +105,20 @@ class FromWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Base of messages from a worker."""
 
 
-class WorkerReady(FromWorker):
+class WorkerReady(FromWorker, frozen=True, kw_only=True):
     """The worker serves its data socket."""
 
     address: WorkerAddress
     pid: int
 
 
-class WorkerFailed(FromWorker):
+class WorkerFailed(FromWorker, frozen=True, kw_only=True):
     """The worker could not start; it exits after this."""
 
     cause: FailureCause
 
 
-class TaskStateChanged(FromWorker):
+class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
     """A task entered a state; `tasks_left` = live tasks in the worker after it."""
 
     attempt_id: ExecutionAttemptID
@@ -130,7 +130,7 @@ class TaskStateChanged(FromWorker):
     tasks_left: int = 0
 
 
-class MetricsReport(FromWorker):
+class MetricsReport(FromWorker, frozen=True, kw_only=True):
     """Sent about every second while tasks run."""
 
     tasks: tuple[TaskMetrics, ...]
@@ -138,38 +138,38 @@ class MetricsReport(FromWorker):
     process: dict[str, float]
 
 
-class EmitOperatorEvent(FromWorker):
+class EmitOperatorEvent(FromWorker, frozen=True, kw_only=True):
     """An event for the JobMaster to route."""
 
     event: OperatorEvent
 
 
-class EmitCollectRows(FromWorker):
+class EmitCollectRows(FromWorker, frozen=True, kw_only=True):
     """Rows for the client; CollectCredit answers."""
 
     rows: CollectRows
 
 
-class OutputLines(FromWorker):
+class OutputLines(FromWorker, frozen=True, kw_only=True):
     """Whole lines that user code and print sinks wrote; the supervisor appends them to .out (stdout) or .err files."""
 
     stream: str
     text: str
 
 
-class LogLines(FromWorker):
+class LogLines(FromWorker, frozen=True, kw_only=True):
     """Whole lines of the worker's log."""
 
     text: str
 
 
-class ThreadDump(FromWorker):
+class ThreadDump(FromWorker, frozen=True, kw_only=True):
     """(thread name, stack)."""
 
     threads: tuple[tuple[str, str], ...]
 
 
-class CurrentUserCall(FromWorker):
+class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
     """What the task thread was doing when asked or when the worker dies with a handler: names the operator at fault."""
 
     attempt_id: ExecutionAttemptID

@@ -1,4 +1,6 @@
 """The package `yarrow.runtime`; importing it as bare `runtime` is refused, for it would shadow modules of user programs."""
 
 if __name__ == "runtime":
-    raise ImportError("import this package as yarrow.runtime, not as runtime: the folder is reached through the yarrow package")
+    raise ImportError(
+        "import this package as yarrow.runtime, not as runtime: the folder is reached through the yarrow package"
+    )

@@ -59,7 +59,9 @@ class StateMachine(Generic[S]):
         """Goes to `target`; raises IllegalTransitionError when the table has no such edge."""
         previous = self._state
         if target not in self._transitions[previous]:
-            raise IllegalTransitionError(f"{self._entity}: no transition from {previous.name} to {target.name}")
+            raise IllegalTransitionError(
+                f"{self._entity}: no transition from {previous.name} to {target.name}"
+            )
         self._state = target
         self.timestamps[target] = self._clock.epoch_ms()
         _log.debug("%s: %s -> %s%s", self._entity, previous.name, target.name, f" ({cause})" if cause else "")

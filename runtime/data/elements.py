@@ -43,7 +43,9 @@ class ArrowBatch:
 
     __slots__ = ("batch", "kinds", "timestamps")
 
-    def __init__(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None, kinds: bytes | None = None) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch, timestamps: pa.Array | None = None, kinds: bytes | None = None
+    ) -> None:
         self.batch = batch
         self.timestamps = timestamps
         self.kinds = kinds

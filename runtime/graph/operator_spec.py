@@ -61,46 +61,46 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     """Base of all operator specs."""
 
 
-class SourceOperator(OperatorSpec, tag="source"):
+class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers."""
 
     source: bytes
 
 
-class SourceFunctionOperator(OperatorSpec, tag="source_function"):
+class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):
     """A legacy SourceFunction whose run() blocks: it gets a thread of its own."""
 
     function: bytes
 
 
-class RowFunctionOperator(OperatorSpec, tag="row_function"):
+class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
     """map, flat_map or filter."""
 
     shape: RowShape
     function: bytes
 
 
-class ProjectOperator(OperatorSpec, tag="project"):
+class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
     """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
 
     indexes: tuple[int, ...]
 
 
-class ProcessOperator(OperatorSpec, tag="process"):
+class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     """ProcessFunction, or KeyedProcessFunction where `key_selector` is given."""
 
     function: bytes
     key_selector: bytes | None = None
 
 
-class ReduceOperator(OperatorSpec, tag="reduce"):
+class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
 
     function: bytes
     key_selector: bytes
 
 
-class AggregateOperator(OperatorSpec, tag="aggregate"):
+class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"):
     """Running keyed built-in aggregate on a field of tuples, lists or Rows; None = the record itself."""
 
     kind: AggregateKind
@@ -108,7 +108,7 @@ class AggregateOperator(OperatorSpec, tag="aggregate"):
     key_selector: bytes
 
 
-class CoFunctionOperator(OperatorSpec, tag="co_function"):
+class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_function"):
     """CoMapFunction or CoFlatMapFunction; key selectors are given where both inputs are keyed."""
 
     shape: CoShape
@@ -116,7 +116,7 @@ class CoFunctionOperator(OperatorSpec, tag="co_function"):
     key_selectors: tuple[bytes, bytes] | None = None
 
 
-class CoProcessOperator(OperatorSpec, tag="co_process"):
+class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process"):
     """CoProcessFunction, or KeyedCoProcessFunction where key selectors are given."""
 
     function: bytes
@@ -130,7 +130,7 @@ class BatchShape(str, Enum):
     FILTER_BATCHES = "filter_batches"
 
 
-class BatchFunctionOperator(OperatorSpec, tag="batch_function"):
+class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_function"):
     """map_batches or filter_batches; `schema` is the declared Arrow output schema (IPC bytes) or None."""
 
     shape: BatchShape
@@ -147,44 +147,44 @@ class ColumnAggregate(msgspec.Struct, frozen=True):
     name: str
 
 
-class ArrowAggregateOperator(OperatorSpec, tag="arrow_aggregate"):
+class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
     """Running vectorised aggregates by key column: emits the updated row of every key touched, once a slice."""
 
     key_column: str
     aggregates: tuple[ColumnAggregate, ...]
 
 
-class RowsToArrowOperator(OperatorSpec, tag="rows_to_arrow"):
+class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_arrow"):
     """Conversion of declared rows to record batches of `schema` (IPC bytes); shown in the plan."""
 
     schema: bytes
 
 
-class ArrowToRowsOperator(OperatorSpec, tag="arrow_to_rows"):
+class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to_rows"):
     """Conversion of record batches to Rows (or the tuple type declared)."""
 
     as_tuple: bool = False
 
 
-class SinkFunctionOperator(OperatorSpec, tag="sink_function"):
+class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_function"):
     """A legacy SinkFunction: invoke(value, context) a record."""
 
     function: bytes
 
 
-class SinkWriterOperator(OperatorSpec, tag="sink_writer"):
+class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writer"):
     """A `Sink` (connectors.base) with its writer and, where it has one, its committer."""
 
     sink: bytes
 
 
-class PrintOperator(OperatorSpec, tag="print"):
+class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
     """Writes each record as a line to the TaskExecutor's .out file (and the embedded client's stdout)."""
 
     identifier: str = ""
 
 
-class CollectOperator(OperatorSpec, tag="collect"):
+class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
     """Hands records to the client of execute_and_collect through the JobMaster; bounded buffer, flow-controlled."""
 
     collect_id: str

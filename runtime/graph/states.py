@@ -82,7 +82,9 @@ EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = Mapp
     {
         _E.CREATED: _execution(_E.SCHEDULED, _E.CANCELED, _E.FAILED),
         _E.SCHEDULED: _execution(_E.DEPLOYING, _E.CANCELED, _E.FAILED),
-        _E.DEPLOYING: _execution(_E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
+        _E.DEPLOYING: _execution(
+            _E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED
+        ),
         _E.INITIALIZING: _execution(_E.RUNNING, _E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
         _E.RUNNING: _execution(_E.FINISHED, _E.CANCELING, _E.CANCELED, _E.FAILED),
         _E.FINISHED: _execution(),

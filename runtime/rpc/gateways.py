@@ -16,7 +16,6 @@ from yarrow.runtime.common.ids import (
     JobMasterID,
     ResourceID,
     ResourceManagerID,
-    SlotRequestID,
 )
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import (
@@ -103,7 +102,9 @@ class ResourceManagerGateway(Protocol):
 
     async def heartbeat_from_job_master(self, job_id: JobID) -> Acknowledge: ...
 
-    async def heartbeat_from_task_executor(self, payload: TaskExecutorToResourceManagerHeartbeat) -> Acknowledge: ...
+    async def heartbeat_from_task_executor(
+        self, payload: TaskExecutorToResourceManagerHeartbeat
+    ) -> Acknowledge: ...
 
     async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
 
@@ -119,17 +120,25 @@ class JobMasterGateway(Protocol):
         self, resource_id: ResourceID, address: str, host: str
     ) -> RegistrationSuccess | RegistrationRejection: ...
 
-    async def offer_slots(self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]) -> tuple[AllocationID, ...]:
+    async def offer_slots(
+        self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]
+    ) -> tuple[AllocationID, ...]:
         """Returns the allocations it takes; the others go back to the ResourceManager."""
         ...
 
-    async def fail_slot(self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause) -> Acknowledge:
+    async def fail_slot(
+        self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
+    ) -> Acknowledge:
         """A slot's worker is gone: everything in it has failed for that cause."""
         ...
 
-    async def update_task_execution_states(self, updates: tuple[TaskExecutionStateUpdate, ...]) -> Acknowledge: ...
+    async def update_task_execution_states(
+        self, updates: tuple[TaskExecutionStateUpdate, ...]
+    ) -> Acknowledge: ...
 
-    async def heartbeat_from_task_executor(self, payload: TaskExecutorToJobMasterHeartbeat) -> Acknowledge: ...
+    async def heartbeat_from_task_executor(
+        self, payload: TaskExecutorToJobMasterHeartbeat
+    ) -> Acknowledge: ...
 
     async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
 
@@ -157,9 +166,9 @@ class TaskExecutorGateway(Protocol):
 
     async def free_slot(self, allocation_id: AllocationID, cause: str) -> Acknowledge: ...
 
-    async def heartbeat_from_job_master(self, job_master_id: JobMasterID, slots: AllocatedSlotReport) -> (
-        TaskExecutorToJobMasterHeartbeat
-    ):
+    async def heartbeat_from_job_master(
+        self, job_master_id: JobMasterID, slots: AllocatedSlotReport
+    ) -> TaskExecutorToJobMasterHeartbeat:
         """The answer is the payload: running attempts, metrics, accumulators."""
         ...
 
@@ -171,7 +180,9 @@ class TaskExecutorGateway(Protocol):
 
     async def disconnect_job_master(self, job_id: JobID, cause: str) -> Acknowledge: ...
 
-    async def disconnect_resource_manager(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge: ...
+    async def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerID, cause: str
+    ) -> Acknowledge: ...
 
     async def request_log_list(self) -> tuple[FileInfo, ...]: ...
 
@@ -194,6 +205,5 @@ __all__ = [
     "DispatcherGateway",
     "JobMasterGateway",
     "ResourceManagerGateway",
-    "SlotRequestID",
     "TaskExecutorGateway",
 ]

@@ -30,14 +30,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all messages."""
 
 
-class ResourceProfile(Message):
+class ResourceProfile(Message, frozen=True, kw_only=True):
     """What a slot offers or a request asks for; -1 = unspecified."""
 
     cpu_cores: float = -1.0
     memory_bytes: int = -1
 
 
-class WorkerAddress(Message):
+class WorkerAddress(Message, frozen=True, kw_only=True):
     """Where a slot's worker accepts data connections."""
 
     worker_id: WorkerID
@@ -51,14 +51,14 @@ class WorkerAddress(Message):
     host_key: str
 
 
-class SlotID(Message):
+class SlotID(Message, frozen=True, kw_only=True):
     """A slot of a TaskExecutor."""
 
     resource_id: ResourceID
     index: int
 
 
-class SlotStatus(Message):
+class SlotStatus(Message, frozen=True, kw_only=True):
     """One line of a slot report."""
 
     slot_id: SlotID
@@ -67,13 +67,13 @@ class SlotStatus(Message):
     job_id: JobID | None = None
 
 
-class SlotReport(Message):
+class SlotReport(Message, frozen=True, kw_only=True):
     """All slots of a TaskExecutor as it sees them."""
 
     slots: tuple[SlotStatus, ...]
 
 
-class HardwareDescription(Message):
+class HardwareDescription(Message, frozen=True, kw_only=True):
     """The machine of a TaskExecutor, as REST shows it (bytes)."""
 
     cpu_cores: int
@@ -82,7 +82,7 @@ class HardwareDescription(Message):
     managed_memory: int = 0
 
 
-class TaskExecutorRegistration(Message):
+class TaskExecutorRegistration(Message, frozen=True, kw_only=True):
     """How a TaskExecutor introduces itself to the ResourceManager."""
 
     resource_id: ResourceID
@@ -95,20 +95,20 @@ class TaskExecutorRegistration(Message):
     slot_report: SlotReport
 
 
-class RegistrationSuccess(Message, tag="success"):
+class RegistrationSuccess(Message, frozen=True, kw_only=True, tag="success"):
     """Accepted; `leader_id` is the token for all later messages."""
 
     leader_id: str
     heartbeat_interval_ms: int
 
 
-class RegistrationRejection(Message, tag="rejection"):
+class RegistrationRejection(Message, frozen=True, kw_only=True, tag="rejection"):
     """Refused for good; the reason says why."""
 
     reason: str
 
 
-class JobMasterRegistration(Message):
+class JobMasterRegistration(Message, frozen=True, kw_only=True):
     """How a JobMaster introduces itself to the ResourceManager."""
 
     job_id: JobID
@@ -116,14 +116,14 @@ class JobMasterRegistration(Message):
     address: str
 
 
-class ResourceRequirement(Message):
+class ResourceRequirement(Message, frozen=True, kw_only=True):
     """So many slots of one profile."""
 
     profile: ResourceProfile
     number_of_slots: int
 
 
-class ResourceRequirements(Message):
+class ResourceRequirements(Message, frozen=True, kw_only=True):
     """All that a job needs at present; the newest declaration replaces the former."""
 
     job_id: JobID
@@ -131,7 +131,7 @@ class ResourceRequirements(Message):
     requirements: tuple[ResourceRequirement, ...]
 
 
-class SlotRequest(Message):
+class SlotRequest(Message, frozen=True, kw_only=True):
     """ResourceManager -> TaskExecutor: give this slot to that job and offer it to its JobMaster."""
 
     slot_id: SlotID
@@ -142,7 +142,7 @@ class SlotRequest(Message):
     resource_manager_id: ResourceManagerID
 
 
-class SlotOffer(Message):
+class SlotOffer(Message, frozen=True, kw_only=True):
     """TaskExecutor -> JobMaster: a slot allocated for its job, with the worker that serves it."""
 
     allocation_id: AllocationID
@@ -151,21 +151,21 @@ class SlotOffer(Message):
     worker: WorkerAddress
 
 
-class TaskPlacement(Message):
+class TaskPlacement(Message, frozen=True, kw_only=True):
     """Where one subtask runs: attempt id and index into the plan's `workers`."""
 
     attempt_id: ExecutionAttemptID
     worker: int
 
 
-class VertexPlacement(Message):
+class VertexPlacement(Message, frozen=True, kw_only=True):
     """Placements of all subtasks of a vertex, by subtask index."""
 
     vertex_id: JobVertexID
     subtasks: tuple[TaskPlacement, ...]
 
 
-class TaskDeploymentDescriptor(Message):
+class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     """One subtask to start; its channels follow from the job graph's edges and the placements."""
 
     attempt_id: ExecutionAttemptID
@@ -177,7 +177,7 @@ class TaskDeploymentDescriptor(Message):
     restore: dict[OperatorID, bytes] = msgspec.field(default_factory=dict)
 
 
-class Deployment(Message):
+class Deployment(Message, frozen=True, kw_only=True):
     """All that one TaskExecutor starts of a job at once: the graph and all placements travel once, not per task."""
 
     job_id: JobID
@@ -190,7 +190,7 @@ class Deployment(Message):
     tasks: tuple[TaskDeploymentDescriptor, ...]
 
 
-class FailureCause(Message):
+class FailureCause(Message, frozen=True, kw_only=True):
     """Why a task or job failed, as text made where it happened."""
 
     #: Qualified class name of the exception, e.g. builtins.ValueError or yarrow...WorkerLostError.
@@ -204,7 +204,7 @@ class FailureCause(Message):
     record: str = ""
 
 
-class TaskExecutionStateUpdate(Message):
+class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     """TaskExecutor -> JobMaster."""
 
     attempt_id: ExecutionAttemptID
@@ -216,28 +216,28 @@ class TaskExecutionStateUpdate(Message):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class TaskMetrics(Message):
+class TaskMetrics(Message, frozen=True, kw_only=True):
     """Metric values of one running subtask: Flink's names without scope; operator metrics under `<operator>.<metric>`."""
 
     attempt_id: ExecutionAttemptID
     values: dict[str, float]
 
 
-class AccumulatorReport(Message):
+class AccumulatorReport(Message, frozen=True, kw_only=True):
     """Accumulator values of one subtask; values are JSON-like."""
 
     attempt_id: ExecutionAttemptID
     values: dict[str, Any]
 
 
-class AllocatedSlotReport(Message):
+class AllocatedSlotReport(Message, frozen=True, kw_only=True):
     """What the JobMaster believes a TaskExecutor has for it: heals lost messages."""
 
     job_id: JobID
     allocations: tuple[tuple[int, AllocationID], ...]
 
 
-class TaskExecutorToJobMasterHeartbeat(Message):
+class TaskExecutorToJobMasterHeartbeat(Message, frozen=True, kw_only=True):
     """Payload of the TaskExecutor's answer to a JobMaster's heartbeat."""
 
     resource_id: ResourceID
@@ -246,7 +246,7 @@ class TaskExecutorToJobMasterHeartbeat(Message):
     accumulators: tuple[AccumulatorReport, ...]
 
 
-class TaskExecutorToResourceManagerHeartbeat(Message):
+class TaskExecutorToResourceManagerHeartbeat(Message, frozen=True, kw_only=True):
     """Payload of the TaskExecutor's answer to the ResourceManager's heartbeat."""
 
     resource_id: ResourceID
@@ -255,7 +255,7 @@ class TaskExecutorToResourceManagerHeartbeat(Message):
     metrics: dict[str, float]
 
 
-class OperatorEvent(Message):
+class OperatorEvent(Message, frozen=True, kw_only=True):
     """Opaque event between a source's coordinator and its readers, routed by the JobMaster."""
 
     job_id: JobID
@@ -268,7 +268,7 @@ class OperatorEvent(Message):
     payload: bytes
 
 
-class CollectRows(Message):
+class CollectRows(Message, frozen=True, kw_only=True):
     """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on unread."""
 
     job_id: JobID
@@ -280,11 +280,11 @@ class CollectRows(Message):
     last: bool = False
 
 
-class Acknowledge(Message):
+class Acknowledge(Message, frozen=True, kw_only=True):
     """Done."""
 
 
-class FileInfo(Message):
+class FileInfo(Message, frozen=True, kw_only=True):
     """A log file: name, bytes, epoch ms of its last change."""
 
     name: str
@@ -292,7 +292,7 @@ class FileInfo(Message):
     mtime: int
 
 
-class JobOverview(Message):
+class JobOverview(Message, frozen=True, kw_only=True):
     """A job in a list."""
 
     job_id: JobID
@@ -304,7 +304,7 @@ class JobOverview(Message):
     tasks: dict[str, int]
 
 
-class AttemptDetails(Message):
+class AttemptDetails(Message, frozen=True, kw_only=True):
     """One attempt of a subtask, for REST."""
 
     attempt_id: ExecutionAttemptID
@@ -321,7 +321,7 @@ class AttemptDetails(Message):
     accumulators: dict[str, Any]
 
 
-class VertexDetails(Message):
+class VertexDetails(Message, frozen=True, kw_only=True):
     """A vertex with its current attempts (by subtask) and the former ones."""
 
     vertex_id: JobVertexID
@@ -334,7 +334,7 @@ class VertexDetails(Message):
     former_attempts: tuple[AttemptDetails, ...] = ()
 
 
-class ExceptionEntry(Message):
+class ExceptionEntry(Message, frozen=True, kw_only=True):
     """One line of a job's exception history."""
 
     cause: FailureCause
@@ -344,7 +344,7 @@ class ExceptionEntry(Message):
     resource_id: str
 
 
-class ExecutionGraphDetails(Message):
+class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     """All that REST shows of one job, running or ended."""
 
     job_id: JobID
@@ -363,7 +363,7 @@ class ExecutionGraphDetails(Message):
     waiting_for: str = ""
 
 
-class JobResult(Message):
+class JobResult(Message, frozen=True, kw_only=True):
     """How a job ended."""
 
     job_id: JobID
@@ -376,7 +376,7 @@ class JobResult(Message):
     cause: FailureCause | None = None
 
 
-class TaskExecutorInfo(Message):
+class TaskExecutorInfo(Message, frozen=True, kw_only=True):
     """A TaskExecutor as the ResourceManager knows it."""
 
     registration: TaskExecutorRegistration
@@ -386,7 +386,7 @@ class TaskExecutorInfo(Message):
     metrics: dict[str, float]
 
 
-class ClusterOverview(Message):
+class ClusterOverview(Message, frozen=True, kw_only=True):
     """Numbers of REST's /overview."""
 
     task_executors: int
