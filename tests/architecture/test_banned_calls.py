@@ -1,0 +1,91 @@
+"""Clocks, random numbers and ids come from runtime/common, so that tests can drive them by hand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source_tree import ROOT, engine_files, parse
+
+#: Dotted names of calls that only runtime/common may make; a trailing dot bans the whole module.
+BANNED = (
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+    "uuid.uuid1",
+    "uuid.uuid4",
+    "random.",
+    "numpy.random.",
+)
+
+#: Seeding after a fork and generators that are given their seed stay reproducible.
+ALLOWED = frozenset({"random.seed", "random.Random", "numpy.random.seed", "numpy.random.default_rng"})
+
+
+def banned_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of every mention of a banned name, whatever it was imported as."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name if alias.asname else alias.name.partition(".")[0]
+                names[alias.asname or full] = full
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            full_name = _full_name(node, names)
+            if full_name is not None and _is_banned(full_name):
+                yield node.lineno, full_name
+
+
+def _full_name(node: ast.expr, names: dict[str, str]) -> str | None:
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _full_name(node.value, names)
+        return f"{owner}.{node.attr}" if owner else None
+    return None
+
+
+def _is_banned(name: str) -> bool:
+    return name not in ALLOWED and any(
+        name.startswith(entry) if entry.endswith(".") else name == entry for entry in BANNED
+    )
+
+
+def _engine_outside_common() -> list[Path]:
+    return [path for path in engine_files() if ROOT / "runtime" / "common" not in path.parents]
+
+
+@pytest.mark.parametrize("path", _engine_outside_common(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_clock_random_or_id_of_its_own(path: Path) -> None:
+    uses = [f"line {line}: {name}" for line, name in banned_uses(parse(path))]
+    assert not uses, f"take these from yarrow.runtime.common (clock, ids): {uses}"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import time\ntime.time()", ["time.time"]),
+        ("from time import monotonic as now\nnow()", ["time.monotonic"]),
+        ("import datetime as d\nd.datetime.now()", ["datetime.datetime.now"]),
+        ("from datetime import datetime\ndatetime.now()", ["datetime.datetime.now"]),
+        ("import numpy as np\nnp.random.random()", ["numpy.random.random"]),
+        ("import random\nrandom.choice([1])", ["random.choice"]),
+        ("import random\nrandom.seed(1)", []),
+        ("import time\ntime.perf_counter_ns()", []),
+        ("def time() -> int: ...\ntime()", []),
+    ],
+)
+def test_the_search_finds_what_it_should(source: str, found: list[str]) -> None:
+    assert [name for _, name in banned_uses(ast.parse(source))] == found

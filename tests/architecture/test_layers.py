@@ -1,0 +1,50 @@
+"""The layer contract itself can fail: each kind of violation is found, and what is allowed is not."""
+
+from __future__ import annotations
+
+import configparser
+
+import pytest
+
+from tests.architecture.one_way import layer_of, parse_table, violations
+from tests.architecture.source_tree import ROOT, engine_files, module_name
+
+
+def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".importlinter")
+    section = config["importlinter:contract:layers"]
+    return (
+        parse_table(section["layers"].strip().splitlines()),
+        parse_table(section["may_import"].strip().splitlines()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "allowed"),
+    [
+        ("yarrow.runtime.graph.specs", "yarrow.common.types", True),
+        ("yarrow.common.types", "yarrow.runtime.graph.specs", False),
+        ("yarrow.datastream.functions", "yarrow.datastream.state", True),
+        ("yarrow.datastream.functions", "yarrow.datastream.data_stream", False),
+        ("yarrow.container.task.chain", "yarrow.datastream.functions", True),
+        ("yarrow.container.task.chain", "yarrow.datastream.data_stream", False),
+        ("yarrow.container.task.chain", "yarrow.am.dispatcher", False),
+        ("yarrow.am.dispatcher", "yarrow.container.worker", False),
+        ("yarrow.datastream.data_stream", "yarrow.runtime.graph.specs", True),
+        ("yarrow.datastream.data_stream", "yarrow.container.worker", False),
+        ("yarrow.datastream.connectors.files", "yarrow.datastream.connectors.base", True),
+        ("yarrow.datastream.connectors.files", "yarrow.datastream.data_stream", False),
+        ("yarrow.cli.main", "yarrow.am.dispatcher", True),
+        ("yarrow.am.dispatcher", "yarrow.cli.main", False),
+    ],
+)
+def test_table_decides(importer: str, imported: str, allowed: bool) -> None:
+    layers, may_import = _table()
+    assert (violations([(importer, imported)], layers, may_import) == []) is allowed
+
+
+def test_every_module_has_a_layer() -> None:
+    layers, _ = _table()
+    homeless = [name for path in engine_files() if layer_of(name := module_name(path), layers) is None]
+    assert not homeless, f"add these to the table in .importlinter: {homeless}"

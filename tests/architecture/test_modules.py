@@ -1,0 +1,97 @@
+"""Every module imports, is one file, has a docstring, and is no drawer and no novel."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source_tree import PACKAGES, ROOT, engine_files, module_name, parse
+
+LINE_LIMIT = 800
+
+#: Modules longer than the limit, each with the reason why it is still one idea.
+LONG_MODULES: dict[str, str] = {}
+
+#: What only a program that names it, or one component, has to load.
+HEAVY = {"pandas", "polars", "pyspark", "skein", "kazoo", "hdfs", "fastapi", "grpc"}
+
+MODULES = [module_name(path) for path in engine_files()]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
+def test_module_imports_as_the_file_it_is(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    real = Path(os.path.realpath(module.__file__))
+    assert module_name(real) == name
+    twins = [
+        other.__name__
+        for other in list(sys.modules.values())
+        if other is not module and (getattr(other, "__file__", None) or "") and other.__name__ != "__main__"
+        if os.path.realpath(other.__file__ or "") == str(real)
+    ]
+    assert not twins, f"{real} was also imported as {twins}"
+
+
+@pytest.mark.parametrize("bare", [package for package in PACKAGES if package != "yarrow"])
+def test_bare_import_is_refused_with_the_right_name(bare: str) -> None:
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {bare}"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert finished.returncode != 0
+    assert f"yarrow.{bare}" in finished.stderr
+
+
+def test_links_into_the_package_are_relative() -> None:
+    for package in PACKAGES[1:]:
+        assert os.readlink(ROOT / "yarrow" / package) == f"../{package}"
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    """A folder without __init__.py would be missing in the wheel."""
+    bare = {path.parent for path in engine_files() if not (path.parent / "__init__.py").exists()}
+    assert not bare
+
+
+def test_data_files_of_the_package_are_in_the_wheel() -> None:
+    """A file that no pattern of package-data names works from the checkout and is missing once installed."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = [pattern for patterns in settings.values() for pattern in patterns]
+    lost = [
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and path.resolve() == path
+        if not any(path.match(pattern) for pattern in patterns)
+    ]
+    assert not lost, f"name these in [tool.setuptools.package-data]: {lost}"
+
+
+def test_every_module_says_what_it_is() -> None:
+    written = [path for path in engine_files() if path.stat().st_size]
+    silent = [module_name(path) for path in written if ast.get_docstring(parse(path)) is None]
+    assert not silent, f"these modules have no docstring: {silent}"
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = [name for name in MODULES if name.rpartition(".")[2] in {"utils", "util", "helpers", "misc"}]
+    assert not drawers, f"name these after what they hold: {drawers}"
+
+
+def test_long_modules_are_known_and_have_a_reason() -> None:
+    lengths = {module_name(path): len(path.read_text().splitlines()) for path in engine_files()}
+    long = {name: lines for name, lines in lengths.items() if lines > LINE_LIMIT}
+    assert long.keys() == LONG_MODULES.keys(), f"{long} against the list {sorted(LONG_MODULES)}"
+
+
+def test_importing_the_api_loads_nothing_heavy() -> None:
+    """Start-up time and the fork of workers both depend on what an import drags in."""
+    program = "import sys, yarrow.datastream; print(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(finished.stdout.split())

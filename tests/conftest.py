@@ -1,0 +1,50 @@
+"""What holds for every test: debug assertions on, reproducible properties, nothing left behind.
+
+Fixtures of one part belong into the conftest of that part's folder, not here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("YARROW_DEBUG", "1")
+
+# Shared machines are noisy: a deadline per example would measure the neighbours.
+settings.register_profile("yarrow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("yarrow")
+
+#: Seconds a test's processes and threads have to end after it.
+GRACE = 5.0
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test whose child processes, or threads that would keep the interpreter alive, outlive it."""
+    processes_before = set(psutil.Process().children(recursive=True)) if _starts_processes(request) else None
+    threads_before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - threads_before:
+        if not thread.daemon:
+            thread.join(GRACE)
+            assert not thread.is_alive(), f"the test left the thread {thread.name} running"
+    if processes_before is not None:
+        left = set(psutil.Process().children(recursive=True)) - processes_before
+        _, alive = psutil.wait_procs(left, timeout=GRACE)
+        assert not alive, f"the test left processes running: {[_describe(process) for process in alive]}"
+
+
+def _starts_processes(request: pytest.FixtureRequest) -> bool:
+    return any(request.node.get_closest_marker(name) is not None for name in ("cluster", "fault"))
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return str(process.pid)
