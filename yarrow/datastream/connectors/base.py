@@ -1,0 +1,315 @@
+"""The source and sink interfaces: splits, enumerator, reader and offsets; writer, committables and committer.
+
+Layer 1 (vocabulary): what users subclass and the engine calls. After FLIP-27 (sources) and FLIP-143/191 (sinks) in
+Python form, with the batch as the unit: a reader hands over many rows a call, a writer takes many.
+Readers and writers are called on their task's thread only; enumerators on one thread of their own choosing never:
+the engine calls them one call at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from yarrow.common.typeinfo import TypeInformation
+
+T = TypeVar("T")
+SplitT = TypeVar("SplitT", bound="SourceSplit")
+
+
+class DeliveryGuarantee(Enum):
+    """What a sink promises when the job fails and recovers."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class Boundedness(Enum):
+    """Whether a source ends by itself."""
+
+    BOUNDED = "bounded"
+    CONTINUOUS_UNBOUNDED = "continuous_unbounded"
+
+
+class SourceSplit(ABC):
+    """A part of a source that one reader reads, with the position reached in it.
+
+    Splits are plain picklable values: they travel from enumerator to reader, and into checkpoints.
+    """
+
+    @property
+    @abstractmethod
+    def split_id(self) -> str:
+        """Unique within the source, the same for all positions of the split."""
+
+
+@dataclass(slots=True)
+class SourceRecords:
+    """What one `poll` found: rows (any sequence, a range included) or one record batch, and their timestamps.
+
+    `timestamps` (int64 ms UTC, None where a row has none) is None or as long as the rows.
+    """
+
+    rows: Sequence[Any] | pa.RecordBatch
+    timestamps: Sequence[int | None] | None = None
+    split_id: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class NothingAvailable:
+    """`poll` found nothing: it is called again after `wait_seconds`, or earlier when `wake_up` was called."""
+
+    wait_seconds: float | None = None
+
+
+class SourceReaderContext(Protocol):
+    """What a reader may ask of the engine."""
+
+    @property
+    def subtask_index(self) -> int: ...
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The job's configuration."""
+        ...
+
+    def request_split(self) -> None:
+        """Asks the enumerator for a split; the answer comes by `add_splits` or `notify_no_more_splits`."""
+        ...
+
+    def send_event_to_enumerator(self, event: Any) -> None:
+        """Sends a picklable event."""
+        ...
+
+    def wake_up(self) -> None:
+        """Any thread may call it: the reader is polled soon."""
+        ...
+
+
+class SourceReader(ABC, Generic[T, SplitT]):
+    """Reads splits on the task's thread; must not block for long unless its source is declared `blocking`."""
+
+    def start(self) -> None:
+        """Called once before the first poll; readers without splits usually request one here."""
+        return None
+
+    @abstractmethod
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        """Up to `max_rows` rows; None = the end: no split is left and none will come.
+
+        When it returns, the positions that `snapshot_state` would give lie just behind the rows returned.
+        """
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        """Splits assigned by the enumerator, or restored."""
+
+    def notify_no_more_splits(self) -> None:
+        """The enumerator will assign none any more."""
+        return None
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        """The splits held, each with its present position."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete: positions up to it may be committed outside."""
+        return None
+
+    def handle_source_event(self, event: Any) -> None:
+        """An event that the enumerator sent."""
+        return None
+
+    def close(self) -> None:
+        """Releases what the reader holds; called once, also after a failure."""
+        return None
+
+
+class SplitEnumeratorContext(Protocol, Generic[SplitT]):
+    """What an enumerator may ask of the engine."""
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def registered_readers(self) -> Mapping[int, str]:
+        """Subtask -> host name of readers that have started."""
+        ...
+
+    def assign_split(self, split: SplitT, subtask: int) -> None: ...
+
+    def signal_no_more_splits(self, subtask: int) -> None: ...
+
+    def send_event_to_reader(self, subtask: int, event: Any) -> None: ...
+
+    def call_later(self, seconds: float, action: Any) -> None:
+        """Runs `action()` once after the delay, between other calls: for discovery at intervals."""
+        ...
+
+
+class SplitEnumerator(ABC, Generic[SplitT]):
+    """Finds splits and assigns them to readers; runs once a job, apart from the readers."""
+
+    def start(self) -> None:
+        """Called once before anything else."""
+        return None
+
+    @abstractmethod
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        """A reader wants a split: assign one, or signal that there are no more, now or later."""
+
+    @abstractmethod
+    def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
+        """Splits of a reader that failed before a checkpoint covered them."""
+
+    def add_reader(self, subtask: int) -> None:
+        """A reader has started."""
+        return None
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """What `create_enumerator` needs to go on: usually the splits not assigned yet; picklable."""
+
+    def handle_source_event(self, subtask: int, event: Any) -> None:
+        """An event that a reader sent."""
+        return None
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete."""
+        return None
+
+    def close(self) -> None:
+        """Releases what the enumerator holds."""
+        return None
+
+
+class Source(ABC, Generic[T, SplitT]):
+    """A source of records: picklable description that makes enumerator and readers."""
+
+    #: True when `poll` may block: the source task then has a thread of its own.
+    blocking: bool = False
+    #: False when records once read cannot be read again (a socket): no exactly-once with it.
+    replayable: bool = True
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness:
+        """Whether the source ends by itself."""
+
+    @abstractmethod
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[SplitT], checkpoint: Any = None
+    ) -> SplitEnumerator[SplitT]:
+        """The enumerator, fresh or from what `snapshot_state` gave."""
+
+    @abstractmethod
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
+        """A reader for one subtask."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """The declared type of rows; None = undeclared."""
+        return None
+
+    def produced_schema(self) -> pa.Schema | None:
+        """An Arrow schema makes the source columnar: its readers return record batches."""
+        return None
+
+    def validate(self) -> None:
+        """Called on the client while the graph is built: raises for what can be known then (a missing file)."""
+        return None
+
+
+class SinkWriterContext(Protocol):
+    """What a writer may ask of the engine."""
+
+    @property
+    def subtask_index(self) -> int: ...
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def attempt_number(self) -> int: ...
+
+    @property
+    def configuration(self) -> Mapping[str, str]: ...
+
+
+class SinkWriter(ABC, Generic[T]):
+    """Writes rows on the task's thread."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[T], timestamps: Sequence[int | None] | None) -> None:
+        """Takes a slice of rows; errors raised here fail the task."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Takes columns; by default refused: the plan puts a conversion before a sink that `accepts_columns` is False."""
+        raise TypeError(
+            f"{type(self).__name__} takes rows only; set accepts_columns on its Sink to take columns"
+        )
+
+    def flush(self, end_of_input: bool) -> None:
+        """Everything taken so far is handed to the outside; before a checkpoint and at the end."""
+        return None
+
+    def prepare_commit(self) -> list[Any]:
+        """What the committer shall make visible for the rows since the last call; picklable values."""
+        return []
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """What a restored writer needs."""
+        return []
+
+    def close(self) -> None:
+        """Releases what the writer holds; called once, also after a failure."""
+        return None
+
+
+class Committer(ABC):
+    """Makes prepared results visible; must be idempotent: a commit may be repeated."""
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Any]) -> None:
+        """Commits all; an exception means that it is tried again or the job fails."""
+
+    def abort(self, committables: Sequence[Any]) -> None:
+        """Removes what was prepared and will never be committed."""
+        return None
+
+    def close(self) -> None:
+        """Releases what the committer holds."""
+        return None
+
+
+class Sink(ABC, Generic[T]):
+    """A destination of records: picklable description that makes writers and, if it has one, a committer."""
+
+    #: True when the writer takes record batches by `write_batch`.
+    accepts_columns: bool = False
+    #: True when `write` or `flush` may block for long: the task then has a thread of its own.
+    blocking: bool = False
+
+    @abstractmethod
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[T]:
+        """A writer for one subtask."""
+
+    def create_committer(self) -> Committer | None:
+        """None = the writer alone is enough."""
+        return None
+
+    def validate(self) -> None:
+        """Called on the client while the graph is built: raises for what can be known then."""
+        return None
