@@ -1,0 +1,82 @@
+"""Typed errors of the data plane: keys, key groups, serializers, copies.
+
+Owner: none (raised on the thread of the task, of the client that builds a graph, or of the reader of a savepoint).
+Each message names the type or the row, says what was expected and what to do. No error here is retried.
+"""
+
+from __future__ import annotations
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class DataError(YarrowError):
+    """Base of the errors of keys, rows and batches."""
+
+
+class UnsupportedKeyError(DataError):
+    """A value that cannot be a key; `key_type` is its type and `remedy` what to return instead.
+
+    The caller, who knows it, adds the operator's name with `for_operator`.
+    """
+
+    def __init__(self, key_type: type, reason: str, remedy: str, operator: str | None = None) -> None:
+        where = f"Operator '{operator}': " if operator is not None else ""
+        super().__init__(
+            f"{where}a value of type {key_type.__module__}.{key_type.__qualname__} cannot be a key: {reason}. {remedy}."
+        )
+        self.key_type = key_type
+        self.reason = reason
+        self.remedy = remedy
+
+    def for_operator(self, operator: str) -> UnsupportedKeyError:
+        """The same error naming the operator whose key selector returned the value."""
+        return UnsupportedKeyError(self.key_type, self.reason, self.remedy, operator)
+
+
+class KeyDecodeError(DataError):
+    """Bytes that are no key encoding of this version, or a key class that is gone or has changed."""
+
+
+class InvalidParallelismError(DataError):
+    """A parallelism, maximum parallelism or index outside its range."""
+
+
+class ColumnKeyError(DataError):
+    """An Arrow column, or one row of it, that has no equivalent among row keys."""
+
+
+class SerializationError(DataError):
+    """A row that does not fit its declared type; names the row, the field, what was expected and what came."""
+
+    def __init__(self, row: int, field: str, expected: str, got: object) -> None:
+        shown = repr(got)
+        if len(shown) > 120:
+            shown = shown[:117] + "..."
+        at = f"field {field} of row {row}" if field else f"row {row}"
+        super().__init__(
+            f"{at}: expected {expected}, got {type(got).__qualname__} {shown}. "
+            "Return a value of the declared type, or declare the type that is returned."
+        )
+        self.row = row
+        self.field = field
+        self.expected = expected
+
+
+class RowFormatError(DataError):
+    """Bytes that are not what the serializer of this declared type writes: truncated, too long or of another type."""
+
+
+class UnsupportedTypeInfoError(DataError):
+    """A declared type for which no row serializer exists."""
+
+
+class UncopyableValueError(DataError):
+    """A mutable value that can be neither shared nor copied: a lock, a generator, an open file."""
+
+    def __init__(self, value_type: type, cause: str) -> None:
+        super().__init__(
+            f"a value of type {value_type.__module__}.{value_type.__qualname__} cannot be copied ({cause}), and what a "
+            "function emits must not change later. Emit plain data, give the class a __deepcopy__ method, or set "
+            "pipeline.object-reuse: true and never change a value after it was emitted."
+        )
+        self.value_type = value_type

@@ -1,0 +1,300 @@
+"""The bytes of a canonical key, version 1: fixed for ever, held by golden vectors.
+
+Self-delimiting, so that keys can be joined to what follows them; not ordered. Used by key groups, RocksDB, savepoints,
+Spark and REST. Owner: the calling thread; no state. It must not accept what is not canonical, and must not run user
+code when decoding beyond importing the module that defines a key class. Rules: docs/design/0003-key-encoding.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from yarrow.runtime.data.errors import KeyDecodeError
+from yarrow.runtime.data.key_classes import (
+    EnumKey,
+    RecordKey,
+    RowKey,
+    declared_name,
+    record_plan,
+    restore_member,
+    restore_record,
+)
+
+#: The one NaN of canonical keys: dict lookup and tuple comparison find it by identity.
+NAN: Final = float("nan")
+
+VERSION: Final = 1
+NONE: Final = 0x00
+INT: Final = 0x01
+BIG_INT: Final = 0x02
+FLOAT: Final = 0x03
+DECIMAL: Final = 0x04
+STR: Final = 0x05
+BYTES: Final = 0x06
+DATE: Final = 0x07
+TIME: Final = 0x08
+DATETIME: Final = 0x09
+INSTANT: Final = 0x0A
+UUID: Final = 0x0B
+TUPLE: Final = 0x0C
+ROW: Final = 0x0D
+RECORD: Final = 0x0E
+ENUM: Final = 0x0F
+
+MIN_INT64: Final = -(1 << 63)
+MAX_INT64: Final = (1 << 63) - 1
+NAN_BITS: Final = 0x7FF8000000000000
+MAX_DEPTH: Final = 64
+
+_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICRO: Final = dt.timedelta(microseconds=1)
+_US_OF_DAY: Final = 86_400_000_000
+
+_head_int = struct.Struct(">BBq").pack
+_head_len = struct.Struct(">BBI").pack
+_tag_int = struct.Struct(">Bq").pack
+_tag_double = struct.Struct(">Bd").pack
+_tag_len = struct.Struct(">BI").pack
+_U32 = struct.Struct(">I")
+_I64 = struct.Struct(">q")
+_F64 = struct.Struct(">d")
+
+Append = Callable[[bytes], None]
+
+
+def encode_key(key: Any) -> bytes:
+    """The encoding of a canonical key (see `canonicalize`). Raises TypeError for a value that is not canonical."""
+    kind = type(key)
+    if kind is int:
+        if MIN_INT64 <= key <= MAX_INT64:
+            return _head_int(VERSION, INT, key)
+    elif kind is str:
+        text = key.encode("utf-8", "surrogatepass")
+        return _head_len(VERSION, STR, len(text)) + text
+    elif kind is bytes:
+        return _head_len(VERSION, BYTES, len(key)) + key
+    out = [b"\x01"]
+    _encode(key, out.append, 0)
+    return b"".join(out)
+
+
+def _encode(key: Any, put: Append, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise TypeError(f"a key nested deeper than {MAX_DEPTH} levels cannot be encoded; key by a flat tuple")
+    kind = type(key)
+    if kind is str:
+        text = key.encode("utf-8", "surrogatepass")
+        put(_tag_len(STR, len(text)) + text)
+    elif kind is int:
+        put(_tag_int(INT, key) if MIN_INT64 <= key <= MAX_INT64 else _big_int(key))
+    elif kind is tuple:
+        put(_tag_len(TUPLE, len(key)))
+        for value in key:
+            _encode(value, put, depth + 1)
+    elif kind is RowKey:
+        _encode_row(key, put, depth)
+    else:
+        atom = _ATOMS.get(kind)
+        if atom is not None:
+            put(atom(key))
+        elif isinstance(key, enum.Enum):
+            put(b"\x0f" + _text(declared_name(kind)) + _text(key.name))
+        elif hasattr(kind, "__dataclass_fields__"):
+            plan = record_plan(kind)
+            put(b"\x0e" + _text(plan.name) + _U32.pack(len(plan.fields)))
+            for name in plan.fields:
+                put(_text(name))
+                _encode(getattr(key, name), put, depth + 1)
+        else:
+            raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not a canonical key; call canonicalize first")
+
+
+def _encode_row(key: RowKey, put: Append, depth: int) -> None:
+    put(_tag_len(ROW, len(key.values)) + (b"\x00" if key.names is None else b"\x01"))
+    for name in key.names or ():
+        put(_text(name))
+    for value in key.values:
+        _encode(value, put, depth + 1)
+
+
+def _text(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogatepass")
+    return _U32.pack(len(data)) + data
+
+
+def _big_int(key: int) -> bytes:
+    data = key.to_bytes((key.bit_length() + 8) // 8, "big", signed=True)
+    return _tag_len(BIG_INT, len(data)) + data
+
+
+def _float(key: float) -> bytes:
+    if key != key:
+        return _tag_int(FLOAT, NAN_BITS)
+    if key.is_integer():
+        raise TypeError(f"the integral float {key!r} is not a canonical key; call canonicalize first")
+    return _tag_double(FLOAT, key)
+
+
+def _decimal(key: Decimal) -> bytes:
+    sign, digits, exponent = key.as_tuple()
+    if not isinstance(exponent, int):
+        raise TypeError(f"{key!r} is not a canonical key; call canonicalize first")
+    number = int("".join(map(str, digits)))
+    data = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return b"\x04" + bytes((sign,)) + _I64.pack(exponent) + _U32.pack(len(data)) + data
+
+
+def _datetime(key: dt.datetime) -> bytes:
+    if key.tzinfo is None:
+        return _tag_int(DATETIME, (key - _EPOCH) // _MICRO)
+    return _tag_int(INSTANT, (key - _EPOCH_UTC) // _MICRO)
+
+
+def time_micros(key: dt.time) -> int:
+    """Microseconds since midnight of a time of day."""
+    return ((key.hour * 60 + key.minute) * 60 + key.second) * 1_000_000 + key.microsecond
+
+
+_ATOMS: Final[dict[type, Callable[[Any], bytes]]] = {
+    type(None): lambda key: b"\x00",
+    bytes: lambda key: _tag_len(BYTES, len(key)) + key,
+    float: _float,
+    Decimal: _decimal,
+    dt.date: lambda key: _tag_int(DATE, key.toordinal() - _EPOCH_DAY),
+    dt.time: lambda key: _tag_int(TIME, time_micros(key)),
+    dt.datetime: _datetime,
+    uuid.UUID: lambda key: b"\x0b" + key.bytes,
+}
+
+
+def decode_key(data: bytes) -> Any:
+    """The canonical key of an encoding. Raises KeyDecodeError, also when bytes are left over or a class is gone."""
+    key, end = decode_key_from(data, 0)
+    if end != len(data):
+        raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
+    return key
+
+
+def decode_key_from(data: bytes, offset: int) -> tuple[Any, int]:
+    """The key that begins at `offset`, and the offset after it. Raises KeyDecodeError."""
+    return _Decoder(data, restore_record, restore_member).decode(offset)
+
+
+def inspect_key(data: bytes) -> Any:
+    """As decode_key for tools without the job's classes: these come as RecordKey and EnumKey. Raises KeyDecodeError."""
+    key, end = _Decoder(data, lambda name, items: RecordKey(name, tuple(items)), EnumKey).decode(0)
+    if end != len(data):
+        raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
+    return key
+
+
+class _Decoder:
+    """Reads one key; what it makes of classes is given by the caller."""
+
+    def __init__(
+        self,
+        data: bytes,
+        record: Callable[[str, list[tuple[str, Any]]], Any],
+        member: Callable[[str, str], Any],
+    ) -> None:
+        self._data = data
+        self._at = 0
+        self._record = record
+        self._member = member
+
+    def decode(self, offset: int) -> tuple[Any, int]:
+        self._at = offset
+        version = self._take(1)[0]
+        if version != VERSION:
+            raise KeyDecodeError(f"a key of encoding version {version} is unknown: this release reads version {VERSION}")
+        return self._value(0), self._at
+
+    def _take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._data):
+            raise KeyDecodeError(f"a key encoding ends after {len(self._data)} bytes where {end} were expected")
+        part = self._data[self._at : end]
+        self._at = end
+        return part
+
+    def _sized(self) -> bytes:
+        return self._take(_U32.unpack(self._take(4))[0])
+
+    def _text(self) -> str:
+        try:
+            return str(self._sized(), "utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise KeyDecodeError(f"a key encoding holds text that is not UTF-8: {error}") from error
+
+    def _value(self, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise KeyDecodeError(f"a key encoding is nested deeper than {MAX_DEPTH} levels")
+        tag = self._take(1)[0]
+        if tag in (INT, DATE, TIME, DATETIME, INSTANT):
+            return self._fixed(tag, _I64.unpack(self._take(8))[0])
+        if tag == STR:
+            return self._text()
+        if tag == TUPLE:
+            return tuple([self._value(depth + 1) for _ in range(self._count(1))])
+        if tag == NONE:
+            return None
+        if tag == FLOAT:
+            value = _F64.unpack(self._take(8))[0]
+            return NAN if value != value else value
+        if tag == BYTES:
+            return self._sized()
+        if tag == BIG_INT:
+            return int.from_bytes(self._sized(), "big", signed=True)
+        if tag == UUID:
+            return uuid.UUID(bytes=self._take(16))
+        if tag == DECIMAL:
+            return self._decimal()
+        return self._composite(tag, depth)
+
+    def _composite(self, tag: int, depth: int) -> Any:
+        if tag == ROW:
+            count = self._count(1)
+            names = tuple([self._text() for _ in range(count)]) if self._take(1)[0] else None
+            return RowKey(names, tuple([self._value(depth + 1) for _ in range(count)]))
+        if tag == RECORD:
+            name = self._text()
+            return self._record(name, [(self._text(), self._value(depth + 1)) for _ in range(self._count(5))])
+        if tag == ENUM:
+            name = self._text()
+            return self._member(name, self._text())
+        raise KeyDecodeError(f"a key encoding has the unknown tag {tag:#04x}; it was written by a later release or is damaged")
+
+    def _count(self, least: int) -> int:
+        """A number of elements of at least `least` bytes each: checked before anything is made of it."""
+        count: int = _U32.unpack(self._take(4))[0]
+        if count * least > len(self._data) - self._at:
+            raise KeyDecodeError(f"a key encoding announces {count} elements, more than its {len(self._data)} bytes hold")
+        return count
+
+    def _decimal(self) -> Decimal:
+        sign = self._take(1)[0]
+        exponent = _I64.unpack(self._take(8))[0]
+        digits = tuple(map(int, str(int.from_bytes(self._sized(), "big"))))
+        return Decimal((sign & 1, digits, exponent))
+
+    def _fixed(self, tag: int, value: int) -> Any:
+        try:
+            if tag == INT:
+                return value
+            if tag == DATE:
+                return dt.date.fromordinal(value + _EPOCH_DAY)
+            if tag == TIME:
+                if not 0 <= value < _US_OF_DAY:
+                    raise ValueError("time of day out of range")
+                return (_EPOCH + value * _MICRO).time()
+            return (_EPOCH if tag == DATETIME else _EPOCH_UTC) + value * _MICRO
+        except (ValueError, OverflowError) as error:
+            raise KeyDecodeError(f"a key encoding holds a date or time out of range: {error}") from error

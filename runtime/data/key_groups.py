@@ -1,0 +1,181 @@
+"""Key groups: the hash of a key, the ranges of subtasks, and the router from a key to a channel.
+
+Fixed for ever by docs/design/0003-key-encoding.md: a savepoint written under other rules could not be restored. Owner:
+the functions have no state; a KeyRouter belongs to the task thread that routes with it. It must not know channels or
+batches: it gives an index.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import xxhash
+
+from yarrow.runtime.data.errors import InvalidParallelismError
+from yarrow.runtime.data.key_encoding import DATE, DATETIME, FLOAT, INSTANT, INT, MAX_INT64, MIN_INT64, TIME
+from yarrow.runtime.data.keys import canonicalize, encode_key
+
+LOWER_BOUND_MAX_PARALLELISM: Final = 128
+UPPER_BOUND_MAX_PARALLELISM: Final = 32768
+
+MASK64: Final = (1 << 64) - 1
+#: Constants of the splitmix64 finalizer (Steele, Lea, Flood 2014).
+GAMMA: Final = 0x9E3779B97F4A7C15
+MIX1: Final = 0xBF58476D1CE4E5B9
+MIX2: Final = 0x94D049BB133111EB
+#: Seed of xxh3_64 for all keys that are not one 64-bit payload.
+SEED: Final = 0
+
+#: Tags whose encoding is one 64-bit payload, and what the payload is xor-ed with before it is mixed.
+SALTS: Final[dict[int, int]] = {
+    tag: (tag - INT) * GAMMA & MASK64 for tag in (INT, FLOAT, DATE, TIME, DATETIME, INSTANT)
+}
+
+_xxh3 = xxhash.xxh3_64_intdigest
+
+
+def mix64(payload: int) -> int:
+    """The splitmix64 finalizer of an integer modulo 2**64; `vectorized_keys` has the same over numpy arrays."""
+    z = (payload + GAMMA) & MASK64
+    z = ((z ^ (z >> 30)) * MIX1) & MASK64
+    z = ((z ^ (z >> 27)) * MIX2) & MASK64
+    return z ^ (z >> 31)
+
+
+def key_hash(encoded: bytes) -> int:
+    """The unsigned 64-bit hash of a key encoding."""
+    salt = SALTS.get(encoded[1])
+    if salt is None:
+        return _xxh3(encoded, SEED)
+    return mix64(int.from_bytes(encoded[2:10], "big") ^ salt)
+
+
+def hash_of_key(key: Any) -> int:
+    """The hash of a canonical key: `key_hash(encode_key(key))`, without the encoding for 64-bit integers."""
+    if type(key) is int and MIN_INT64 <= key <= MAX_INT64:
+        return mix64(key)
+    return key_hash(encode_key(key))
+
+
+def key_group(encoded: bytes, max_parallelism: int) -> int:
+    """The key group, 0 to max_parallelism - 1, of a key encoding."""
+    return key_hash(encoded) % max_parallelism
+
+
+def key_group_of(key: Any, max_parallelism: int) -> int:
+    """The key group of a canonical key."""
+    return hash_of_key(key) % max_parallelism
+
+
+class KeyGroupRange(NamedTuple):
+    """Key groups `start` to `end`, both included; empty when end < start."""
+
+    start: int
+    end: int
+
+    @property
+    def number_of_key_groups(self) -> int:
+        """How many key groups the range holds."""
+        return max(0, self.end - self.start + 1)
+
+    def holds(self, group: int) -> bool:
+        """Whether `group` lies in the range."""
+        return self.start <= group <= self.end
+
+    def groups(self) -> range:
+        """The key groups in order."""
+        return range(self.start, self.end + 1)
+
+    def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
+        """The key groups in both ranges; may be empty."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return KeyGroupRange(start, end) if start <= end else EMPTY_KEY_GROUP_RANGE
+
+
+EMPTY_KEY_GROUP_RANGE: Final = KeyGroupRange(0, -1)
+
+
+def compute_default_max_parallelism(parallelism: int) -> int:
+    """1.5 times the parallelism rounded up to a power of two, at least 128 and at most 32768.
+
+    Raises InvalidParallelismError for a parallelism outside 1 to 32768.
+    """
+    _check(parallelism, 1, UPPER_BOUND_MAX_PARALLELISM, "parallelism")
+    wanted = parallelism + parallelism // 2
+    rounded = 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+    return min(max(rounded, LOWER_BOUND_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
+
+
+def check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    """Raises InvalidParallelismError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    _check(max_parallelism, 1, UPPER_BOUND_MAX_PARALLELISM, "max parallelism")
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidParallelismError(
+            f"parallelism {parallelism} is outside 1 to the max parallelism {max_parallelism}: lower it, or set a higher "
+            "max parallelism (which cannot change once state was saved)"
+        )
+
+
+def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: int) -> int:
+    """The subtask that owns a key group (Flink's computeOperatorIndexForKeyGroup)."""
+    return group * parallelism // max_parallelism
+
+
+def key_group_range_for_operator_index(max_parallelism: int, parallelism: int, index: int) -> KeyGroupRange:
+    """The key groups of a subtask (Flink's computeKeyGroupRangeForOperatorIndex).
+
+    Raises InvalidParallelismError for a parallelism above max parallelism or an index outside the parallelism.
+    """
+    check_parallelism(parallelism, max_parallelism)
+    _check(index, 0, parallelism - 1, "subtask index")
+    start = (index * max_parallelism + parallelism - 1) // parallelism
+    end = ((index + 1) * max_parallelism - 1) // parallelism
+    return KeyGroupRange(start, end)
+
+
+def _check(value: int, least: int, most: int, what: str) -> None:
+    if not least <= value <= most:
+        raise InvalidParallelismError(f"{what} {value} is outside {least} to {most}; choose one inside")
+
+
+class KeyRouter:
+    """Chooses the channel of a raw key: the subtask, among `channels`, that owns its key group.
+
+    Generated code reads `cache` itself: `i = cache.get(k)`, and on None `i = miss(k)`. A hit is right because a raw key
+    that equals a canonical one is that key. `cache.get` raises TypeError for a value without a hash; `route` and `miss`
+    turn that into UnsupportedKeyError, so generated code calls `miss(k)` on a TypeError too.
+    The cache is one dict for the router's life, emptied when it holds `cache_size` keys.
+    """
+
+    __slots__ = ("_cache_size", "_channel_of_group", "_max_parallelism", "cache", "channels")
+
+    #: Keys kept at most, unless said otherwise: about 20 MB of short strings.
+    DEFAULT_CACHE_SIZE: Final = 1 << 17
+
+    def __init__(self, max_parallelism: int, channels: int, cache_size: int = DEFAULT_CACHE_SIZE) -> None:
+        check_parallelism(channels, max_parallelism)
+        self.channels = channels
+        self.cache: dict[Any, int] = {}
+        self._max_parallelism = max_parallelism
+        self._cache_size = cache_size
+        self._channel_of_group = [
+            operator_index_for_key_group(max_parallelism, channels, group) for group in range(max_parallelism)
+        ]
+
+    def route(self, key: Any) -> int:
+        """The channel of a raw key. Raises UnsupportedKeyError."""
+        try:
+            channel = self.cache.get(key)
+        except TypeError:
+            channel = None
+        return self.miss(key) if channel is None else channel
+
+    def miss(self, key: Any) -> int:
+        """The channel of a raw key that `cache` does not hold, and holds from now on. Raises UnsupportedKeyError."""
+        canonical = canonicalize(key)
+        channel = self._channel_of_group[hash_of_key(canonical) % self._max_parallelism]
+        cache = self.cache
+        if len(cache) >= self._cache_size:
+            cache.clear()
+        cache[canonical] = channel
+        return channel
