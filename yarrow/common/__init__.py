@@ -1,0 +1,61 @@
+"""What every part of the API shares: types and rows, configuration, time, watermarks, the handle on a job.
+
+The lowest layer: it imports nothing of Yarrow but the interface modules of `yarrow.datastream`, starts no
+thread and does no I/O.
+"""
+
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.config_options import ConfigOption, ConfigOptions
+from yarrow.common.configuration import Configuration
+from yarrow.common.execution_config import ExecutionConfig
+from yarrow.common.input_dependency_constraint import InputDependencyConstraint
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.job_id import JobID
+from yarrow.common.job_status import JobStatus
+from yarrow.common.memory_size import MemorySize
+from yarrow.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from yarrow.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from yarrow.common.serializer import TypeSerializer
+from yarrow.common.time import Duration, Instant, Time
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row, RowKind
+from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+
+__all__ = [
+    "ByteArraySchema",
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "DeserializationSchema",
+    "Duration",
+    "Encoder",
+    "ExecutionConfig",
+    "InputDependencyConstraint",
+    "Instant",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "MemorySize",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
+    "Time",
+    "TimestampAssigner",
+    "TypeInformation",
+    "TypeSerializer",
+    "Types",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+]

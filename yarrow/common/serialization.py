@@ -1,0 +1,150 @@
+"""Schemas and encoders: how connectors turn records into bytes and back.
+
+Interfaces that users subclass and connectors call, with the few that every program needs. An instance is used
+by one thread, the one that owns the task; it must pickle.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import BinaryIO, Generic, TypeVar
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row
+
+__all__ = [
+    "BulkWriter",
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
+
+T = TypeVar("T")
+IN = TypeVar("IN", contravariant=True)
+OUT = TypeVar("OUT")
+
+
+class SerializationSchema(ABC, Generic[IN]):
+    """Turns one record into the bytes of one message."""
+
+    @abstractmethod
+    def serialize(self, element: IN) -> bytes:
+        """Return the bytes of a record."""
+
+
+class DeserializationSchema(ABC, Generic[OUT]):
+    """Turns the bytes of one message into a record."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> OUT:
+        """Return the record of a message."""
+
+    def is_end_of_stream(self, next_element: OUT) -> bool:
+        """Whether the stream ends at this record, which is then not emitted."""
+        return False
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
+
+
+class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
+    """Strings in a character set. Raises LookupError when Python has no such character set."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        "".encode(charset)
+        self._charset = charset
+
+    def serialize(self, element: str) -> bytes:
+        return element.encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        return message.decode(self._charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
+    """Bytes as they are."""
+
+    def serialize(self, element: bytes) -> bytes:
+        return element
+
+    def deserialize(self, message: bytes) -> bytes:
+        return message
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema[Row]):
+    """One field of a Row, which holds bytes. Raises ValueError for a negative position."""
+
+    def __init__(self, field_index: int) -> None:
+        if field_index < 0:
+            raise ValueError(f"field_index must not be negative: {field_index}")
+        self._field_index = field_index
+
+    def serialize(self, element: Row) -> bytes:
+        """Return the bytes in the field, no bytes where it is None. Raises TypeError for any other value."""
+        value = element[self._field_index]
+        if value is None:
+            return b""
+        if not isinstance(value, bytes):
+            raise TypeError(
+                f"field {self._field_index} must hold bytes, not {type(value).__name__}: {element!r}"
+            )
+        return value
+
+
+class Encoder(ABC, Generic[IN]):
+    """Writes records one by one to an open stream."""
+
+    @abstractmethod
+    def encode(self, element: IN, stream: BinaryIO) -> None:
+        """Write one record."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder[object]:
+        """Return the encoder that writes `str(record)` and a newline."""
+        return SimpleStringEncoder(charset_name)
+
+
+class SimpleStringEncoder(Encoder[object]):
+    """Writes `str(record)` and a newline. Raises LookupError when Python has no such character set."""
+
+    def __init__(self, charset_name: str = "UTF-8") -> None:
+        "".encode(charset_name)
+        self._charset = charset_name
+
+    def encode(self, element: object, stream: BinaryIO) -> None:
+        stream.write(f"{element}\n".encode(self._charset))
+
+
+class BulkWriter(ABC, Generic[IN]):
+    """Writes records to one file of a format that needs to see many at once, such as Parquet."""
+
+    @abstractmethod
+    def add_element(self, element: IN) -> None:
+        """Take a record; it need not be written yet."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Hand what can be handed to the stream to the stream."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write everything that is left and the end of the file, without closing the stream."""
+
+
+class BulkWriterFactory(ABC, Generic[T]):
+    """Makes a BulkWriter for each file."""
+
+    @abstractmethod
+    def create(self, stream: BinaryIO) -> BulkWriter[T]:
+        """Return a writer into an open stream."""
