@@ -1,0 +1,110 @@
+"""ConfigOption: one configuration key with its type, default, documentation and older names.
+
+Owner: any thread; immutable values. An option knows how to read a text into its type and which error to
+raise; it never holds a value and never looks one up (settings.py does). Options are declared only in the
+modules of `yarrow.runtime.config.options`; a raw key anywhere else is a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
+
+from yarrow.runtime.config.errors import InvalidOptionValue
+from yarrow.runtime.config.quantities import Duration, MemorySize
+from yarrow.runtime.config.value_types import PortRange, ValueType
+
+__all__ = [
+    "REDACTED",
+    "ConfigOption",
+    "Duration",
+    "MemorySize",
+    "PortRange",
+    "ValueType",
+    "is_secret_key",
+    "option",
+    "optional",
+]
+
+T = TypeVar("T")
+
+REDACTED: Final = "******"
+
+_SECRET: Final = re.compile(
+    r"^security\..*password|secret|passw(or)?d|token(?!s\.enabled|s\.renewal|\.services)|credential"
+    r"|api[-_.]?key|access[-_.]?key|account[-_.]?key|private[-_.]?key|auth-params|sasl\.jaas|basic-auth|http-headers",
+    re.IGNORECASE,
+)
+
+
+def is_secret_key(key: str) -> bool:
+    """True when a key's name says that its value must not be shown: passwords, secrets, tokens, keys."""
+    return _SECRET.search(key) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption(Generic[T]):
+    """One key. `T` contains None when the option has no default.
+
+    `fallback_keys` are other keys read, without a word, when the key is not set; `deprecated_keys` are
+    older names, read with one warning. Both are tried in order, the option's own key first.
+    """
+
+    key: str
+    type: ValueType[T]
+    default: T
+    doc: str
+    fallback_keys: tuple[str, ...] = ()
+    deprecated_keys: tuple[str, ...] = ()
+    #: What holds when an option without default is not set; shown in docs/config.md.
+    unset: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every key under which the option may be set, in the order in which they are tried."""
+        return (self.key, *self.fallback_keys, *self.deprecated_keys)
+
+    @property
+    def default_text(self) -> str:
+        """The default as configuration writes it, or what holds without one."""
+        return self.unset or "(none)" if self.default is None else self.type.render(self.default)
+
+    def parse(self, text: str, key: str | None = None, origin: str = "") -> T:
+        """Reads `text`, set under `key` (one of `names`) at `origin`. Raises InvalidOptionValue."""
+        try:
+            return self.type.parse(text)
+        except ValueError as error:
+            used = key or self.key
+            shown = REDACTED if is_secret_key(used) else repr(text)
+            reason = "it cannot be read" if is_secret_key(used) else str(error)
+            raise InvalidOptionValue(
+                used, shown, reason, self.type.expected, self.type.example, origin
+            ) from None
+
+
+def option(
+    key: str,
+    type: ValueType[T],
+    default: str,
+    doc: str,
+    *,
+    fallback_keys: tuple[str, ...] = (),
+    deprecated_keys: tuple[str, ...] = (),
+) -> ConfigOption[T]:
+    """An option with a default, which is written as the file would write it."""
+    return ConfigOption(key, type, type.parse(default), doc, fallback_keys, deprecated_keys)
+
+
+def optional(
+    key: str,
+    type: ValueType[T],
+    doc: str,
+    *,
+    unset: str = "",
+    fallback_keys: tuple[str, ...] = (),
+    deprecated_keys: tuple[str, ...] = (),
+) -> ConfigOption[T | None]:
+    """An option without default: None when it is not set; `unset` says what then holds."""
+    widened = cast("ValueType[T | None]", type)  # its parse never returns None, its render never gets one
+    return ConfigOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset)

@@ -1,0 +1,201 @@
+"""Options of checkpoints, savepoints and state backends.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import (
+    BOOLEAN,
+    COUNT,
+    DIRECTORIES,
+    DURATION,
+    POSITIVE,
+    STRING,
+    enum_of,
+    memory_size,
+)
+
+
+class CheckpointingMode(enum.Enum):
+    """What a checkpoint promises."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
+class ExternalizedRetention(enum.Enum):
+    """What becomes of the last checkpoint when a job is cancelled."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+
+
+INTERVAL: Final = optional(
+    "execution.checkpointing.interval",
+    DURATION,
+    "Time between the starts of two checkpoints.",
+    unset="no checkpoints are made",
+)
+INTERVAL_DURING_BACKLOG: Final = optional(
+    "execution.checkpointing.interval-during-backlog",
+    DURATION,
+    "Time between checkpoints while a source reads a backlog; 0: none are made then.",
+    unset="`execution.checkpointing.interval`",
+)
+MODE: Final = option(
+    "execution.checkpointing.mode",
+    enum_of(CheckpointingMode),
+    "EXACTLY_ONCE",
+    "What checkpoints promise.",
+)
+TIMEOUT: Final = option(
+    "execution.checkpointing.timeout",
+    DURATION,
+    "10 min",
+    "How long a checkpoint may take before it is given up.",
+)
+MIN_PAUSE: Final = option(
+    "execution.checkpointing.min-pause",
+    DURATION,
+    "0 ms",
+    "Time from the end of a checkpoint to the start of the next.",
+)
+MAX_CONCURRENT: Final = option(
+    "execution.checkpointing.max-concurrent-checkpoints",
+    POSITIVE,
+    "1",
+    "Checkpoints that may be under way at once.",
+)
+TOLERABLE_FAILED: Final = option(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    COUNT,
+    "0",
+    "Checkpoints that may fail one after the other before the job fails.",
+)
+EXTERNALIZED_RETENTION: Final = option(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    enum_of(ExternalizedRetention),
+    "NO_EXTERNALIZED_CHECKPOINTS",
+    "What becomes of the last checkpoint when the job is cancelled.",
+)
+DIRECTORY: Final = optional(
+    "execution.checkpointing.dir",
+    STRING,
+    "Where checkpoints are written, a path all processes reach.",
+    unset="checkpoints stay in the master process",
+    deprecated_keys=("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
+)
+SAVEPOINT_DIRECTORY: Final = optional(
+    "execution.checkpointing.savepoint-dir",
+    STRING,
+    "Where savepoints are written when the request names no place.",
+    unset="the request must name it",
+    deprecated_keys=("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+STORAGE: Final = optional(
+    "execution.checkpointing.storage",
+    STRING,
+    "Where checkpoints go: `jobmanager` or `filesystem`.",
+    unset="`filesystem` when a directory is set",
+    deprecated_keys=("state.checkpoint-storage",),
+)
+NUM_RETAINED: Final = option(
+    "execution.checkpointing.num-retained",
+    POSITIVE,
+    "1",
+    "Finished checkpoints that are kept.",
+    deprecated_keys=("state.checkpoints.num-retained",),
+)
+INCREMENTAL: Final = option(
+    "execution.checkpointing.incremental",
+    BOOLEAN,
+    "false",
+    "Whether a checkpoint holds only what changed since the last, where the backend can.",
+    deprecated_keys=("state.backend.incremental",),
+)
+DATA_INLINE_THRESHOLD: Final = option(
+    "execution.checkpointing.data-inline-threshold",
+    memory_size("20 kb"),
+    "20 kb",
+    "State up to this size is kept in the checkpoint's metadata and not in a file of its own.",
+    deprecated_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
+)
+UNALIGNED: Final = option(
+    "execution.checkpointing.unaligned.enabled",
+    BOOLEAN,
+    "false",
+    "Whether barriers overtake queued data, which is then part of the checkpoint.",
+    deprecated_keys=("execution.checkpointing.unaligned",),
+)
+UNALIGNED_FORCED: Final = option(
+    "execution.checkpointing.unaligned.forced",
+    BOOLEAN,
+    "false",
+    "Whether unaligned checkpoints are used where a graph would forbid them.",
+)
+ALIGNED_TIMEOUT: Final = option(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    DURATION,
+    "0 ms",
+    "How long an unaligned checkpoint stays aligned before barriers overtake data.",
+    deprecated_keys=("execution.checkpointing.alignment-timeout",),
+)
+AFTER_TASKS_FINISH: Final = option(
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    BOOLEAN,
+    "true",
+    "Whether checkpoints go on when some tasks have finished.",
+    deprecated_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
+)
+STATE_BACKEND: Final = option(
+    "state.backend.type",
+    STRING,
+    "hashmap",
+    "Where keyed state lives: `hashmap` or `rocksdb`.",
+    deprecated_keys=("state.backend",),
+)
+LOCAL_BACKUP: Final = option(
+    "execution.checkpointing.local-backup.enabled",
+    BOOLEAN,
+    "false",
+    "Whether a copy of the last checkpoint stays on the local disk.",
+)
+LOCAL_RECOVERY: Final = option(
+    "execution.state-recovery.from-local",
+    BOOLEAN,
+    "false",
+    "Whether a restart reads the copy on the local disk.",
+    deprecated_keys=("state.backend.local-recovery",),
+)
+LOCAL_BACKUP_DIRS: Final = optional(
+    "execution.checkpointing.local-backup.dirs",
+    DIRECTORIES,
+    "Directories of these copies.",
+    unset="below `process.working-dir`",
+    deprecated_keys=("taskmanager.state.local.root-dirs",),
+)
+ROCKSDB_LOCAL_DIR: Final = optional(
+    "state.backend.rocksdb.localdir",
+    DIRECTORIES,
+    "Directories of RocksDB's files.",
+    unset="below `io.tmp.dirs`",
+)
+ROCKSDB_MEMORY_MANAGED: Final = option(
+    "state.backend.rocksdb.memory.managed",
+    BOOLEAN,
+    "true",
+    "Whether RocksDB's memory is bounded by the slot's budget.",
+)
+ROCKSDB_MEMORY_PER_SLOT: Final = optional(
+    "state.backend.rocksdb.memory.fixed-per-slot",
+    memory_size("256 mb"),
+    "Memory of RocksDB in each slot.",
+    unset="a part of the slot's budget",
+)

@@ -1,0 +1,78 @@
+"""Options of processes of a cluster: registration, shut-down, directories and environment.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import DURATION, POSITIVE, STRING
+
+REGISTRATION_INITIAL_TIMEOUT: Final = option(
+    "cluster.registration.initial-timeout",
+    DURATION,
+    "100 ms",
+    "How long the first attempt of one component to register with another may take;"
+    " each further one twice as long.",
+)
+REGISTRATION_MAX_TIMEOUT: Final = option(
+    "cluster.registration.max-timeout",
+    DURATION,
+    "30 s",
+    "The longest an attempt to register may take.",
+)
+REGISTRATION_ERROR_DELAY: Final = option(
+    "cluster.registration.error-delay",
+    DURATION,
+    "10 s",
+    "Pause after an attempt to register that failed with an error.",
+)
+REGISTRATION_REFUSED_DELAY: Final = option(
+    "cluster.registration.refused-registration-delay",
+    DURATION,
+    "30 s",
+    "Pause after a registration that was refused.",
+)
+SHUTDOWN_TIMEOUT: Final = option(
+    "cluster.services.shutdown-timeout",
+    DURATION,
+    "30 s",
+    "How long the services of a process may take to shut down.",
+)
+IO_POOL_SIZE: Final = optional(
+    "cluster.io-pool.size",
+    POSITIVE,
+    "Threads for blocking calls of a control process.",
+    unset="four times its cores",
+)
+WORKING_DIR: Final = optional(
+    "process.working-dir",
+    STRING,
+    "Where processes keep what a restart on the same host can use again.",
+    unset="a directory below `io.tmp.dirs`",
+)
+LOG_DIR: Final = optional(
+    "env.log.dir", STRING, "Where processes write their logs.", unset="`log` beside `conf`"
+)
+PID_DIR: Final = option("env.pid.dir", STRING, "/tmp", "Where start and stop scripts keep process ids.")
+HADOOP_CONF_DIR: Final = optional(
+    "env.hadoop.conf.dir",
+    STRING,
+    "The directory of Hadoop's configuration files.",
+    unset="`HADOOP_CONF_DIR` of the environment",
+)
+YARN_CONF_DIR: Final = optional(
+    "env.yarn.conf.dir",
+    STRING,
+    "The directory of YARN's configuration files.",
+    unset="`YARN_CONF_DIR` of the environment",
+)
+DEFAULT_SCHEME: Final = optional(
+    "fs.default-scheme",
+    STRING,
+    "The file system of paths without a scheme, such as `hdfs://host:9000/`.",
+    unset="the local file system",
+)

@@ -1,0 +1,135 @@
+"""Options of how one job runs: target, mode, buffering and recovery from a savepoint.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from yarrow.runtime.config.option import MemorySize, option, optional
+from yarrow.runtime.config.quantities import Duration
+from yarrow.runtime.config.value_types import (
+    BOOLEAN,
+    POSITIVE,
+    STRING,
+    duration,
+    enum_of,
+    memory_size,
+)
+
+
+class RuntimeMode(enum.Enum):
+    """Flink's runtime execution modes."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+class ExchangeMode(enum.Enum):
+    """Whether a redistributing edge hands batches on at once or when its producer has finished."""
+
+    PIPELINED = "pipelined"
+    BLOCKING = "blocking"
+
+
+class ClaimMode(enum.Enum):
+    """What becomes of the snapshot a job restores from."""
+
+    CLAIM = "CLAIM"
+    NO_CLAIM = "NO_CLAIM"
+    LEGACY = "LEGACY"
+
+
+TARGET: Final = optional(
+    "execution.target",
+    STRING,
+    "Where a job runs: `local`, `remote`, `yarn-session`, `yarn-per-job`, `yarn-application`.",
+    unset="`local` for a program started by itself, `remote` under `yarrow run`",
+)
+ATTACHED: Final = option(
+    "execution.attached",
+    BOOLEAN,
+    "false",
+    "Whether the client waits for the job to end.",
+)
+SHUTDOWN_ON_ATTACHED_EXIT: Final = option(
+    "execution.shutdown-on-attached-exit",
+    BOOLEAN,
+    "false",
+    "Whether a cluster that was started for an attached job ends when its client does, by Ctrl-C too.",
+)
+IN_PROCESS: Final = option(
+    "execution.in-process",
+    BOOLEAN,
+    "false",
+    "Run control plane and tasks as threads of the client, so that a breakpoint in a user function works.",
+)
+RUNTIME_MODE: Final = option(
+    "execution.runtime-mode",
+    enum_of(RuntimeMode),
+    "STREAMING",
+    "Whether a job runs as a stream or as a batch program.",
+)
+BUFFER_TIMEOUT_ENABLED: Final = option(
+    "execution.buffer-timeout.enabled",
+    BOOLEAN,
+    "true",
+    "Whether a batch that is not full is sent on after a while.",
+)
+BUFFER_TIMEOUT: Final = option(
+    "execution.buffer-timeout.interval",
+    duration("ms", "100 ms"),
+    "100 ms",
+    "How long a batch that is not full waits before it is sent; 0 sends every record at once.",
+    deprecated_keys=("execution.buffer-timeout",),
+)
+SLICE_TIME: Final = option(
+    "execution.batch.slice-time",
+    duration("ms", "5 ms", Duration(1)),
+    "5 ms",
+    "How long a task runs rows before it looks at its mailbox: the most by which"
+    " timers, barriers and cancel are late.",
+)
+BATCH_MAX_ROWS: Final = option(
+    "execution.batch.max-rows",
+    POSITIVE,
+    "4096",
+    "Rows to which a batch grows under load.",
+)
+BATCH_MAX_SIZE: Final = option(
+    "execution.batch.max-size",
+    memory_size("1 mb", MemorySize(1)),
+    "1 mb",
+    "Bytes to which a batch grows under load.",
+)
+EXCHANGE_MODE: Final = option(
+    "execution.exchange-mode",
+    enum_of(ExchangeMode),
+    "pipelined",
+    "Whether redistributing edges are pipelined or blocking where a program does not say.",
+)
+SAVEPOINT_PATH: Final = optional(
+    "execution.state-recovery.path",
+    STRING,
+    "The savepoint or checkpoint a job restores from.",
+    unset="the job starts without state",
+    deprecated_keys=("execution.savepoint.path",),
+)
+CLAIM_MODE: Final = option(
+    "execution.state-recovery.claim-mode",
+    enum_of(ClaimMode),
+    "NO_CLAIM",
+    "Whether the job becomes the owner of the snapshot it restores from.",
+    deprecated_keys=("execution.savepoint-restore-mode",),
+)
+IGNORE_UNCLAIMED_STATE: Final = option(
+    "execution.state-recovery.ignore-unclaimed-state",
+    BOOLEAN,
+    "false",
+    "Whether state of the snapshot that no operator of the job claims is skipped.",
+    deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
+)

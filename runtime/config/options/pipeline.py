@@ -1,0 +1,84 @@
+"""Options of one job's graph: name, parallelism, chaining and object reuse.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import BOOLEAN, DURATION, MAP, POSITIVE, STRING, ValueType, integer
+
+#: The largest number of key groups that a job can have.
+MAX_MAX_PARALLELISM: Final = 32768
+
+
+def _max_parallelism() -> ValueType[int]:
+    bounded = integer(-1, MAX_MAX_PARALLELISM, "128")
+
+    def parse(text: str) -> int:
+        number = bounded.parse(text)
+        if number == 0:
+            raise ValueError("it is 0")
+        return number
+
+    expected = f"a whole number from 1 to {MAX_MAX_PARALLELISM}, or -1 to derive it from the parallelism"
+    return ValueType("Integer", expected, "128", parse, str)
+
+
+DEFAULT_PARALLELISM: Final = option(
+    "parallelism.default",
+    POSITIVE,
+    "1",
+    "Parallelism of a job that sets none. An embedded cluster for which it is not"
+    " set takes the number of cores.",
+)
+NAME: Final = optional("pipeline.name", STRING, "The name of the job.", unset="the name given to `execute`")
+MAX_PARALLELISM: Final = option(
+    "pipeline.max-parallelism",
+    _max_parallelism(),
+    "-1",
+    "The number of key groups: the most to which a job can be rescaled. -1: one and"
+    " a half times the parallelism,"
+    " rounded up to a power of two, at least 128 and at most 32768.",
+)
+OBJECT_REUSE: Final = option(
+    "pipeline.object-reuse",
+    BOOLEAN,
+    "false",
+    "Whether values that can be changed are handed on without a copy; functions must"
+    " then not change or keep them.",
+)
+OPERATOR_CHAINING: Final = option(
+    "pipeline.operator-chaining.enabled",
+    BOOLEAN,
+    "true",
+    "Whether operators are chained into one task where they can be.",
+    deprecated_keys=("pipeline.operator-chaining",),
+)
+CHAIN_WITH_DIFFERENT_MAX_PARALLELISM: Final = option(
+    "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
+    BOOLEAN,
+    "true",
+    "Whether operators whose max parallelism differs may be chained.",
+)
+AUTO_WATERMARK_INTERVAL: Final = option(
+    "pipeline.auto-watermark-interval",
+    DURATION,
+    "200 ms",
+    "How often watermarks are made from event times; 0: never.",
+)
+AUTO_GENERATE_UIDS: Final = option(
+    "pipeline.auto-generate-uids",
+    BOOLEAN,
+    "true",
+    "Whether an operator without uid gets an id from its place in the graph; if not, such a job is refused.",
+)
+GLOBAL_JOB_PARAMETERS: Final = optional(
+    "pipeline.global-job-parameters",
+    MAP,
+    "Parameters that every function of the job can read.",
+    unset="no parameters",
+)

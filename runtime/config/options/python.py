@@ -1,0 +1,49 @@
+"""Options of the user's Python environment.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import STRING, list_of
+
+FILES: Final = optional(
+    "python.files",
+    list_of(STRING, ",;", "module.py,package.zip"),
+    "Modules, packages and archives shipped with the job and put on the path of its workers.",
+    unset="the program alone",
+)
+ARCHIVES: Final = optional(
+    "python.archives",
+    list_of(STRING, ",;", "env.zip#env,data.tar.gz"),
+    "Archives unpacked in the working directory of each worker; `#name` gives the directory's name.",
+    unset="none",
+)
+REQUIREMENTS: Final = optional(
+    "python.requirements",
+    STRING,
+    "A requirements file, with `#directory` a directory of packages to install from.",
+    unset="none",
+)
+EXECUTABLE: Final = option(
+    "python.executable",
+    STRING,
+    "python",
+    "The interpreter that runs the workers.",
+)
+CLIENT_EXECUTABLE: Final = option(
+    "python.client.executable",
+    STRING,
+    "python",
+    "The interpreter that runs main() of a submitted program.",
+)
+PYTHON_PATH: Final = optional(
+    "python.pythonpath",
+    STRING,
+    "Entries put on the path of the workers.",
+    unset="none",
+)

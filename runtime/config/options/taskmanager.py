@@ -1,0 +1,213 @@
+"""Options of a TaskExecutor: slots, worker processes, memory, addresses, exchange and cancellation.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from yarrow.runtime.config.option import MemorySize, option, optional
+from yarrow.runtime.config.value_types import (
+    DIRECTORIES,
+    DURATION,
+    PORT_RANGE,
+    STRING,
+    enum_of,
+    floating,
+    integer,
+    memory_size,
+)
+
+
+class WorkerStart(enum.Enum):
+    """How the worker process of a slot comes to life."""
+
+    FORK = "fork"
+    SPAWN = "spawn"
+
+
+NUMBER_OF_TASK_SLOTS: Final = option(
+    "taskmanager.numberOfTaskSlots",
+    integer(minimum=1, example="4"),
+    "1",
+    "Slots of one TaskExecutor, each a worker process of its own.",
+)
+PROCESS_SIZE: Final = option(
+    "taskmanager.memory.process.size",
+    memory_size("2 gb", MemorySize.of_mebibytes(1)),
+    "1 gb",
+    "Memory of a whole TaskExecutor: supervisor, template and the workers of all slots. What is left after"
+    " `taskmanager.memory.supervisor.size` is divided equally among the slots. Flink has no default here.",
+    fallback_keys=("taskmanager.memory.flink.size",),
+    deprecated_keys=("taskmanager.heap.size",),
+)
+SUPERVISOR_SIZE: Final = option(
+    "taskmanager.memory.supervisor.size",
+    memory_size("192 mb"),
+    "192 mb",
+    "The fixed part of `taskmanager.memory.process.size` that the supervisor and the worker template use.",
+)
+SLOT_MINIMUM_SIZE: Final = option(
+    "taskmanager.memory.slot.minimum-size",
+    memory_size("64 mb", MemorySize.of_mebibytes(1)),
+    "64 mb",
+    "The least memory a slot may be left with; a configuration that leaves less is"
+    " refused before anything starts.",
+)
+MEMORY_WARNING_THRESHOLD: Final = option(
+    "taskmanager.memory.warning-threshold",
+    floating(0.0, 1.0, "0.9"),
+    "0.9",
+    "Part of its memory budget past which a process is named in the log and in REST,"
+    " with the largest holder.",
+)
+NETWORK_FRACTION: Final = option(
+    "taskmanager.memory.network.fraction",
+    floating(0.0, 1.0, "0.1"),
+    "0.1",
+    "Part of `taskmanager.memory.process.size` that batches on their way between tasks may hold, within"
+    " `taskmanager.memory.network.min` and `taskmanager.memory.network.max`; divided"
+    " equally among the slots.",
+    deprecated_keys=("taskmanager.network.memory.fraction",),
+)
+NETWORK_MIN: Final = option(
+    "taskmanager.memory.network.min",
+    memory_size("64 mb"),
+    "64 mb",
+    "Lower bound of the memory for batches on their way between tasks.",
+    deprecated_keys=("taskmanager.network.memory.min",),
+)
+NETWORK_MAX: Final = option(
+    "taskmanager.memory.network.max",
+    memory_size("1 gb"),
+    "9223372036854775807",
+    "Upper bound of the memory for batches on their way between tasks.",
+    deprecated_keys=("taskmanager.network.memory.max",),
+)
+NETWORK_TASK_POOL_SIZE: Final = option(
+    "taskmanager.memory.network.task-pool.size",
+    memory_size("32 mb", MemorySize(1)),
+    "32 mb",
+    "The most bytes that queued batches of one task may hold; a full pool stops the task's producers.",
+)
+NETWORK_TASK_POOL_BATCHES: Final = option(
+    "taskmanager.memory.network.task-pool.batches",
+    integer(minimum=2, example="256"),
+    "256",
+    "The most batches that may be queued for one task.",
+)
+CHANNEL_CREDIT_SIZE: Final = option(
+    "taskmanager.network.channel.credit-size",
+    memory_size("4 mb", MemorySize(1)),
+    "4 mb",
+    "Bytes a receiver lets a sender have under way in one channel. A single row above it travels alone.",
+)
+CHANNEL_CREDIT_BATCHES: Final = option(
+    "taskmanager.network.channel.credit-batches",
+    integer(minimum=1, example="16"),
+    "16",
+    "Batches a receiver lets a sender have under way in one channel.",
+)
+MAX_FRAME_SIZE: Final = option(
+    "taskmanager.network.max-frame-size",
+    memory_size("256 mb", MemorySize.of_mebibytes(1)),
+    "256 mb",
+    "The longest frame a data connection accepts; checked before anything of the frame is decoded.",
+)
+CPU_CORES: Final = optional(
+    "taskmanager.cpu.cores",
+    floating(0.1, None, "4.0"),
+    "Cores of one TaskExecutor; the thread counts of Arrow, OpenBLAS and polars follow each slot's share.",
+    unset="all cores of the machine",
+)
+TMP_DIRS: Final = optional(
+    "io.tmp.dirs",
+    DIRECTORIES,
+    "Directories for temporary files, separated by comma, bar or colon.",
+    unset="the system's directory for temporary files",
+    deprecated_keys=("taskmanager.tmp.dirs",),
+)
+WORKER_START: Final = option(
+    "taskmanager.worker.start",
+    enum_of(WorkerStart),
+    "fork",
+    "How a worker process starts: forked from the warm template, or spawned as a new interpreter.",
+)
+HOST: Final = optional(
+    "taskmanager.host",
+    STRING,
+    "The address under which other processes reach this TaskExecutor.",
+    unset="the host's name or address, by `taskmanager.network.bind-policy`",
+)
+BIND_POLICY: Final = option(
+    "taskmanager.network.bind-policy",
+    STRING,
+    "ip",
+    "What a TaskExecutor without `taskmanager.host` gives as its address: `name` or `ip` of the host.",
+)
+BIND_HOST: Final = optional(
+    "taskmanager.bind-host",
+    STRING,
+    "The local address a TaskExecutor listens on.",
+    unset="all addresses",
+)
+RPC_PORT: Final = option(
+    "taskmanager.rpc.port",
+    PORT_RANGE,
+    "0",
+    "The port, or the range to choose from, of a TaskExecutor's RPC endpoint.",
+)
+DATA_PORT: Final = option(
+    "taskmanager.data.port",
+    PORT_RANGE,
+    "0",
+    "The port, or the range to choose from, for data between workers.",
+)
+DATA_BIND_PORT: Final = optional(
+    "taskmanager.data.bind-port",
+    PORT_RANGE,
+    "The local port for data between workers, where it differs.",
+    unset="`taskmanager.data.port`",
+)
+RESOURCE_ID: Final = optional(
+    "taskmanager.resource-id",
+    STRING,
+    "The ResourceID of a TaskExecutor; must be unique in the cluster.",
+    unset="made from host, port and a random part",
+)
+REGISTRATION_TIMEOUT: Final = option(
+    "taskmanager.registration.timeout",
+    DURATION,
+    "5 min",
+    "How long a TaskExecutor tries to register with a ResourceManager before it ends.",
+    deprecated_keys=("taskmanager.maxRegistrationDuration",),
+)
+SLOT_TIMEOUT: Final = option(
+    "taskmanager.slot.timeout",
+    DURATION,
+    "10 s",
+    "How long an allocated slot waits to be used by its job before it is free again.",
+    fallback_keys=("pekko.ask.timeout", "akka.ask.timeout"),
+)
+LOG_PATH: Final = optional(
+    "taskmanager.log.path",
+    STRING,
+    "The log file of a TaskExecutor.",
+    unset="a file below `env.log.dir`",
+)
+CANCELLATION_TIMEOUT: Final = option(
+    "task.cancellation.timeout",
+    DURATION,
+    "3 min",
+    "How long a cancelled task may take to end before its worker process is killed; 0 waits for ever.",
+)
+CANCELLATION_INTERVAL: Final = option(
+    "task.cancellation.interval",
+    DURATION,
+    "30 s",
+    "Time between two attempts to interrupt a task that is being cancelled.",
+    deprecated_keys=("task.cancellation-interval",),
+)

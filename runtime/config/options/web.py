@@ -1,0 +1,101 @@
+"""Options of the dashboard and of what REST shows.
+
+Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
+Flink's, and the text says so where they are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import BOOLEAN, COUNT, DURATION, STRING, duration
+
+SUBMIT_ENABLE: Final = option(
+    "web.submit.enable",
+    BOOLEAN,
+    "true",
+    "Whether programs can be uploaded and run through REST.",
+    deprecated_keys=("jobmanager.web.submit.enable",),
+)
+CANCEL_ENABLE: Final = option(
+    "web.cancel.enable",
+    BOOLEAN,
+    "true",
+    "Whether the dashboard offers to cancel jobs.",
+)
+UPLOAD_DIR: Final = optional(
+    "web.upload.dir",
+    STRING,
+    "Where uploaded programs are kept.",
+    unset="a directory below `web.tmpdir`",
+    deprecated_keys=("jobmanager.web.upload.dir",),
+)
+TMP_DIR: Final = optional(
+    "web.tmpdir",
+    STRING,
+    "Where the REST server keeps temporary files.",
+    unset="the system's directory for temporary files",
+    deprecated_keys=("jobmanager.web.tmpdir",),
+)
+EXCEPTION_HISTORY_SIZE: Final = option(
+    "web.exception-history-size",
+    COUNT,
+    "16",
+    "Failures of a job that REST remembers.",
+)
+HISTORY: Final = option(
+    "web.history",
+    COUNT,
+    "5",
+    "Finished jobs that the dashboard lists.",
+    deprecated_keys=("jobmanager.web.history",),
+)
+CHECKPOINTS_HISTORY: Final = option(
+    "web.checkpoints.history",
+    COUNT,
+    "10",
+    "Past checkpoints of a job that REST remembers.",
+    deprecated_keys=("jobmanager.web.checkpoints.history",),
+)
+REFRESH_INTERVAL: Final = option(
+    "web.refresh-interval",
+    DURATION,
+    "3 s",
+    "How often the dashboard asks anew.",
+    deprecated_keys=("jobmanager.web.refresh-interval",),
+)
+TIMEOUT: Final = option(
+    "web.timeout",
+    DURATION,
+    "10 min",
+    "How long a REST request may take inside the cluster.",
+)
+ACCESS_CONTROL_ALLOW_ORIGIN: Final = option(
+    "web.access-control-allow-origin",
+    STRING,
+    "*",
+    "The header that lets pages of other origins call REST.",
+    deprecated_keys=("jobmanager.web.access-control-allow-origin",),
+)
+LOG_PATH: Final = optional(
+    "web.log.path",
+    STRING,
+    "The log file of the master process.",
+    unset="a file below `env.log.dir`",
+    deprecated_keys=("jobmanager.web.log.path",),
+)
+BACKPRESSURE_REFRESH_INTERVAL: Final = option(
+    "web.backpressure.refresh-interval",
+    duration("ms", "1 min"),
+    "60000",
+    "Age at which the back-pressure of a vertex is measured anew when it is asked for.",
+    deprecated_keys=("jobmanager.web.backpressure.refresh-interval",),
+)
+BACKPRESSURE_CLEANUP_INTERVAL: Final = option(
+    "web.backpressure.cleanup-interval",
+    duration("ms", "10 min"),
+    "600000",
+    "Age at which a back-pressure measurement that nobody asks for is dropped.",
+    deprecated_keys=("jobmanager.web.backpressure.cleanup-interval",),
+)
