@@ -1,13 +1,16 @@
 """One gateway per component: Protocols of async methods with message structs as arguments and results.
 
-Owner: implemented by the endpoint on its own loop; callers hold a client made by the transport. Must not know the
-transport. Fencing: every call travels with the caller's idea of the receiver's leader token (given when the client is
-made); a stale one raises FencingTokenError.
+Owner: implemented by the endpoint on its own loop; callers hold a client made by the transport. Must not know
+the transport. Fencing: every call travels with the caller's idea of the receiver's leader token (given when
+the client is made); a stale one raises FencingTokenError. A TaskExecutor has no leader: its methods take the
+caller's own id where a stale caller could do harm. Methods marked `@waits` answer when something has
+happened: no deadline applies to them.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from yarrow.runtime.common.ids import (
     AllocationID,
@@ -21,6 +24,7 @@ from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    BlobPart,
     ClusterOverview,
     CollectRows,
     Deployment,
@@ -44,6 +48,20 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToResourceManagerHeartbeat,
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
+_WAITS = "__rpc_waits__"
+
+
+def waits(method: F) -> F:
+    """Marks a gateway method that may take as long as it likes."""
+    setattr(method, _WAITS, True)
+    return method
+
+
+def may_wait(method: Callable[..., Any]) -> bool:
+    """True for a method marked `@waits`."""
+    return getattr(method, _WAITS, False)
+
 
 class DispatcherGateway(Protocol):
     """Takes jobs, knows running and finished ones."""
@@ -58,6 +76,7 @@ class DispatcherGateway(Protocol):
 
     async def request_job_details(self, job_id: JobID) -> ExecutionGraphDetails: ...
 
+    @waits
     async def request_job_result(self, job_id: JobID) -> JobResult:
         """Returns when the job has ended; a cancelled call has no effect on the job."""
         ...
@@ -68,6 +87,7 @@ class DispatcherGateway(Protocol):
 
     async def request_overview(self) -> ClusterOverview: ...
 
+    @waits
     async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
         """Next rows of a collect operator; waits until there are some; a message with `last` set ends it."""
         ...
@@ -100,7 +120,7 @@ class ResourceManagerGateway(Protocol):
         self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
     ) -> Acknowledge: ...
 
-    async def heartbeat_from_job_master(self, job_id: JobID) -> Acknowledge: ...
+    async def heartbeat_from_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> Acknowledge: ...
 
     async def heartbeat_from_task_executor(
         self, payload: TaskExecutorToResourceManagerHeartbeat
@@ -108,7 +128,9 @@ class ResourceManagerGateway(Protocol):
 
     async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
 
-    async def disconnect_job_master(self, job_id: JobID, status: JobStatus) -> Acknowledge: ...
+    async def disconnect_job_master(
+        self, job_id: JobID, job_master_id: JobMasterID, status: JobStatus
+    ) -> Acknowledge: ...
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]: ...
 
@@ -144,8 +166,14 @@ class JobMasterGateway(Protocol):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge: ...
 
+    @waits
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
         """Rows for the client; answers when there is room for the next, which is the operator's credit."""
+        ...
+
+    async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
+        """Bytes of a shipped payload, for the TaskExecutors of the job; parts stay below the message
+        limit."""
         ...
 
     async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
@@ -178,7 +206,11 @@ class TaskExecutorGateway(Protocol):
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge: ...
 
-    async def disconnect_job_master(self, job_id: JobID, cause: str) -> Acknowledge: ...
+    async def disconnect_job_master(
+        self, job_id: JobID, job_master_id: JobMasterID, cause: str
+    ) -> Acknowledge:
+        """The JobMaster is done with this TaskExecutor: its slots go back to the ResourceManager."""
+        ...
 
     async def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerID, cause: str
@@ -206,4 +238,6 @@ __all__ = [
     "JobMasterGateway",
     "ResourceManagerGateway",
     "TaskExecutorGateway",
+    "may_wait",
+    "waits",
 ]

@@ -1,7 +1,7 @@
 """Arguments and results of the gateways: msgspec structs, no pickle, no live objects.
 
-Owner: none (frozen values). User code appears only as opaque bytes. Everything here crosses process boundaries, so a
-changed field is a changed protocol: raise PROTOCOL_VERSION with it.
+Owner: none (frozen values). User code appears only as opaque bytes. Everything here crosses process
+boundaries, so a changed field is a changed protocol: raise PROTOCOL_VERSION with it.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class SlotReport(Message, frozen=True, kw_only=True):
     """All slots of a TaskExecutor as it sees them."""
 
     slots: tuple[SlotStatus, ...]
+    #: Grows with each report of one TaskExecutor: an older one that arrives late is ignored.
+    sequence: int = 0
 
 
 class HardwareDescription(Message, frozen=True, kw_only=True):
@@ -139,6 +141,8 @@ class SlotRequest(Message, frozen=True, kw_only=True):
     allocation_id: AllocationID
     profile: ResourceProfile
     job_master_address: str
+    #: Token with which the TaskExecutor connects to the JobMaster.
+    job_master_id: JobMasterID
     resource_manager_id: ResourceManagerID
 
 
@@ -178,7 +182,8 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
 
 
 class Deployment(Message, frozen=True, kw_only=True):
-    """All that one TaskExecutor starts of a job at once: the graph and all placements travel once, not per task."""
+    """All that one TaskExecutor starts of a job at once: the graph and all placements travel once, not per
+    task."""
 
     job_id: JobID
     job_master_id: JobMasterID
@@ -217,7 +222,8 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):
-    """Metric values of one running subtask: Flink's names without scope; operator metrics under `<operator>.<metric>`."""
+    """Metric values of one running subtask: Flink's names without scope; operator metrics under
+    `<operator>.<metric>`."""
 
     attempt_id: ExecutionAttemptID
     values: dict[str, float]
@@ -269,7 +275,8 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
 
 
 class CollectRows(Message, frozen=True, kw_only=True):
-    """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on unread."""
+    """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on
+    unread."""
 
     job_id: JobID
     collect_id: str
@@ -282,6 +289,13 @@ class CollectRows(Message, frozen=True, kw_only=True):
 
 class Acknowledge(Message, frozen=True, kw_only=True):
     """Done."""
+
+
+class BlobPart(Message, frozen=True, kw_only=True):
+    """A piece of a stored payload: the bytes from the offset asked for, and the size of the whole."""
+
+    data: bytes
+    total_size: int
 
 
 class FileInfo(Message, frozen=True, kw_only=True):

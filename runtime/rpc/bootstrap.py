@@ -1,0 +1,113 @@
+"""What a TaskExecutor process is told at birth: one msgpack struct on its standard input, length first.
+
+Owner: written by the driver that starts the process, read once by the process before anything else. Never in
+argv or the environment, for it holds the private key and the data secret. The pipe stays open for the life of
+the parent: its end of file means that the parent is gone and the process must end.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+import msgspec
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+
+#: A process started by another version refuses the struct.
+BOOTSTRAP_VERSION = 1
+_LENGTH = struct.Struct("<I")
+#: A bootstrap is configuration and three certificates: anything longer is not one.
+MAX_BOOTSTRAP_BYTES = 16 * 1024 * 1024
+
+
+class BootstrapError(YarrowError):
+    """Standard input did not carry a bootstrap struct of this version."""
+
+
+class PemIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """One process's part in mutual TLS, as PEM texts; all empty = no TLS (tests and one process only)."""
+
+    ca_certificate: bytes = b""
+    certificate: bytes = b""
+    private_key: bytes = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is no certificate: TLS is off."""
+        return not self.certificate
+
+
+class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a TaskExecutor needs before it can register."""
+
+    version: int = BOOTSTRAP_VERSION
+    #: Same for all processes of one cluster; compared in the RPC handshake.
+    application_id: str
+    resource_id: ResourceID
+    #: `grpc://host:port/name`, and the token of the leader there.
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerID
+    #: Host name or address under which the control plane and other TaskExecutors reach this process.
+    host: str
+    #: Address to bind; usually `host`, or 0.0.0.0.
+    bind_host: str
+    identity: PemIdentity
+    #: 32+ bytes shared by the workers of the application: proves data peers.
+    data_secret: bytes
+    #: Flink keys, as strings, whole (cluster configuration; a job's own comes with its graph).
+    configuration: dict[str, str]
+    #: Exists; receives `.log`, `.out` and `.err` files.
+    log_directory: str
+    #: Exists, mode 0700, this process's own: sockets, temporary files; removed by whoever made it.
+    working_directory: str
+    #: Number of slots; 0 = as configured by taskmanager.numberOfTaskSlots.
+    slots: int = 0
+    #: Limit of one RPC message in bytes.
+    max_message_bytes: int = 10 * 1024 * 1024
+    #: False = all processes run on this host: workers need no TCP port for data.
+    listen_tcp: bool = False
+
+
+def encode_bootstrap(bootstrap: TaskExecutorBootstrap) -> bytes:
+    """The bytes to write to the child's standard input; leave the pipe open afterwards."""
+    data = msgspec.msgpack.encode(bootstrap)
+    return _LENGTH.pack(len(data)) + data
+
+
+def read_bootstrap(stream: BinaryIO) -> TaskExecutorBootstrap:
+    """Reads the struct from standard input (binary, blocking); the stream is left just behind it.
+
+    Raises BootstrapError when the stream ends early or carries something else.
+    """
+    header = _read_exactly(stream, _LENGTH.size)
+    (length,) = _LENGTH.unpack(header)
+    if length > MAX_BOOTSTRAP_BYTES:
+        raise BootstrapError(
+            f"expected a bootstrap struct on standard input, found a length of {length} bytes"
+        )
+    data = _read_exactly(stream, length)
+    try:
+        bootstrap = msgspec.msgpack.decode(data, type=TaskExecutorBootstrap)
+    except msgspec.DecodeError as error:
+        raise BootstrapError(f"standard input carries no bootstrap struct of this version: {error}") from None
+    if bootstrap.version != BOOTSTRAP_VERSION:
+        raise BootstrapError(
+            f"bootstrap struct has version {bootstrap.version}, this TaskExecutor reads {BOOTSTRAP_VERSION}:"
+            " start it from the same installation as its cluster"
+        )
+    return bootstrap
+
+
+def _read_exactly(stream: BinaryIO, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = stream.read(size - len(data))
+        if not part:
+            raise BootstrapError(
+                "standard input ended before the bootstrap struct: TaskExecutors are started by"
+                " `yarrow taskmanager` or by a ResourceManager, not by hand"
+            )
+        data += part
+    return data
