@@ -1,0 +1,209 @@
+"""Row serializers: lists of rows to bytes and back, chosen from the declared type of an edge.
+
+Declared types are written column by column; rows of no declared type as one pickle of protocol 5, which only a data
+connection that proved its peer may carry. Owner: the calling thread; a serializer has no state and may be shared. It
+must not know frames, channels or credit, nor read what another declared type wrote.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from yarrow.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from yarrow.runtime.data.errors import RowFormatError, SerializationError, UnsupportedTypeInfoError
+from yarrow.runtime.data.serializers_columns import (
+    MISFITS,
+    BigIntCoder,
+    BoolCoder,
+    Buffer,
+    BytesCoder,
+    ColumnCoder,
+    DateCoder,
+    DecimalCoder,
+    FixedIntCoder,
+    FloatCoder,
+    InstantCoder,
+    PickledCoder,
+    TextCoder,
+    TimeCoder,
+    TimestampCoder,
+    check_value,
+    read_column,
+    write_column,
+)
+from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
+
+__all__ = [
+    "ColumnarRows",
+    "PickledRows",
+    "TypeSerializer",
+    "dump_timestamps",
+    "load_timestamps",
+    "serializer_for",
+]
+
+_HEAD = struct.Struct("<BI")
+_COLUMNAR: Final = 1
+#: Rows of one batch at most, checked before memory is taken for them.
+MAX_ROWS: Final = 1 << 24
+
+
+class TypeSerializer(Protocol):
+    """Writes and reads lists of rows."""
+
+    def dump_rows(self, rows: list[Any]) -> bytes:
+        """The encoding of rows. Raises SerializationError naming row, field, what was expected and what came."""
+
+    def load_rows(self, data: Buffer) -> list[Any]:
+        """The rows of an encoding. Raises RowFormatError for bytes that `dump_rows` of this type did not write."""
+
+
+class ColumnarRows:
+    """Rows of a declared type, written as columns; any value may be None unless its place in the type forbids it."""
+
+    __slots__ = ("_coder",)
+
+    def __init__(self, coder: ColumnCoder) -> None:
+        self._coder = coder
+
+    def dump_rows(self, rows: list[Any]) -> bytes:
+        """See TypeSerializer."""
+        out = [_HEAD.pack(_COLUMNAR, len(rows))]
+        if rows:
+            if len(rows) > MAX_ROWS:
+                raise RowFormatError(f"a batch of {len(rows)} rows is above {MAX_ROWS}; cut it")
+            try:
+                write_column(self._coder, rows, out)
+            except MISFITS as error:
+                raise self._explain(rows, error) from error
+        return b"".join(out)
+
+    def load_rows(self, data: Buffer) -> list[Any]:
+        """See TypeSerializer."""
+        try:
+            version, count = _HEAD.unpack_from(data)
+            if version != _COLUMNAR or count > MAX_ROWS:
+                raise RowFormatError(f"rows of version {version}, {count} of them: not written by this serializer")
+            at = _HEAD.size
+            rows: list[Any] = []
+            if count:
+                values, at = read_column(self._coder, data, at, count)
+                rows = values if type(values) is list else list(values)
+        except (struct.error, ValueError, IndexError, OverflowError) as error:
+            raise RowFormatError(f"the rows cannot be read ({error}): truncated, or of another type") from error
+        if at != len(data):
+            raise RowFormatError(f"{len(data) - at} bytes follow the rows: were they written for another type?")
+        return rows
+
+    def _explain(self, rows: list[Any], error: Exception) -> Exception:
+        for index, row in enumerate(rows):
+            misfit = check_value(self._coder, row, "")
+            if misfit is not None:
+                return SerializationError(index, misfit.path, misfit.expected, misfit.value)
+        return RowFormatError(f"the rows cannot be written: {error}. Return values of the declared type.")
+
+
+class PickledRows:
+    """Rows of no declared type: one pickle, protocol 5, of the list."""
+
+    __slots__ = ()
+
+    def dump_rows(self, rows: list[Any]) -> bytes:
+        """See TypeSerializer."""
+        try:
+            return pickle.dumps(rows, 5)
+        except Exception as error:
+            coder = PickledCoder()
+            for index, row in enumerate(rows):
+                misfit = coder.check(row, "")
+                if misfit is not None:
+                    raise SerializationError(index, "", misfit.expected, row) from error
+            raise
+
+    def load_rows(self, data: Buffer) -> list[Any]:
+        """See TypeSerializer; errors of the user's own classes pass as they are."""
+        try:
+            rows = pickle.loads(data)
+        except (pickle.UnpicklingError, EOFError) as error:
+            raise RowFormatError(f"the pickled rows cannot be read ({error}): truncated or damaged") from error
+        if type(rows) is not list:
+            raise RowFormatError(f"the pickled rows are a {type(rows).__name__}, not a list")
+        return rows
+
+
+_PICKLED_ROWS: Final = PickledRows()
+_TIMESTAMPS: Final = ColumnarRows(FixedIntCoder("q"))
+
+
+def serializer_for(type_info: TypeInformation | None) -> TypeSerializer:
+    """The serializer of a declared type (None: undeclared). Raises UnsupportedTypeInfoError."""
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        return _PICKLED_ROWS
+    return ColumnarRows(_coder(type_info))
+
+
+def dump_timestamps(timestamps: list[int | None]) -> bytes:
+    """Row timestamps (ms UTC, None where a row has none). Raises SerializationError beyond 64 bits."""
+    return _TIMESTAMPS.dump_rows(timestamps)
+
+
+def load_timestamps(data: Buffer) -> list[int | None]:
+    """The inverse of dump_timestamps. Raises RowFormatError."""
+    return _TIMESTAMPS.load_rows(data)
+
+
+_ATOMS: Final[dict[str, Callable[[], ColumnCoder]]] = {
+    "BYTE": lambda: FixedIntCoder("b"),
+    "SHORT": lambda: FixedIntCoder("h"),
+    "INT": lambda: FixedIntCoder("i"),
+    "LONG": lambda: FixedIntCoder("q"),
+    "FLOAT": FloatCoder,
+    "DOUBLE": FloatCoder,
+    "BOOLEAN": BoolCoder,
+    "STRING": TextCoder,
+    "CHAR": lambda: TextCoder(single=True),
+    "BIG_INT": BigIntCoder,
+    "BIG_DEC": DecimalCoder,
+    "INSTANT": InstantCoder,
+    "SQL_DATE": DateCoder,
+    "SQL_TIME": TimeCoder,
+    "SQL_TIMESTAMP": TimestampCoder,
+}
+
+
+def _coder(type_info: TypeInformation) -> ColumnCoder:
+    if isinstance(type_info, (BasicTypeInfo, SqlTimeTypeInfo)) and type_info.tag in _ATOMS:
+        return _ATOMS[type_info.tag]()
+    if isinstance(type_info, TupleTypeInfo):
+        return TupleCoder([_coder(field) for field in type_info.get_field_types()])
+    if isinstance(type_info, RowTypeInfo):
+        fields = [_coder(field) for field in type_info.get_field_types()]
+        return RowCoder(type_info.get_field_names(), type_info.is_named, fields)
+    if isinstance(type_info, PrimitiveArrayTypeInfo):
+        if type_info.python_type is bytes:
+            return BytesCoder()
+        return ListCoder(_coder(type_info.element_type), nullable=False)
+    if isinstance(type_info, (BasicArrayTypeInfo, ObjectArrayTypeInfo, ListTypeInfo)):
+        return ListCoder(_coder(type_info.element_type), nullable=True)
+    if isinstance(type_info, MapTypeInfo):
+        return MapCoder(_coder(type_info.key_type_info), _coder(type_info.value_type_info))
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return PickledCoder()
+    raise UnsupportedTypeInfoError(
+        f"the declared type {type_info!r} has no row serializer; declare one of Types.*, or leave the type undeclared"
+    )

@@ -1,0 +1,270 @@
+"""Column coders of composite types: tuples, Rows, lists and maps are taken apart into columns of their parts.
+
+Owner: the calling thread; coders have no state. They must not know batches, frames or channels.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+from yarrow.common.types import Row, RowKind
+from yarrow.runtime.data.errors import RowFormatError
+from yarrow.runtime.data.serializers_columns import (
+    MISFITS,
+    Buffer,
+    ColumnCoder,
+    Misfit,
+    TextCoder,
+    check_value,
+    cut,
+    pack_lengths,
+    read_column,
+    take,
+    unpack_lengths,
+    write_column,
+)
+
+Names = tuple[str, ...] | None
+
+_ROW_KINDS: Final = tuple(RowKind)
+_new_row = Row.__new__
+_set = object.__setattr__
+_TEXT: Final = TextCoder()
+
+
+class TupleCoder(ColumnCoder):
+    """Tuples as a column a field; a NamedTuple is written as the tuple it equals."""
+
+    def __init__(self, fields: Sequence[ColumnCoder]) -> None:
+        self._fields = tuple(fields)
+        self.expected = f"a tuple of {len(self._fields)} fields"
+
+    def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        if set(map(type, values)) != {tuple}:
+            for cls in set(map(type, values)):
+                if not issubclass(cls, tuple):
+                    raise TypeError("not a tuple")
+        pack_fields(self._fields, values, out)
+
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        return unpack_fields(self._fields, data, at, count)
+
+    def check(self, value: Any, path: str) -> Misfit | None:
+        if not isinstance(value, tuple) or len(value) != len(self._fields):
+            return Misfit(path, self.expected, value)
+        return check_fields(self._fields, value, [str(i) for i in range(len(self._fields))], path)
+
+
+def pack_fields(fields: Sequence[ColumnCoder], rows: Sequence[Sequence[Any]], out: list[bytes]) -> None:
+    """Appends equally long sequences, transposed. Raises one of MISFITS."""
+    if not fields:
+        if any(rows):
+            raise ValueError("fields without a declared type")
+        return
+    for coder, column in zip(fields, zip(*rows, strict=True), strict=True):
+        write_column(coder, column, out)
+
+
+def unpack_fields(
+    fields: Sequence[ColumnCoder], data: Buffer, at: int, count: int
+) -> tuple[list[tuple[Any, ...]], int]:
+    """The tuples that pack_fields took apart."""
+    if not fields:
+        return [()] * count, at
+    columns = []
+    for coder in fields:
+        column, at = read_column(coder, data, at, count)
+        columns.append(column)
+    return list(zip(*columns, strict=True)), at
+
+
+def check_fields(
+    fields: Sequence[ColumnCoder], values: Sequence[Any], names: Sequence[str], path: str
+) -> Misfit | None:
+    """The first field that does not fit."""
+    for coder, value, name in zip(fields, values, names, strict=True):
+        misfit = check_value(coder, value, f"{path}.{name}" if path else name)
+        if misfit is not None:
+            return misfit
+    return None
+
+
+class RowCoder(ColumnCoder):
+    """Rows as a column a field, with their kinds and names where these are not INSERT and the declared ones."""
+
+    def __init__(self, names: Sequence[str], named: bool, fields: Sequence[ColumnCoder]) -> None:
+        self._fields = tuple(fields)
+        self._names = tuple(names)
+        self._declared: Names = self._names if named else None
+        self.expected = f"a Row of {len(self._fields)} fields"
+        if named:
+            self.expected += f" ({', '.join(names)})"
+
+    def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        rows: Sequence[Row] = values
+        kinds = [row._row_kind for row in rows]
+        if kinds.count(RowKind.INSERT) == len(kinds):
+            out.append(b"\x00")
+        else:
+            out.append(b"\x01" + bytes([kind.value for kind in kinds]))
+        names = [row._fields for row in rows]
+        if names.count(self._declared) == len(names):
+            out.append(b"\x00")
+        else:
+            self._pack_names(names, out)
+        pack_fields(self._fields, [row._values for row in rows], out)
+
+    def _pack_names(self, names: list[Names], out: list[bytes]) -> None:
+        if self._declared is not None and not set(names) <= {None, self._declared}:
+            raise ValueError("other names than the declared ones")
+        table = list(dict.fromkeys(names))
+        index = {entry: i for i, entry in enumerate(table)}
+        out.append(b"\x01" + pack_lengths([len(table)]))
+        out.append(pack_lengths([index[entry] for entry in names]))
+        for entry in table:
+            out.append(b"\x00" if entry is None else b"\x01")
+            if entry:
+                _TEXT.pack(entry, out)
+
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        kinds: Sequence[int] | None = None
+        if data[at]:
+            kinds = take(data, at + 1, count)
+            at += count
+        at += 1
+        names: list[Names] | None = None
+        if data[at]:
+            names, at = self._unpack_names(data, at + 1, count)
+        else:
+            at += 1
+        values, at = unpack_fields(self._fields, data, at, count)
+        return self._rows(values, kinds, names), at
+
+    def _unpack_names(self, data: Buffer, at: int, count: int) -> tuple[list[Names], int]:
+        (size,), at = unpack_lengths(data, at, 1)
+        if size > count:
+            raise RowFormatError(f"{size} lists of names were announced for {count} Rows")
+        indexes = struct.unpack_from(f"<{count}I", data, at)
+        at += 4 * count
+        table: list[Names] = []
+        for _ in range(size):
+            present = data[at]
+            at += 1
+            entry: Sequence[str] = ()
+            if present and self._fields:
+                entry, at = _TEXT.unpack(data, at, len(self._fields))
+            table.append(tuple(entry) if present else None)
+        return [table[index] for index in indexes], at
+
+    def _rows(
+        self, values: list[tuple[Any, ...]], kinds: Sequence[int] | None, names: list[Names] | None
+    ) -> list[Row]:
+        # Rows are filled in directly: Row(*values) and its setters would check again what was written from Rows.
+        rows = []
+        insert = RowKind.INSERT
+        for i, fields in enumerate(values):
+            row = _new_row(Row)
+            _set(row, "_fields", self._declared if names is None else names[i])
+            _set(row, "_values", list(fields))
+            _set(row, "_row_kind", insert if kinds is None else _ROW_KINDS[kinds[i]])
+            rows.append(row)
+        return rows
+
+    def check(self, value: Any, path: str) -> Misfit | None:
+        if not isinstance(value, Row) or len(value) != len(self._fields):
+            return Misfit(path, self.expected, value)
+        if self._declared is not None and value._fields not in (None, self._declared):
+            return Misfit(path, self.expected, value)
+        return check_fields(self._fields, value._values, self._names, path)
+
+
+class ListCoder(ColumnCoder):
+    """Lists as their lengths and one column of all elements."""
+
+    def __init__(self, element: ColumnCoder, nullable: bool) -> None:
+        self._element = element
+        self._nullable = nullable
+        self.expected = "a list"
+
+    def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        if set(map(type, values)) != {list}:
+            raise TypeError("not a list")
+        out.append(pack_lengths(list(map(len, values))))
+        pack_elements(self._element, list(chain.from_iterable(values)), out, self._nullable)
+
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        lengths, at = unpack_lengths(data, at, count)
+        elements, at = unpack_elements(self._element, data, at, sum(lengths), self._nullable)
+        return cut(list(elements), lengths), at
+
+    def check(self, value: Any, path: str) -> Misfit | None:
+        if type(value) is not list:
+            return Misfit(path, self.expected, value)
+        for i, item in enumerate(value):
+            misfit = check_value(self._element, item, f"{path}[{i}]", self._nullable)
+            if misfit is not None:
+                return misfit
+        return None
+
+
+def pack_elements(coder: ColumnCoder, elements: list[Any], out: list[bytes], nullable: bool) -> None:
+    """Appends a column of elements; nothing when there is none. Raises one of MISFITS."""
+    if not elements:
+        return
+    if nullable:
+        write_column(coder, elements, out)
+    else:
+        coder.pack(elements, out)
+
+
+def unpack_elements(
+    coder: ColumnCoder, data: Buffer, at: int, count: int, nullable: bool
+) -> tuple[Sequence[Any], int]:
+    """The inverse of pack_elements."""
+    if not count:
+        return [], at
+    return read_column(coder, data, at, count) if nullable else coder.unpack(data, at, count)
+
+
+class MapCoder(ColumnCoder):
+    """dicts as their lengths, one column of all keys and one of all values; the order of entries is kept."""
+
+    expected = "a dict"
+
+    def __init__(self, key: ColumnCoder, value: ColumnCoder) -> None:
+        self._key = key
+        self._value = value
+
+    def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        if set(map(type, values)) != {dict}:
+            raise TypeError("not a dict")
+        out.append(pack_lengths(list(map(len, values))))
+        pack_elements(self._key, list(chain.from_iterable(values)), out, nullable=False)
+        pack_elements(
+            self._value, list(chain.from_iterable(map(dict.values, values))), out, nullable=True
+        )
+
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        lengths, at = unpack_lengths(data, at, count)
+        total = sum(lengths)
+        keys, at = unpack_elements(self._key, data, at, total, nullable=False)
+        items, at = unpack_elements(self._value, data, at, total, nullable=True)
+        entries = iter(zip(keys, items, strict=True))
+        return [{k: v for _, (k, v) in zip(range(length), entries, strict=False)} for length in lengths], at
+
+    def check(self, value: Any, path: str) -> Misfit | None:
+        if type(value) is not dict:
+            return Misfit(path, self.expected, value)
+        for key, item in value.items():
+            misfit = check_value(self._key, key, f"{path} key", nullable=False) or check_value(
+                self._value, item, f"{path}[{key!r}]"
+            )
+            if misfit is not None:
+                return misfit
+        return None
+
+
+__all__ = ["MISFITS", "ListCoder", "MapCoder", "RowCoder", "TupleCoder"]
