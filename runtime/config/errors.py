@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from yarrow.runtime.common.errors import YarrowError
 
-class ConfigError(ValueError):
+
+class ConfigError(YarrowError, ValueError):
     """Base of everything that can be wrong with a configuration; `keys` names the keys concerned."""
 
     def __init__(self, message: str, keys: Sequence[str] = ()) -> None:

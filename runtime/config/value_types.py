@@ -217,9 +217,15 @@ def enum_of(enumeration: type[E]) -> ValueType[E]:
 
 
 def list_of(item: ValueType[T], separators: str = ";", example: str = "a;b") -> ValueType[tuple[T, ...]]:
-    """Lists split at any of `separators`; an element that contains one stands in single or double quotes."""
+    """Lists split at any of `separators`, or in brackets at commas, as YAML writes them.
+
+    An element that contains a separator stands in single or double quotes.
+    """
 
     def parse(text: str) -> tuple[T, ...]:
+        stripped = text.strip()
+        if stripped.startswith("[") and stripped.endswith("]"):
+            return tuple(item.parse(part) for part in split_quoted(stripped[1:-1], ","))
         return tuple(item.parse(part) for part in split_quoted(text, separators))
 
     def render(values: tuple[T, ...]) -> str:
@@ -300,7 +306,7 @@ def join_quoted(parts: Sequence[str], separators: str) -> str:
     """The inverse of `split_quoted`: quotes the parts that need it and joins with the first separator."""
 
     def shown(part: str) -> str:
-        plain = part and part == part.strip() and not part.startswith(("'", '"'))
+        plain = part and part == part.strip() and not part.startswith(("'", '"', "["))
         if plain and not any(separator in part for separator in separators):
             return part
         return "'" + part.replace("'", "''") + "'"

@@ -33,7 +33,7 @@ BIND_ADDRESS: Final = optional(
     unset="all addresses; the embedded cluster: localhost",
     deprecated_keys=("web.address", "jobmanager.web.address"),
 )
-PORT_: Final = option(
+REST_PORT: Final = option(
     "rest.port",
     PORT,
     "8081",

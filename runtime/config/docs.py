@@ -1,0 +1,111 @@
+"""docs/config.md: written from the options, so that it cannot say other than the code.
+
+Owner: a developer's command, `python -m yarrow.runtime.config.docs [--check] [FILE]`. It reads no
+configuration. The text depends on the declarations alone, never on the machine or the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
+from yarrow.runtime.config.option import ConfigOption
+from yarrow.runtime.config.options import OPTION_GROUPS
+
+DEFAULT_TARGET: Final = Path("docs") / "config.md"
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+This page is generated: `python -m yarrow.runtime.config.docs` writes it from the options.
+
+Yarrow reads `config.yaml` (nested YAML or dotted keys) or, without it, `flink-conf.yaml` (one `key: value`
+a line) from the directory that `YARROW_CONF_DIR` or `FLINK_CONF_DIR` names, else from `conf`. Values given by
+`-D key=value` come before those of the file, and values a program sets come before both.
+
+Keys and defaults are Flink's, or the text says why not; keys marked *Yarrow* exist only here. A key of Flink
+that has no effect in Yarrow is accepted with one warning. A key that neither has, or a value of the wrong
+type, is refused before anything starts.
+
+| type | how it is written |
+| --- | --- |
+| Boolean | `true` or `false` |
+| Duration | `10 s`: units `ns`, `us`, `ms`, `s`, `min`, `h`, `d`; a bare number counts in ms; or `PT1M30S` |
+| MemorySize | `512 mb`: units `b`, `kb`, `mb`, `gb`, `tb`, powers of 1024; a bare number counts in bytes |
+| PortRange | `8081`, `50100-50200` or `50100,50200-50300`; 0 is any free port |
+| List | elements separated by `;`, or a YAML list |
+| Map | `key:value` pairs separated by `,`, or each entry as a key of its own below the option's |
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    for group in OPTION_GROUPS:
+        yield f"## {group.title}"
+        yield ""
+        yield "| key | type | default | meaning |"
+        yield "| --- | --- | --- | --- |"
+        for option in group.options:
+            yield _row(option)
+        yield ""
+    yield "## Keys with a free ending"
+    yield ""
+    yield "| keys | meaning |"
+    yield "| --- | --- |"
+    for family in FAMILIES:
+        effect = "" if family.meaningful else " Accepted without effect."
+        yield f"| `{family.prefix}*` | {_cell(family.doc)}{effect} |"
+
+
+def _row(option: ConfigOption[Any]) -> str:
+    origin = "" if is_flinks(option.key) else " *Yarrow*"
+    default = option.default_text
+    shown = f"`{_cell(default)}`" if option.default is not None else _cell(default)
+    also = [f"`{name}`" for name in option.names[1:]]
+    meaning = _cell(option.doc) + (f" Also read from {', '.join(also)}." if also else "")
+    if option.type.name == "Enum":
+        values = option.type.expected.removeprefix("one of ")
+        meaning += f" Values: {_cell(values)}."
+    return f"| `{option.key}`{origin} | {_cell(option.type.name)} | {shown} | {meaning} |"
+
+
+def is_flinks(key: str) -> bool:
+    """Whether Flink has the key, by name or as a member of a family."""
+    return key in flink_keys() or family_of(key) is not None
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the page; with --check only says whether the file is up to date, by the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m yarrow.runtime.config.docs", description="Write docs/config.md."
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT_TARGET)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when the file is out of date"
+    )
+    options = parser.parse_args(arguments)
+    page = render()
+    if options.check:
+        if options.file.is_file() and options.file.read_text(encoding="utf-8") == page:
+            return 0
+        print(f"{options.file} is out of date: run python -m yarrow.runtime.config.docs", file=sys.stderr)
+        return 1
+    options.file.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

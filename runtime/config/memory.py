@@ -1,0 +1,126 @@
+"""The memory budget: how the memory of a TaskExecutor is divided among its slots.
+
+Owner: any thread; pure functions. They measure nothing: what processes really use is compared with the
+budget by the supervisor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from yarrow.runtime.config.errors import MemoryBudgetError
+from yarrow.runtime.config.options import jobmanager, taskmanager
+from yarrow.runtime.config.quantities import MemorySize
+from yarrow.runtime.config.settings import ReadableConfig
+
+#: What the master process needs besides the finished jobs it keeps.
+JOB_MANAGER_BASE: Final = MemorySize.of_mebibytes(128)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """The parts of one TaskExecutor's memory: `supervisor + slots * slot` is `process`, save for rounding."""
+
+    process: MemorySize
+    supervisor: MemorySize
+    slots: int
+    #: The equal share of each slot, which is what its worker process may use.
+    slot: MemorySize
+    #: The part of `slot` that batches on their way between tasks may hold.
+    slot_network: MemorySize
+
+
+def divide_memory(
+    process: MemorySize,
+    supervisor: MemorySize,
+    slots: int,
+    minimum_per_slot: MemorySize,
+    network: MemorySize | None = None,
+) -> MemoryBudget:
+    """Takes the supervisor's part from the process size and divides the rest equally among the slots.
+
+    `network` is the exchange memory of the whole TaskExecutor, also divided. Raises MemoryBudgetError when
+    a slot would get less than `minimum_per_slot` or the exchange as much as all there is.
+    """
+    if slots < 1:
+        raise MemoryBudgetError(
+            f"{taskmanager.NUMBER_OF_TASK_SLOTS.key} is {slots}; a TaskExecutor needs at least one slot.",
+            (taskmanager.NUMBER_OF_TASK_SLOTS.key,),
+        )
+    needed = MemorySize(supervisor.bytes + slots * minimum_per_slot.bytes)
+    if process < needed:
+        raise MemoryBudgetError(
+            f"{taskmanager.PROCESS_SIZE.key} of {process.human()} is too small: {supervisor.human()} for the"
+            f" supervisor ({taskmanager.SUPERVISOR_SIZE.key}) and at least"
+            f" {minimum_per_slot.human()} for each of"
+            f" {slots} slots ({taskmanager.SLOT_MINIMUM_SIZE.key}) make {needed.human()}."
+            f" Raise it to at least"
+            f" `{needed}` or lower {taskmanager.NUMBER_OF_TASK_SLOTS.key}.",
+            (
+                taskmanager.PROCESS_SIZE.key,
+                taskmanager.SUPERVISOR_SIZE.key,
+                taskmanager.NUMBER_OF_TASK_SLOTS.key,
+            ),
+        )
+    slot = MemorySize((process.bytes - supervisor.bytes) // slots)
+    slot_network = MemorySize((network or MemorySize(0)).bytes // slots)
+    if slot_network >= slot:
+        raise MemoryBudgetError(
+            f"The exchange memory of {slot_network.human()} a slot leaves nothing of the"
+            f" slot's {slot.human()}."
+            f" Lower {taskmanager.NETWORK_MIN.key} or raise {taskmanager.PROCESS_SIZE.key}.",
+            (taskmanager.NETWORK_MIN.key, taskmanager.PROCESS_SIZE.key),
+        )
+    return MemoryBudget(process, supervisor, slots, slot, slot_network)
+
+
+def process_size_for(slots: int, slot: MemorySize, supervisor: MemorySize) -> MemorySize:
+    """The process size with which each of `slots` slots gets `slot`."""
+    return MemorySize(supervisor.bytes + slots * slot.bytes)
+
+
+def task_executor_budget(config: ReadableConfig, slots: int | None = None) -> MemoryBudget:
+    """The budget a configuration gives a TaskExecutor with `slots` slots, or with the configured number.
+
+    Raises MemoryBudgetError or InvalidOptionValue.
+    """
+    process = config.get(taskmanager.PROCESS_SIZE)
+    return divide_memory(
+        process,
+        config.get(taskmanager.SUPERVISOR_SIZE),
+        config.get(taskmanager.NUMBER_OF_TASK_SLOTS) if slots is None else slots,
+        config.get(taskmanager.SLOT_MINIMUM_SIZE),
+        exchange_memory(config, process),
+    )
+
+
+def exchange_memory(config: ReadableConfig, process: MemorySize) -> MemorySize:
+    """The memory for batches between tasks: a fraction of the process size within its bounds.
+
+    Raises MemoryBudgetError when the lower bound is above the upper one.
+    """
+    least, most = config.get(taskmanager.NETWORK_MIN), config.get(taskmanager.NETWORK_MAX)
+    if least > most:
+        raise MemoryBudgetError(
+            f"{taskmanager.NETWORK_MIN.key} ({least.human()}) is more than {taskmanager.NETWORK_MAX.key}"
+            f" ({most.human()}). Lower the first or raise the second.",
+            (taskmanager.NETWORK_MIN.key, taskmanager.NETWORK_MAX.key),
+        )
+    share = MemorySize(int(process.bytes * config.get(taskmanager.NETWORK_FRACTION)))
+    return min(max(share, least), most)
+
+
+def check_job_manager_memory(config: ReadableConfig) -> None:
+    """Raises MemoryBudgetError when the master process cannot hold what it is told to keep."""
+    process, store = config.get(jobmanager.PROCESS_SIZE), config.get(jobmanager.JOB_STORE_CACHE_SIZE)
+    needed = MemorySize(JOB_MANAGER_BASE.bytes + store.bytes)
+    if process < needed:
+        raise MemoryBudgetError(
+            f"{jobmanager.PROCESS_SIZE.key} of {process.human()} is too small:"
+            f" {JOB_MANAGER_BASE.human()} for the"
+            f" process itself and {store.human()} for finished jobs"
+            f" ({jobmanager.JOB_STORE_CACHE_SIZE.key}) make"
+            f" {needed.human()}. Raise it to at least `{needed}`.",
+            (jobmanager.PROCESS_SIZE.key, jobmanager.JOB_STORE_CACHE_SIZE.key),
+        )

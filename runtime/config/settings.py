@@ -1,0 +1,190 @@
+"""Settings: the values of a configuration, read through typed options.
+
+Owner: any thread; immutable. Settings are layered with `overlay` (file, then `-D`, then the program),
+remember where each value was set, and check themselves with `validate`. They do no I/O: files.py reads
+files. Values are kept as text and converted when they are read; a value is never changed on the way.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.option import REDACTED, ConfigOption, is_secret_key
+from yarrow.runtime.config.options import OPTION_OF_NAME
+from yarrow.runtime.config.quantities import Duration, MemorySize
+from yarrow.runtime.config.value_types import PortRange, join_quoted
+
+T = TypeVar("T")
+
+
+class ReadableConfig(Protocol):
+    """What a component needs to read its options."""
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, else its default. Raises InvalidOptionValue."""
+        ...
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether the option or one of its other names is set."""
+        ...
+
+
+class Settings:
+    """An immutable configuration.
+
+    `values` maps keys to texts or to plain values (numbers, booleans, lists, maps, enums, timedeltas), which
+    are turned into text; None leaves a key out. `origin` says in messages where the values were set, or maps
+    each key to that. Raises ConfigError for a key or value of another type.
+    """
+
+    __slots__ = ("_origins", "_values")
+
+    def __init__(
+        self, values: Mapping[str, object] | None = None, origin: str | Mapping[str, str] = ""
+    ) -> None:
+        texts = {}
+        for key, value in (values or {}).items():
+            if not isinstance(key, str) or not key.strip():
+                raise ConfigError(f"A configuration key must be a text that is not empty, not {key!r}.")
+            if value is not None:
+                texts[key.strip()] = value_to_text(key, value)
+        if isinstance(origin, str):
+            origins = dict.fromkeys(texts, origin) if origin else {}
+        else:
+            origins = {key: origin[key] for key in texts if key in origin}
+        self._values: Mapping[str, str] = MappingProxyType(texts)
+        self._origins: Mapping[str, str] = MappingProxyType(origins)
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, under its key or its other names in their order, else its default.
+
+        Raises InvalidOptionValue naming the key under which it was set.
+        """
+        name = self.name_in_use(option)
+        if option.type.is_map:
+            entries = self._map_entries(option)
+            if entries:
+                return option.parse(
+                    self._with_entries(option, name, entries), origin=self.origin_of(name or "")
+                )
+        if name is None:
+            return option.default
+        return option.parse(self._values[name], name, self.origin_of(name))
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether the option or one of its other names is set."""
+        return self.name_in_use(option) is not None or (
+            option.type.is_map and bool(self._map_entries(option))
+        )
+
+    def name_in_use(self, option: ConfigOption[Any]) -> str | None:
+        """The key under which the value of an option is found, or None when it is not set."""
+        return next((name for name in option.names if name in self._values), None)
+
+    def origin_of(self, key: str) -> str:
+        """Where a key was set; empty when that is not known."""
+        return self._origins.get(key, "")
+
+    def text(self, key: str) -> str | None:
+        """The value of a key as it was set; for keys of families, which have no option."""
+        return self._values.get(key)
+
+    def below(self, prefix: str) -> Mapping[str, str]:
+        """Values of the keys that begin with `prefix`, which is cut off."""
+        length = len(prefix)
+        return {key[length:]: value for key, value in self._values.items() if key.startswith(prefix)}
+
+    def overlay(self, other: Settings | Mapping[str, object], origin: str = "") -> Settings:
+        """These settings with those of `other` before them; an older name replaces the newer one too."""
+        upper = other if isinstance(other, Settings) else Settings(other, origin)
+        replaced = set(upper._values)
+        for key in upper._values:
+            option = OPTION_OF_NAME.get(key)
+            if option is not None:
+                # Names that lead to other options as well stay: `rest.port` says more than `rest.bind-port`.
+                replaced.update(name for name in option.names if OPTION_OF_NAME.get(name) is option)
+        kept = {key: value for key, value in self._values.items() if key not in replaced}
+        return Settings(kept | dict(upper._values), dict(self._origins) | dict(upper._origins))
+
+    def with_value(self, option: ConfigOption[T], value: T) -> Settings:
+        """These settings with one option set to `value`; None takes it out."""
+        if value is None:
+            names = {name for name in option.names if OPTION_OF_NAME.get(name, option) is option}
+            return Settings({k: v for k, v in self._values.items() if k not in names}, self._origins)
+        return self.overlay({option.key: option.type.render(value)})
+
+    def to_dict(self, redact: bool = True) -> dict[str, str]:
+        """Keys and texts; values of secret keys are hidden unless `redact` is False."""
+        return {
+            key: REDACTED if redact and is_secret_key(key) else value for key, value in self._values.items()
+        }
+
+    def validate(self) -> None:
+        """Checks every key and value and what must hold between them, and warns of keys without effect.
+
+        Raises the one ConfigError there is, or InvalidConfiguration with all of them.
+        """
+        from yarrow.runtime.config.validation import validate  # it needs this class
+
+        validate(self)
+
+    def _map_entries(self, option: ConfigOption[Any]) -> Mapping[str, str]:
+        return self.below(f"{option.key}.")
+
+    def _with_entries(self, option: ConfigOption[Any], name: str | None, entries: Mapping[str, str]) -> str:
+        parts = [f"{key}:{value}" for key, value in entries.items()]
+        whole = [self._values[name]] if name is not None else []
+        return ",".join([*whole, join_quoted(parts, ",")])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __reduce__(self) -> tuple[type[Settings], tuple[dict[str, str], dict[str, str]]]:
+        return Settings, (dict(self._values), dict(self._origins))
+
+    def __repr__(self) -> str:
+        return f"Settings({self.to_dict()!r})"
+
+
+def value_to_text(key: str, value: object) -> str:
+    """A plain value as configuration writes it. Raises ConfigError for a value of another type."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case enum.Enum():
+            return value.name
+        case int() | float() | MemorySize() | Duration() | PortRange():
+            return str(value)
+        case datetime.timedelta():
+            microseconds = value // datetime.timedelta(microseconds=1)
+            if microseconds >= 0:
+                return str(Duration(microseconds * 1000))
+        case list() | tuple():
+            return join_quoted([value_to_text(key, item) for item in value], ";")
+        case Mapping():
+            return join_quoted([f"{name}:{value_to_text(key, item)}" for name, item in value.items()], ",")
+    shown = REDACTED if is_secret_key(key) else repr(value)
+    raise ConfigError(
+        f"The value of {key} must be a text, number, boolean, list or map, not {shown} of type"
+        f" {type(value).__name__}.",
+        (key,),
+    )

@@ -1,0 +1,241 @@
+"""Checks of a whole configuration: known keys, readable values, and what must hold between them.
+
+Owner: any thread. `check` is pure and returns what it found; `validate` raises it and logs the warnings,
+each key once in the life of the process. Nothing here reads files or asks the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from yarrow.runtime.config.errors import (
+    ConfigError,
+    ContradictoryOptions,
+    InvalidConfiguration,
+    MemoryBudgetError,
+    UnknownOption,
+)
+from yarrow.runtime.config.known_keys import KeyKind, family_of, kind_of, nearest_keys
+from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
+from yarrow.runtime.config.option import ConfigOption
+from yarrow.runtime.config.options import (
+    ALL_OPTIONS,
+    blob,
+    high_availability,
+    jobmanager,
+    pipeline,
+    resourcemanager,
+    rest,
+    rpc,
+    taskmanager,
+)
+from yarrow.runtime.config.settings import Settings
+
+_log = logging.getLogger("yarrow.config")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWarning:
+    """A key that is accepted and worth a word."""
+
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong with a configuration, and what is only worth a word."""
+
+    problems: Sequence[ConfigError]
+    warnings: Sequence[ConfigWarning]
+
+
+class OnceLog:
+    """Logs each warning of a key once."""
+
+    def __init__(self, logger: logging.Logger = _log) -> None:
+        self._logger = logger
+        self._said: set[str] = set()
+
+    def say(self, warning: ConfigWarning) -> None:
+        if warning.key not in self._said:
+            self._said.add(warning.key)
+            self._logger.warning("%s", warning.message)
+
+
+_process_log: Final = OnceLog()
+
+
+def validate(settings: Settings, log: OnceLog | None = None) -> None:
+    """Raises the one ConfigError that `check` finds, or InvalidConfiguration with all; logs its warnings."""
+    findings = check(settings)
+    for warning in findings.warnings:
+        (log or _process_log).say(warning)
+    if len(findings.problems) == 1:
+        raise findings.problems[0]
+    if findings.problems:
+        raise InvalidConfiguration(findings.problems)
+
+
+def check(settings: Settings) -> Findings:
+    """Everything that is wrong with `settings`.
+
+    What must hold between values is checked only when all can be read, so that a mistake is told once.
+    """
+    problems: list[ConfigError] = []
+    warnings: list[ConfigWarning] = []
+    for key in settings:
+        match kind_of(key):
+            case KeyKind.UNKNOWN:
+                problems.append(UnknownOption(key, nearest_keys(key), settings.origin_of(key)))
+            case KeyKind.FLINK_ONLY:
+                warnings.append(_without_effect(settings, key))
+            case KeyKind.OPTION | KeyKind.FAMILY:
+                pass
+    unreadable: dict[str, ConfigError] = {}
+    for option in ALL_OPTIONS:
+        try:
+            settings.get(option)
+        except ConfigError as error:
+            # One text may be read by several options (`rest.port`); it is wrong once.
+            unreadable.setdefault(error.keys[0], error)
+        name = settings.name_in_use(option)
+        if name in option.deprecated_keys:
+            warnings.append(
+                ConfigWarning(name, f"{name} is an older name of {option.key}{_set_in(settings, name)}.")
+            )
+    problems += unreadable.values()
+    if not unreadable:
+        for rule in RULES:
+            problems += rule(settings)
+    return Findings(tuple(problems), tuple(warnings))
+
+
+def _set_in(settings: Settings, key: str) -> str:
+    origin = settings.origin_of(key)
+    return f" (set in {origin})" if origin else ""
+
+
+def _without_effect(settings: Settings, key: str) -> ConfigWarning:
+    family = family_of(key)
+    what = (
+        f": {family.doc[0].lower()}{family.doc[1:].rstrip('.')}" if family is not None and family.doc else ""
+    )
+    return ConfigWarning(
+        key, f"{key}{_set_in(settings, key)} is a key of Flink without effect in Yarrow; it is ignored{what}."
+    )
+
+
+def _memory_of_task_executor(settings: Settings) -> Iterator[ConfigError]:
+    try:
+        task_executor_budget(settings)
+    except MemoryBudgetError as error:
+        yield error
+
+
+def _memory_of_job_manager(settings: Settings) -> Iterator[ConfigError]:
+    try:
+        check_job_manager_memory(settings)
+    except MemoryBudgetError as error:
+        yield error
+
+
+def _total_within_process_size(settings: Settings) -> Iterator[ConfigError]:
+    """Flink's total size, when both are set, is a part of the process size."""
+    for option in (taskmanager.PROCESS_SIZE, jobmanager.PROCESS_SIZE):
+        (part_key,) = option.fallback_keys
+        part_text = settings.text(part_key)
+        if part_text is None or settings.name_in_use(option) != option.key:
+            continue
+        part, whole = option.parse(part_text, part_key, settings.origin_of(part_key)), settings.get(option)
+        if part > whole:
+            yield MemoryBudgetError(
+                f"{part_key} ({part.human()}) is more than {option.key} ({whole.human()}), of"
+                f" which it is a part."
+                f" Remove {part_key}, which has no effect beside {option.key}, or raise the other.",
+                (part_key, option.key),
+            )
+
+
+def _parallelism(settings: Settings) -> Iterator[ConfigError]:
+    parallelism, most = settings.get(pipeline.DEFAULT_PARALLELISM), settings.get(pipeline.MAX_PARALLELISM)
+    limit = most if most > 0 else pipeline.MAX_MAX_PARALLELISM
+    if parallelism > limit:
+        yield ContradictoryOptions(
+            f"{pipeline.DEFAULT_PARALLELISM.key} is {parallelism}, more than the {limit} that"
+            f" {pipeline.MAX_PARALLELISM.key} = {most} allows. Lower the first or raise the second.",
+            (pipeline.DEFAULT_PARALLELISM.key, pipeline.MAX_PARALLELISM.key),
+        )
+
+
+def _heartbeats(settings: Settings) -> Iterator[ConfigError]:
+    interval, timeout = settings.get(rpc.HEARTBEAT_INTERVAL), settings.get(rpc.HEARTBEAT_TIMEOUT)
+    if timeout <= interval:
+        yield ContradictoryOptions(
+            f"{rpc.HEARTBEAT_TIMEOUT.key} ({timeout}) must be longer than {rpc.HEARTBEAT_INTERVAL.key}"
+            f" ({interval}): every peer would be taken for dead between two heartbeats.",
+            (rpc.HEARTBEAT_TIMEOUT.key, rpc.HEARTBEAT_INTERVAL.key),
+        )
+
+
+def _slot_bounds(settings: Settings) -> Iterator[ConfigError]:
+    least, most = (
+        settings.get(resourcemanager.NUMBER_OF_SLOTS_MIN),
+        settings.get(resourcemanager.NUMBER_OF_SLOTS_MAX),
+    )
+    if least > most:
+        yield ContradictoryOptions(
+            f"{resourcemanager.NUMBER_OF_SLOTS_MIN.key} ({least}) is more than"
+            f" {resourcemanager.NUMBER_OF_SLOTS_MAX.key} ({most}). Lower the first or raise the second.",
+            (resourcemanager.NUMBER_OF_SLOTS_MIN.key, resourcemanager.NUMBER_OF_SLOTS_MAX.key),
+        )
+
+
+#: Ports that one process listens on, so that no two may be the same.
+_PORTS_OF_ONE_PROCESS: Final[tuple[tuple[ConfigOption[Any], ...], ...]] = (
+    (jobmanager.RPC_PORT, rest.BIND_PORT, blob.SERVER_PORT),
+    (taskmanager.RPC_PORT, taskmanager.DATA_PORT),
+)
+
+
+def _ports(settings: Settings) -> Iterator[ConfigError]:
+    for options in _PORTS_OF_ONE_PROCESS:
+        taken: dict[int, str] = {}
+        for option in options:
+            value = settings.get(option)
+            port = value if isinstance(value, int) else value.single
+            if not port:
+                continue
+            name = settings.name_in_use(option) or option.key
+            if port in taken:
+                yield ContradictoryOptions(
+                    f"{name} and {taken[port]} are both port {port} of one process. Change one of them.",
+                    (name, taken[port]),
+                )
+            taken.setdefault(port, name)
+
+
+def _high_availability(settings: Settings) -> Iterator[ConfigError]:
+    if settings.get(high_availability.TYPE).lower() != "zookeeper":
+        return
+    for option in (high_availability.ZOOKEEPER_QUORUM, high_availability.STORAGE_DIR):
+        if not settings.is_set(option):
+            yield ContradictoryOptions(
+                f"{high_availability.TYPE.key} is zookeeper, which needs {option.key}: {option.doc} Set it.",
+                (high_availability.TYPE.key, option.key),
+            )
+
+
+RULES: Final[tuple[Callable[[Settings], Iterator[ConfigError]], ...]] = (
+    _memory_of_task_executor,
+    _memory_of_job_manager,
+    _total_within_process_size,
+    _parallelism,
+    _heartbeats,
+    _slot_bounds,
+    _ports,
+    _high_availability,
+)
