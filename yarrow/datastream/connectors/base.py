@@ -1,9 +1,9 @@
 """The source and sink interfaces: splits, enumerator, reader and offsets; writer, committables and committer.
 
-Layer 1 (vocabulary): what users subclass and the engine calls. After FLIP-27 (sources) and FLIP-143/191 (sinks) in
-Python form, with the batch as the unit: a reader hands over many rows a call, a writer takes many.
-Readers and writers are called on their task's thread only; enumerators on one thread of their own choosing never:
-the engine calls them one call at a time.
+Layer 1 (vocabulary): what users subclass and the engine calls. After FLIP-27 (sources) and FLIP-143/191
+(sinks) in Python form, with the batch as the unit: a reader hands over many rows a call, a writer takes
+many. Readers and writers are called on their task's thread only; an enumerator is called by the engine on no
+particular thread, one call at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SplitT = TypeVar("SplitT", bound="SourceSplit")
+SplitT_contra = TypeVar("SplitT_contra", bound="SourceSplit", contravariant=True)
 
 
 class DeliveryGuarantee(Enum):
@@ -54,12 +55,17 @@ class SourceSplit(ABC):
 class SourceRecords:
     """What one `poll` found: rows (any sequence, a range included) or one record batch, and their timestamps.
 
-    `timestamps` (int64 ms UTC, None where a row has none) is None or as long as the rows.
+    `timestamps` (int64 ms UTC, None where a row has none) is None or as long as the rows. A reader may find
+    only what it cannot read: then `rows` is empty and the other fields say so.
     """
 
     rows: Sequence[Any] | pa.RecordBatch
     timestamps: Sequence[int | None] | None = None
     split_id: str | None = None
+    #: Values for side outputs: (id of the OutputTag, value), emitted before the rows; None = none.
+    side: list[tuple[str, Any]] | None = None
+    #: Malformed records that were skipped or sent to a side output: counted as numRecordsInErrors.
+    num_errors: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,7 +106,9 @@ class SourceReader(ABC, Generic[T, SplitT]):
     """Reads splits on the task's thread; must not block for long unless its source is declared `blocking`."""
 
     def start(self) -> None:
-        """Called once before the first poll; readers without splits usually request one here."""
+        """Called once before the first poll, and after restored splits were added; readers without splits
+        usually request one here.
+        """
         return None
 
     @abstractmethod
@@ -135,7 +143,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         return None
 
 
-class SplitEnumeratorContext(Protocol, Generic[SplitT]):
+class SplitEnumeratorContext(Protocol[SplitT_contra]):
     """What an enumerator may ask of the engine."""
 
     @property
@@ -146,7 +154,7 @@ class SplitEnumeratorContext(Protocol, Generic[SplitT]):
         """Subtask -> host name of readers that have started."""
         ...
 
-    def assign_split(self, split: SplitT, subtask: int) -> None: ...
+    def assign_split(self, split: SplitT_contra, subtask: int) -> None: ...
 
     def signal_no_more_splits(self, subtask: int) -> None: ...
 
@@ -225,7 +233,9 @@ class Source(ABC, Generic[T, SplitT]):
         return None
 
     def validate(self) -> None:
-        """Called on the client while the graph is built: raises for what can be known then (a missing file)."""
+        """Called on the client while the graph is built: raises for what can be known then (a missing
+        file).
+        """
         return None
 
 
@@ -256,7 +266,9 @@ class SinkWriter(ABC, Generic[T]):
         """Takes a slice of rows; errors raised here fail the task."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Takes columns; by default refused: the plan puts a conversion before a sink that `accepts_columns` is False."""
+        """Takes columns; by default refused: the plan puts a conversion before a sink that
+        `accepts_columns` is False.
+        """
         raise TypeError(
             f"{type(self).__name__} takes rows only; set accepts_columns on its Sink to take columns"
         )

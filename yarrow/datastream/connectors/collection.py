@@ -1,0 +1,184 @@
+"""CollectionSource: the elements of a Python collection, in order; what `from_collection` reads from.
+
+Owner: the client makes it, the task's thread reads it. Elements travel as one protocol-5 pickle made on the
+client: user classes by reference, as everywhere on the data path, and what cannot be pickled is refused
+before a job exists.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from yarrow.common.typeinfo import (
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from yarrow.common.types import Row
+from yarrow.datastream.connectors.base import (
+    Boundedness,
+    Source,
+    SourceReaderContext,
+    SourceRecords,
+    SourceSplit,
+    SplitEnumeratorContext,
+)
+from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, unassigned_or
+from yarrow.runtime.common.errors import InvalidProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSplit(SourceSplit):
+    """The whole collection from position `next` on."""
+
+    next: int = 0
+
+    @property
+    def split_id(self) -> str:
+        return "collection"
+
+
+class CollectionSource(Source[Any, CollectionSplit]):
+    """The elements in order, through one reader: give the operator parallelism 1.
+
+    With a declared type each element must belong to it; tuples and lists become the Rows or tuples it
+    declares. Raises InvalidProgramError naming the position of an element that does not, or that cannot be
+    pickled.
+    """
+
+    def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+        elements = list(collection)
+        if type_info is not None:
+            elements = [_typed(element, type_info, index) for index, element in enumerate(elements)]
+        self._type_info = type_info
+        self._count = len(elements)
+        self._pickled = _pickled(elements)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[CollectionSplit], checkpoint: Any = None
+    ) -> OnRequestEnumerator[CollectionSplit]:
+        """One split, for the first reader that asks."""
+        return OnRequestEnumerator(context, unassigned_or(checkpoint, [CollectionSplit()]))
+
+    def create_reader(self, context: SourceReaderContext) -> CollectionReader:
+        """A reader that unpickles when it gets the split."""
+        return CollectionReader(context, self._pickled)
+
+    def produced_type(self) -> TypeInformation | None:
+        """The type declared."""
+        return self._type_info
+
+
+class CollectionReader(OneByOneReader[Any, CollectionSplit]):
+    """Hands out slices of the elements."""
+
+    _split: CollectionSplit
+    _elements: list[Any]
+
+    def __init__(self, context: SourceReaderContext, pickled: bytes) -> None:
+        super().__init__(context)
+        self._pickled = pickled
+
+    def open_split(self, split: CollectionSplit) -> None:
+        self._split = split
+        self._elements = pickle.loads(self._pickled)
+
+    def read_split(self, max_rows: int) -> SourceRecords | None:
+        start = self._split.next
+        rows = self._elements[start : start + max_rows]
+        if not rows:
+            return None
+        self._split = replace(self._split, next=start + len(rows))
+        return SourceRecords(rows, split_id=self._split.split_id)
+
+    def current_split(self) -> CollectionSplit:
+        return self._split
+
+    def close_split(self) -> None:
+        self._elements = []
+
+
+def _pickled(elements: list[Any]) -> bytes:
+    try:
+        return pickle.dumps(elements, protocol=5)
+    except Exception as error:
+        index, reason = _first_unpicklable(elements) or (None, error)
+        where = "the collection" if index is None else f"element {index} ({_short(elements[index])})"
+        raise InvalidProgramError(
+            f"from_collection: {where} cannot be pickled: {reason}; elements travel to another process, so give "
+            "plain data, or classes defined at the top level of a module"
+        ) from error
+
+
+def _first_unpicklable(elements: Sequence[Any]) -> tuple[int, Exception] | None:
+    for index, element in enumerate(elements):
+        try:
+            pickle.dumps(element, protocol=5)
+        except Exception as error:
+            return index, error
+    return None
+
+
+def _typed(element: Any, type_info: TypeInformation, index: int) -> Any:
+    value = conform(element, type_info)
+    if not type_info.accepts(value):
+        raise InvalidProgramError(
+            f"from_collection: element {index} ({_short(element)}) does not belong to the declared type {type_info}"
+        )
+    return value
+
+
+def conform(value: Any, type_info: TypeInformation) -> Any:
+    """`value` with tuples, lists and dicts turned into the Rows and tuples that the type declares, and
+    integers into floats where it declares these; other values are returned as they are, whether they belong
+    to it or not.
+    """
+    if isinstance(type_info, RowTypeInfo):
+        return _row(value, type_info)
+    if isinstance(type_info, TupleTypeInfo):
+        types = type_info.get_field_types()
+        if isinstance(value, tuple | list | Row) and len(value) == len(types):
+            return tuple(conform(item, field) for item, field in zip(value, types, strict=True))
+    elif isinstance(type_info, ListTypeInfo) and isinstance(value, tuple | list):
+        return [conform(item, type_info.element_type) for item in value]
+    elif isinstance(type_info, MapTypeInfo) and isinstance(value, dict):
+        value_type = type_info.value_type_info
+        return {key: conform(item, value_type) for key, item in value.items()}
+    elif isinstance(type_info, BasicTypeInfo) and type_info.python_type is float and type(value) is int:
+        return float(value)
+    return value
+
+
+def _row(value: Any, type_info: RowTypeInfo) -> Any:
+    types = type_info.get_field_types()
+    if isinstance(value, dict):
+        names = type_info.get_field_names()
+        if not value.keys() <= set(names):
+            return value
+        value = [value.get(name) for name in names]
+    if not isinstance(value, tuple | list | Row) or len(value) != len(types):
+        return value
+    row = Row(*(conform(item, field) for item, field in zip(value, types, strict=True)))
+    if type_info.is_named:
+        row.set_field_names(type_info.get_field_names())
+    if isinstance(value, Row):
+        row.set_row_kind(value.get_row_kind())
+    return row
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

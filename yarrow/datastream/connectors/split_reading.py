@@ -1,0 +1,126 @@
+"""The usual enumerator and reader: splits handed out on request, and read one after another.
+
+Owner: the engine's thread for the enumerator, the task's thread for the reader. What a split holds is left
+to the subclass; positions live in the splits alone, so that a snapshot is the list of splits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from yarrow.datastream.connectors.base import (
+    NothingAvailable,
+    SourceReader,
+    SourceReaderContext,
+    SourceRecords,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+T = TypeVar("T")
+SplitT = TypeVar("SplitT", bound=SourceSplit)
+
+
+class OnRequestEnumerator(SplitEnumerator[SplitT], Generic[SplitT]):
+    """Gives the next split to whichever reader asks; its state is the list of splits not given yet."""
+
+    def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT]) -> None:
+        self._context = context
+        self._unassigned = deque(splits)
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        """Assigns the next split, or says that there is none."""
+        if self._unassigned:
+            self._context.assign_split(self._unassigned.popleft(), subtask)
+        else:
+            self._context.signal_no_more_splits(subtask)
+
+    def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
+        """Puts splits back, before all others."""
+        self._unassigned.extendleft(reversed(splits))
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        """The splits not given yet."""
+        return list(self._unassigned)
+
+
+class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
+    """Reads its splits in the order they came and asks for another when none is left."""
+
+    def __init__(self, context: SourceReaderContext) -> None:
+        self._context = context
+        self._waiting: deque[SplitT] = deque()
+        self._has_open_split = False
+        self._asked = False
+        self._no_more_splits = False
+
+    @abstractmethod
+    def open_split(self, split: SplitT) -> None:
+        """Begins or resumes a split."""
+
+    @abstractmethod
+    def read_split(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        """Up to `max_rows` rows of the open split; None = its end."""
+
+    @abstractmethod
+    def current_split(self) -> SplitT:
+        """The open split with its present position."""
+
+    def close_split(self) -> None:
+        """Lets go of the open split: at its end, and when the reader closes."""
+        return None
+
+    def start(self) -> None:
+        """Asks for a split unless some were restored."""
+        self._ask_if_idle()
+
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        """Rows of the open split, or of the next one."""
+        while True:
+            if not self._has_open_split:
+                if not self._waiting:
+                    if self._no_more_splits:
+                        return None
+                    self._ask_if_idle()
+                    return NothingAvailable()
+                self.open_split(self._waiting.popleft())
+                self._has_open_split = True
+            found = self.read_split(max_rows)
+            if found is not None:
+                return found
+            self._has_open_split = False
+            self.close_split()
+
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        """Puts splits behind those it has."""
+        self._asked = False
+        self._waiting.extend(splits)
+
+    def notify_no_more_splits(self) -> None:
+        """Ends the reader when its splits are read."""
+        self._no_more_splits = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        """The open split at its position, then those that wait."""
+        opened = [self.current_split()] if self._has_open_split else []
+        return opened + list(self._waiting)
+
+    def close(self) -> None:
+        """Closes the open split."""
+        if self._has_open_split:
+            self._has_open_split = False
+            self.close_split()
+
+    def _ask_if_idle(self) -> None:
+        if not (self._asked or self._waiting or self._has_open_split or self._no_more_splits):
+            self._asked = True
+            self._context.request_split()
+
+
+def unassigned_or(checkpoint: Any, fresh: Iterable[SplitT]) -> Iterable[SplitT]:
+    """The splits an enumerator begins with: those of its checkpoint, else `fresh`."""
+    return fresh if checkpoint is None else checkpoint
