@@ -33,6 +33,7 @@ _NO_NULLS: Final = b"\x00"
 _SOME_NULLS: Final = b"\x01"
 _ALL_NULLS: Final = b"\x02"
 
+_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _MICRO: Final = dt.timedelta(microseconds=1)
 _BOOLS: Final = (False, True)
@@ -350,16 +351,16 @@ class DecimalCoder(ConvertedCoder):
 
 
 class DateCoder(ConvertedCoder):
-    """date by its proleptic ordinal."""
+    """date by its days since 1970."""
 
     def __init__(self) -> None:
         super().__init__(dt.date, "a date (not a datetime)", FixedIntCoder("i"))
 
     def to_inner(self, value: Any) -> Any:
-        return value.toordinal()
+        return value.toordinal() - _EPOCH_DAY
 
-    def from_inner(self, value: Any) -> Any:
-        return dt.date.fromordinal(value)
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        return _moments(np.frombuffer(take(data, at, 4 * count), dtype="<i4"), "M8[D]"), at + 4 * count
 
 
 class TimeCoder(ConvertedCoder):
@@ -386,8 +387,16 @@ class TimestampCoder(ConvertedCoder):
     def to_inner(self, value: Any) -> Any:
         return (value - _EPOCH) // _MICRO
 
-    def from_inner(self, value: Any) -> Any:
-        return _EPOCH + dt.timedelta(microseconds=value)
+    def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
+        return _moments(np.frombuffer(take(data, at, 8 * count), dtype="<i8"), "M8[us]"), at + 8 * count
+
+
+def _moments(numbers: np.ndarray[Any, Any], unit: str) -> list[Any]:
+    """Dates or datetimes of numbers since 1970. numpy gives an int for what Python's types cannot hold."""
+    values: list[Any] = numbers.astype("<i8").view(unit).tolist()
+    if not set(map(type, values)) <= {dt.date, dt.datetime}:
+        raise RowFormatError("a date or time lies outside the years 1 to 9999: not our data")
+    return values
 
 
 class InstantCoder(ColumnCoder):

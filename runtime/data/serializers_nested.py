@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import RowFormatError
 from yarrow.runtime.data.serializers_columns import (
-    MISFITS,
     Buffer,
     ColumnCoder,
     Misfit,
@@ -252,8 +251,8 @@ class MapCoder(ColumnCoder):
         total = sum(lengths)
         keys, at = unpack_elements(self._key, data, at, total, nullable=False)
         items, at = unpack_elements(self._value, data, at, total, nullable=True)
-        entries = iter(zip(keys, items, strict=True))
-        return [{k: v for _, (k, v) in zip(range(length), entries, strict=False)} for length in lengths], at
+        entries = zip(keys, items, strict=True)
+        return [dict(islice(entries, length)) for length in lengths], at
 
     def check(self, value: Any, path: str) -> Misfit | None:
         if type(value) is not dict:
@@ -265,6 +264,3 @@ class MapCoder(ColumnCoder):
             if misfit is not None:
                 return misfit
         return None
-
-
-__all__ = ["MISFITS", "ListCoder", "MapCoder", "RowCoder", "TupleCoder"]

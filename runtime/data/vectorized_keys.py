@@ -1,0 +1,317 @@
+"""Key groups of Arrow columns: the same as those of the row keys the values stand for, without a Python row.
+
+Integers, bool, floats, dates, times and timestamps are hashed by numpy; all other types once a distinct value. A struct
+stands for a Row with the struct's field names, several columns together for a tuple. Owner: the calling thread; no
+state. It must not differ from canonicalize + key_group for any value: a property test holds both together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.runtime.data.errors import ColumnKeyError
+from yarrow.runtime.data.key_classes import RowKey
+from yarrow.runtime.data.key_encoding import DATE, DATETIME, FLOAT, INSTANT, INT, NAN_BITS, TIME
+from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2, SALTS, hash_of_key
+from yarrow.runtime.data.keys import canonicalize
+
+Hashes = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.int64]
+
+_TWO_63: Final = 2.0**63
+_NONE_HASH: Final = hash_of_key(None)
+_DAY_MS: Final = 86_400_000
+_DAY_US: Final = 86_400_000_000
+_MICRO: Final = dt.timedelta(microseconds=1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_MIN_US: Final = (dt.datetime.min - _EPOCH) // _MICRO
+_MAX_US: Final = (dt.datetime.max - _EPOCH) // _MICRO
+_MIN_DAY: Final = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal()
+_MAX_DAY: Final = dt.date.max.toordinal() - dt.date(1970, 1, 1).toordinal()
+#: Codes of several columns are made small again before their product could pass 64 bits.
+_MAX_CODE: Final = 1 << 62
+
+
+def key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.NDArray[np.int32]:
+    """The key group of each value of a column. Raises ColumnKeyError for a type or value that no row key equals."""
+    return (key_hashes(column) % np.uint64(max_parallelism)).astype(np.int32)
+
+
+def key_groups_of_columns(
+    columns: Sequence[pa.Array | pa.ChunkedArray], max_parallelism: int
+) -> npt.NDArray[np.int32]:
+    """The key group of each row, the key being the tuple of these columns' values. Raises ColumnKeyError."""
+    codes, keys = distinct_tuples(columns)
+    return (_hashes_of(keys)[codes] % np.uint64(max_parallelism)).astype(np.int32)
+
+
+def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """The 64-bit hash of each value of a column. Raises ColumnKeyError."""
+    if isinstance(column, pa.ChunkedArray):
+        parts = [key_hashes(chunk) for chunk in column.chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _with_none(_dictionary_hashes(column), column)
+    fixed = _fixed_width_hashes(column)
+    if fixed is not None:
+        return _with_none(fixed, column)
+    codes, keys = distinct_keys(column)
+    return _hashes_of(keys)[codes]
+
+
+def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:
+    """A code for each row and the canonical key of each code; codes may repeat a key (1 and 1.0, 0.0 and -0.0).
+
+    Raises ColumnKeyError.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # several dictionaries cannot always be made one array
+            column = pa.concat_arrays(column.chunks)
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), dtype=np.int64), [None]
+    if pa.types.is_struct(kind):
+        return _distinct_structs(column)
+    if pa.types.is_dictionary(kind):
+        codes, keys = distinct_keys(column.dictionary)
+        return _with_null_code(codes, keys, column.indices)
+    column = _plain(column)
+    if not _is_leaf(column.type):
+        raise ColumnKeyError(
+            f"a column of Arrow type {kind} cannot be a key: key by a number, bool, string, binary, decimal, date, time, "
+            "timestamp, UUID or struct of these, or select one of its parts"
+        )
+    encoded = column.dictionary_encode()
+    values = encoded.dictionary
+    keys = [canonicalize(value) for value in _scalars(values, kind)]
+    return _with_null_code(np.arange(len(values), dtype=np.int64), keys, encoded.indices)
+
+
+def distinct_tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Codes, list[tuple[Any, ...]]]:
+    """As distinct_keys, for the tuple of several columns' values. Raises ColumnKeyError."""
+    if not columns:
+        raise ColumnKeyError("a key needs at least one column; name one in key_by")
+    parts = [distinct_keys(column) for column in columns]
+    if len({len(codes) for codes, _ in parts}) != 1:
+        raise ColumnKeyError(f"key columns differ in length: {[len(codes) for codes, _ in parts]}")
+    combined = parts[0][0]
+    bound = max(1, len(parts[0][1]))
+    for codes, keys in parts[1:]:
+        size = max(1, len(keys))
+        if bound > _MAX_CODE // size:
+            _, combined = np.unique(combined, return_inverse=True)
+            bound = len(combined) + 1
+        combined = combined * size + codes
+        bound *= size
+    _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    chosen = [[keys[code] for code in codes[first].tolist()] for codes, keys in parts]
+    return inverse.astype(np.int64), list(zip(*chosen, strict=True))
+
+
+def _distinct_structs(column: pa.Array) -> tuple[Codes, list[Any]]:
+    names = tuple(column.type.names)
+    if not names:
+        return _with_null_code(np.zeros(1, dtype=np.int64), [RowKey((), ())], _zeros_like(column))
+    codes, tuples = distinct_tuples(column.flatten())
+    keys: list[Any] = [RowKey(names, values) for values in tuples]
+    absent = _nulls(column)
+    if absent is not None:
+        codes = np.where(absent, len(keys), codes)
+        keys.append(None)
+    return codes, keys
+
+
+def _zeros_like(column: pa.Array) -> pa.Array:
+    return pa.array(np.zeros(len(column), dtype=np.int64), mask=_nulls(column))
+
+
+def _with_null_code(codes: Codes, keys: list[Any], indices: pa.Array) -> tuple[Codes, list[Any]]:
+    """Codes of the rows that `indices` choose, a null among these having a code of its own."""
+    absent = _nulls(indices)
+    rows = _numbers(indices)
+    if absent is None:
+        return codes[rows], keys
+    return np.append(codes, len(keys))[np.where(absent, len(codes), rows)], [*keys, None]
+
+
+def _hashes_of(keys: Sequence[Any]) -> Hashes:
+    return np.fromiter(map(hash_of_key, keys), dtype=np.uint64, count=len(keys))
+
+
+def _dictionary_hashes(column: pa.Array) -> Hashes:
+    hashes = key_hashes(column.dictionary)
+    if not len(hashes):  # all rows are null
+        return np.zeros(len(column), dtype=np.uint64)
+    return hashes[_numbers(column.indices)]
+
+
+def _with_none(hashes: Hashes, column: pa.Array) -> Hashes:
+    absent = _nulls(column)
+    if absent is not None:
+        hashes[absent] = _NONE_HASH
+    return hashes
+
+
+def _nulls(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    if not column.null_count:
+        return None
+    absent: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return absent
+
+
+def _numbers(column: pa.Array) -> Codes:
+    """An integer column as int64, nulls as 0."""
+    if column.null_count:
+        column = column.fill_null(0)
+    numbers: Codes = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def mix64_array(payload: Hashes) -> Hashes:
+    """splitmix64 of each payload; the same as key_groups.mix64."""
+    z = payload + np.uint64(GAMMA)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX1)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX2)
+    return z ^ (z >> np.uint64(31))
+
+
+def _mix(payload: npt.NDArray[Any], tag: int) -> Hashes:
+    return mix64_array(payload.view(np.uint64) ^ np.uint64(SALTS[tag]))
+
+
+def _fixed_width_hashes(column: pa.Array) -> Hashes | None:
+    """Hashes of a type that numpy can hash whole, rubbish where a value is null; None for any other type."""
+    kind = column.type
+    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
+        return _mix(_numbers(column.cast(pa.int64())), INT)
+    if pa.types.is_floating(kind):
+        return _float_hashes(column)
+    if pa.types.is_date(kind):
+        return _mix(_days(column), DATE)
+    if pa.types.is_time(kind):
+        return _mix(_time_of_day(column), TIME)
+    if pa.types.is_timestamp(kind):
+        return _mix(_micros(column), DATETIME if kind.tz is None else INSTANT)
+    return None
+
+
+def _float_hashes(column: pa.Array) -> Hashes:
+    if column.null_count:
+        column = pa.array(column.to_numpy(zero_copy_only=False))  # null becomes NaN, hashed over afterwards
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        integral = np.isfinite(values) & (np.trunc(values) == values)
+        small = integral & (values >= -_TWO_63) & (values < _TWO_63)
+        bits = values.view(np.uint64).copy()
+        bits[np.isnan(values)] = NAN_BITS
+        hashes = _mix(bits, FLOAT)
+        hashes[small] = _mix(values[small].astype(np.int64), INT)
+    large = integral & ~small
+    if large.any():
+        distinct, inverse = np.unique(values[large], return_inverse=True)
+        hashes[large] = _hashes_of([int(value) for value in distinct.tolist()])[inverse]
+    return hashes
+
+
+def _days(column: pa.Array) -> Codes:
+    if pa.types.is_date64(column.type):
+        days = _numbers(column.view(pa.int64())) // _DAY_MS
+    else:
+        days = _numbers(column.view(pa.int32()))
+    _refuse(column, (days < _MIN_DAY) | (days > _MAX_DAY), "lies outside the years 1 to 9999")
+    return days
+
+
+_PER_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def _in_micros(column: pa.Array, width: int) -> Codes:
+    numbers = _numbers(column.view(pa.int32() if width == 32 else pa.int64()))
+    if column.type.unit == "ns":
+        _refuse(column, numbers % 1000 != 0, "has a fraction of a microsecond, which no Python time has")
+        return numbers // 1000
+    factor = _PER_US[column.type.unit]
+    if factor != 1:
+        limit = np.iinfo(np.int64).max // factor
+        _refuse(column, (numbers > limit) | (numbers < -limit), "lies outside the years 1 to 9999")
+        return numbers * factor
+    return numbers
+
+
+def _time_of_day(column: pa.Array) -> Codes:
+    micros = _in_micros(column, column.type.bit_width)
+    _refuse(column, (micros < 0) | (micros >= _DAY_US), "is no time of day")
+    return micros
+
+
+def _micros(column: pa.Array) -> Codes:
+    micros = _in_micros(column, 64)
+    _refuse(column, (micros < _MIN_US) | (micros > _MAX_US), "lies outside the years 1 to 9999")
+    return micros
+
+
+def _refuse(column: pa.Array, bad: npt.NDArray[np.bool_], why: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ColumnKeyError(
+            f"row {row} of a key column of type {column.type} {why}; filter such rows, or key by the number itself"
+        )
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column of a type that dictionary_encode knows and whose scalars are Python's, checked where it must be."""
+    kind = column.type
+    mask = _nulls(column)
+    if pa.types.is_date(kind):
+        return pa.array(_days(column).astype(np.int32), pa.int32(), mask=mask).view(pa.date32())
+    if pa.types.is_time(kind):
+        return pa.array(_time_of_day(column), pa.int64(), mask=mask).view(pa.time64("us"))
+    if pa.types.is_timestamp(kind):
+        # As UTC: a zone of this machine's tables could move or refuse an instant that the column holds.
+        zone = None if kind.tz is None else "UTC"
+        return pa.array(_micros(column), pa.int64(), mask=mask).view(pa.timestamp("us", zone))
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    if str(kind) == "string_view":
+        return column.cast(pa.large_string())
+    if str(kind) == "binary_view":
+        return column.cast(pa.large_binary())
+    if isinstance(kind, pa.UuidType):
+        return column.storage
+    return column
+
+
+def _is_leaf(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+        or types.is_decimal(kind)
+        or types.is_date32(kind)
+        or types.is_time64(kind)
+        or types.is_timestamp(kind)
+    )
+
+
+def _scalars(values: pa.Array, kind: pa.DataType) -> list[Any]:
+    python: list[Any] = values.to_pylist()
+    if isinstance(kind, pa.UuidType):
+        return [None if value is None else uuid.UUID(bytes=value) for value in python]
+    return python
