@@ -1,7 +1,9 @@
-"""Messages between a supervisor, its template process and its slot workers: framed msgpack over Unix socket pairs.
+"""Messages between a supervisor, its template process and its slot workers: framed msgpack over Unix socket
+pairs.
 
-Owner: none (values). No pickle here; user code is opaque bytes inside the encoded JobGraph. A frame is a 4-byte
-little-endian length and one tagged struct.
+Owner: none (values). No pickle here; user code is opaque bytes inside the encoded JobGraph. A frame is a
+4-byte little-endian length and one tagged struct. Supervisor and template talk over a SOCK_SEQPACKET pair
+instead: a packet is one struct, and descriptors travel with it.
 """
 
 from __future__ import annotations
@@ -151,7 +153,9 @@ class EmitCollectRows(FromWorker, frozen=True, kw_only=True):
 
 
 class OutputLines(FromWorker, frozen=True, kw_only=True):
-    """Whole lines that user code and print sinks wrote; the supervisor appends them to .out (stdout) or .err files."""
+    """Whole lines that user code and print sinks wrote; the supervisor appends them to .out (stdout) or .err
+    files.
+    """
 
     stream: str
     text: str
@@ -170,7 +174,9 @@ class ThreadDump(FromWorker, frozen=True, kw_only=True):
 
 
 class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
-    """What the task thread was doing when asked or when the worker dies with a handler: names the operator at fault."""
+    """What the task thread was doing when asked or when the worker dies with a handler: names the operator at
+    fault.
+    """
 
     attempt_id: ExecutionAttemptID
     operator_id: OperatorID
@@ -203,9 +209,19 @@ MessageFromWorker = (
 
 
 class ForkWorker(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Supervisor -> template, with one end of the worker's socket pair attached (SCM_RIGHTS)."""
+    """Supervisor -> template; attached (SCM_RIGHTS): the worker's end of its socket pair, then its raw output
+    file.
+    """
 
     worker_id: WorkerID
+    #: What `ps` shows, at most 15 bytes.
+    process_name: str
+
+
+class TemplateReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Template -> supervisor: everything is imported, forks are quick from now on."""
+
+    pid: int
 
 
 class WorkerForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -213,6 +229,13 @@ class WorkerForked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     worker_id: WorkerID
     pid: int
+
+
+class WorkerForkFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Template -> supervisor: the system refused the fork."""
+
+    worker_id: WorkerID
+    reason: str
 
 
 class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -224,4 +247,4 @@ class WorkerExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     signal: int | None = None
 
 
-MessageFromTemplate = WorkerForked | WorkerExited
+MessageFromTemplate = TemplateReady | WorkerForked | WorkerForkFailed | WorkerExited

@@ -1,0 +1,45 @@
+"""Typed errors of a TaskExecutor and its workers; each message names the thing and says what to do.
+
+Owner: none (values). Their qualified names appear in FailureCause.exception_name, so renaming one changes
+what REST shows.
+"""
+
+from __future__ import annotations
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class FrameError(YarrowError):
+    """A control connection carried bytes that are no frame of this protocol, or a frame above the limit."""
+
+
+class WorkerStartError(YarrowError):
+    """A slot's worker process could not be started or did not become ready in time."""
+
+
+class WorkerLostError(YarrowError):
+    """A slot's worker process ended while it ran tasks."""
+
+
+class TemplateLostError(WorkerStartError):
+    """The template process ended; the next request starts another."""
+
+
+class SlotNotAvailableError(YarrowError):
+    """A slot was asked for that is taken, or that does not exist."""
+
+
+class SlotNotFoundError(YarrowError):
+    """A message named an allocation that no slot of this TaskExecutor has."""
+
+
+class TaskSubmissionError(YarrowError):
+    """Tasks could not be handed to a worker; none of the deployment was started on it."""
+
+
+class UnknownLogFileError(YarrowError):
+    """A log file was asked for that the log folder does not list."""
+
+
+class RegistrationRefusedError(YarrowError):
+    """The other side refused the registration for good."""
