@@ -1,0 +1,369 @@
+"""What a function emitted is fixed: immutable values pass by reference, all others are copied once.
+
+`freeze_or_copy` is called when a value enters a batch, a second consumer or heap state, unless object reuse is on or
+the declared type proves that nothing can change. Owner: the task thread; the table of classes seen only grows by whole
+entries. It must not run user code beyond __deepcopy__, __copy__ and __reduce__ of classes that define them.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import datetime as dt
+import enum
+import fractions
+import functools
+import keyword
+import linecache
+import re
+import types
+import uuid
+import weakref
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.types import Row, RowKind
+from yarrow.runtime.data.errors import UncopyableValueError
+
+__all__ = ["copier_for", "freeze_or_copy"]
+
+#: Objects already copied within one value, by the id of the original: keeps sharing and cycles as they were.
+Memo = dict[int, Any]
+Copier = Callable[[Any, Memo], Any]
+
+#: Classes whose instances cannot change and hold nothing that can; exact types, for a subclass may add attributes.
+_ATOMS: Final[frozenset[type]] = frozenset(
+    (
+        type(None), bool, int, float, complex, str, bytes, range, Decimal, fractions.Fraction, uuid.UUID,
+        dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone,
+        type(...), type(NotImplemented), re.Pattern, RowKind,
+    )
+)  # fmt: skip
+
+#: Passed by reference because programs share them by name, or because they have no way to change.
+_SHARED: Final[tuple[type, ...]] = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    types.CodeType,
+    property,
+    enum.Enum,
+    dt.tzinfo,
+    weakref.ref,
+)
+
+_MAX_CLASSES: Final = 4096
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
+_new = object.__new__
+_set = object.__setattr__
+
+
+def freeze_or_copy(value: Any) -> Any:
+    """The value itself when it can never change, else a copy that later changes of the original do not reach.
+
+    Raises UncopyableValueError for a mutable value that cannot be copied.
+    """
+    kind = type(value)
+    atoms = _ATOMS
+    if kind is tuple:
+        for item in value:
+            if type(item) not in atoms:
+                return _tuple(value, {})
+        return value
+    if kind in atoms:
+        return value
+    return (_copiers.get(kind) or _learn(kind))(value, {})
+
+
+def copier_for(type_info: TypeInformation | None) -> Callable[[Any], Any] | None:
+    """The copier of values of a declared type (None: undeclared); None when the type proves that none is needed."""
+    if type_info is not None and type_info.is_immutable:
+        return None
+    return freeze_or_copy
+
+
+def _copy(value: Any, memo: Memo) -> Any:
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    return (_copiers.get(kind) or _learn(kind))(value, memo)
+
+
+def _same(value: Any, memo: Memo) -> Any:
+    return value
+
+
+def _tuple(value: tuple[Any, ...], memo: Memo) -> tuple[Any, ...]:
+    items = [_copy(item, memo) for item in value]
+    for item, original in zip(items, value, strict=True):
+        if item is not original:
+            # A list inside may hold this tuple: then the copy made on the way is the one.
+            return memo.setdefault(id(value), tuple(items))  # type: ignore[no-any-return]
+    return value
+
+
+def _list(value: list[Any], memo: Memo) -> list[Any]:
+    made: list[Any] = []
+    memo[id(value)] = made
+    atoms = _ATOMS
+    for item in value:
+        made.append(item if type(item) in atoms else _copy(item, memo))
+    return made
+
+
+def _dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    memo[id(value)] = made
+    atoms = _ATOMS
+    for key, item in value.items():
+        made[key if type(key) in atoms else _copy(key, memo)] = item if type(item) in atoms else _copy(item, memo)
+    return made
+
+
+def _set_copy(value: set[Any], memo: Memo) -> set[Any]:
+    made: set[Any] = set()
+    memo[id(value)] = made
+    made.update([_copy(item, memo) for item in value])
+    return made
+
+
+def _frozenset(value: frozenset[Any], memo: Memo) -> frozenset[Any]:
+    items = [(item, _copy(item, memo)) for item in value]
+    return value if all(a is b for a, b in items) else frozenset([b for _, b in items])
+
+
+def _deque(value: collections.deque[Any], memo: Memo) -> collections.deque[Any]:
+    made: collections.deque[Any] = collections.deque(maxlen=value.maxlen)
+    memo[id(value)] = made
+    made.extend([_copy(item, memo) for item in value])
+    return made
+
+
+def _bytearray(value: bytearray, memo: Memo) -> bytearray:
+    return memo.setdefault(id(value), bytearray(value))
+
+
+def _ndarray(value: np.ndarray[Any, Any], memo: Memo) -> Any:
+    if value.dtype.hasobject:
+        return _deep(value, memo)
+    return memo.setdefault(id(value), value.copy())
+
+
+def _row(value: Row, memo: Memo) -> Row:
+    made = Row.__new__(Row)
+    memo[id(value)] = made
+    _set(made, "_fields", value._fields)
+    _set(made, "_row_kind", value._row_kind)
+    values = value._values
+    atoms = _ATOMS
+    for item in values:
+        if type(item) not in atoms:
+            _set(made, "_values", [_copy(item, memo) for item in values])
+            return made
+    _set(made, "_values", values.copy())
+    return made
+
+
+def _deep(value: Any, memo: Memo) -> Any:
+    """Through the copy protocol, which honours what the class defines."""
+    try:
+        made = copy.deepcopy(value, memo)
+    except Exception as error:
+        raise UncopyableValueError(type(value), f"{type(error).__name__}: {error}") from error
+    memo[id(value)] = made
+    return made
+
+
+def _clone(value: Any, memo: Memo) -> Any:
+    return memo.setdefault(id(value), value.clone())
+
+
+_BUILT_IN: Final[dict[type, Copier]] = {
+    **dict.fromkeys(_ATOMS, _same),
+    tuple: _tuple,
+    list: _list,
+    dict: _dict,
+    set: _set_copy,
+    frozenset: _frozenset,
+    collections.deque: _deque,
+    bytearray: _bytearray,
+    np.ndarray: _ndarray,
+    Row: _row,
+}
+#: Copier by exact class; grows by each class seen.
+_copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
+
+
+def _learn(cls: type) -> Copier:
+    copier = _copier_of(cls)
+    if len(_copiers) >= _MAX_CLASSES:  # a program that makes classes for ever must not fill the memory
+        _copiers.clear()
+        _copiers.update(_BUILT_IN)
+    _copiers[cls] = copier
+    return copier
+
+
+def _copier_of(cls: type) -> Copier:
+    if issubclass(cls, _SHARED) or (issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))):
+        return _same
+    package = cls.__module__.partition(".")[0]
+    if package == "pyarrow":
+        return _same  # Arrow data are immutable
+    if package == "polars" and cls.__name__ in ("DataFrame", "Series", "LazyFrame"):
+        return _clone  # shares the immutable buffers
+    if issubclass(cls, tuple) and _adds_nothing(cls, tuple):
+        return functools.partial(_named_tuple, cls)
+    if issubclass(cls, tuple(_ATOMS)) and not getattr(cls, "__dictoffset__", 0):
+        return _same
+    names = _fields_of_plain_class(cls)
+    if names is None:
+        return _deep
+    frozen = bool(dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    return _generate(cls, names, frozen)
+
+
+def _adds_nothing(cls: type, base: type) -> bool:
+    """Whether a subclass has no attributes of its own and no way of its own to be copied."""
+    return not getattr(cls, "__dictoffset__", 0) and "__deepcopy__" not in dir(cls) and cls.__new__ is not base.__new__
+
+
+def _named_tuple(cls: type, value: Any, memo: Memo) -> Any:
+    items = [_copy(item, memo) for item in value]
+    if all(a is b for a, b in zip(items, value, strict=True)):
+        return value
+    return memo.setdefault(id(value), tuple.__new__(cls, items))
+
+
+def _fields_of_plain_class(cls: type) -> tuple[list[str], bool] | None:
+    """Names of slots, and whether there is a __dict__; None when the class is not made of these alone."""
+    customized = (
+        hasattr(cls, "__deepcopy__")
+        or hasattr(cls, "__copy__")
+        or hasattr(cls, "__setstate__") and not dataclasses.is_dataclass(cls)
+        or hasattr(cls, "__getnewargs_ex__")
+        or hasattr(cls, "__getnewargs__")
+        or cls.__reduce_ex__ is not object.__reduce_ex__
+        or cls.__reduce__ is not object.__reduce__
+        or cls.__getattribute__ is not object.__getattribute__
+        or type(cls.__dict__.get("__getstate__")) is types.FunctionType and not dataclasses.is_dataclass(cls)
+    )
+    if customized or not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
+        return None
+    try:
+        _new(cls)
+    except TypeError:  # abstract, or a base written in C
+        return None
+    slots: list[str] = []
+    for base in cls.__mro__:
+        declared = base.__dict__.get("__slots__", ())
+        for name in (declared,) if isinstance(declared, str) else tuple(declared):
+            if name in ("__dict__", "__weakref__"):
+                continue
+            if name.startswith("__") and not name.endswith("__"):
+                return None  # stored under a mangled name
+            slots.append(name)
+    return slots, bool(cls.__dictoffset__)
+
+
+def _generate(cls: type, names: tuple[list[str], bool], frozen: bool) -> Copier:
+    slots, has_dict = names
+    if not slots:
+        return _frozen_object_copier(cls) if frozen else _object_copier(cls)
+    if has_dict or not all(name.isidentifier() and not keyword.iskeyword(name) for name in slots):
+        return _deep
+    return _compile_slots(cls, slots, frozen)
+
+
+def _object_copier(cls: type) -> Copier:
+    """Copies instances that keep everything in their __dict__ (all of it: also what was added to it later)."""
+
+    def copy_object(value: Any, memo: Memo) -> Any:
+        atoms = _ATOMS
+        made = _new(cls)
+        memo[id(value)] = made
+        fields = value.__dict__
+        for item in fields.values():
+            if type(item) not in atoms:
+                made.__dict__ = {name: _copy(item, memo) for name, item in fields.items()}
+                return made
+        made.__dict__ = fields.copy()
+        return made
+
+    return copy_object
+
+
+def _frozen_object_copier(cls: type) -> Copier:
+    """As _object_copier, for a frozen dataclass: the value itself when nothing in it can change."""
+
+    def copy_frozen(value: Any, memo: Memo) -> Any:
+        atoms = _ATOMS
+        fields = value.__dict__
+        for item in fields.values():
+            if type(item) not in atoms:
+                break
+        else:
+            return value
+        made = _new(cls)
+        memo[id(value)] = made
+        copied = {name: _copy(item, memo) for name, item in fields.items()}
+        if all(a is b for a, b in zip(copied.values(), fields.values(), strict=True)):
+            memo[id(value)] = value
+            return value
+        made.__dict__.update(copied)
+        return made
+
+    return copy_frozen
+
+
+_SLOT_TEMPLATE: Final = """\
+def copy_slots(value, memo):
+    try:
+{reads}
+    except AttributeError:
+        return deep(value, memo)
+    if {tests}:
+{immutable}
+    made = new(cls)
+    memo[id(value)] = made
+{writes}
+    return made
+"""
+
+
+def _compile_slots(cls: type, slots: list[str], frozen: bool) -> Copier:
+    """A copier for a class of slots. Only names that the class itself declared as slots reach the source."""
+    count = range(len(slots))
+    reads = "\n".join(f"        f{i} = value.{name}" for i, name in enumerate(slots))
+    # A class whose own __setattr__ checks or refuses must not see the copy being filled.
+    direct = cls.__setattr__ is object.__setattr__
+
+    def store(name: str, value: str) -> str:
+        return f"made.{name} = {value}" if direct else f"store(made, {name!r}, {value})"
+
+    tests = " and ".join(f"type(f{i}) in atoms" for i in count)
+    plain = "\n".join(f"        {store(name, f'f{i}')}" for i, name in enumerate(slots))
+    immutable = "        return value" if frozen else f"        made = new(cls)\n{plain}\n"
+    if not frozen:
+        immutable += "        memo[id(value)] = made\n        return made"
+    writes = "\n".join(f"    {store(name, f'copy(f{i}, memo)')}" for i, name in enumerate(slots))
+    if frozen:
+        writes += "\n    if " + " and ".join(f"made.{name} is f{i}" for i, name in enumerate(slots)) + ":"
+        writes += "\n        memo[id(value)] = value\n        return value"
+    source = _SLOT_TEMPLATE.format(reads=reads, tests=tests, immutable=immutable, writes=writes)
+    filename = f"<copier of {cls.__module__}.{cls.__qualname__}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    scope: dict[str, Any] = {
+        "atoms": _ATOMS, "cls": cls, "copy": _copy, "deep": _deep, "new": _new, "store": _set,
+    }  # fmt: skip
+    exec(compile(source, filename, "exec"), scope)
+    copier: Copier = scope["copy_slots"]
+    return copier
