@@ -1,0 +1,101 @@
+"""Errors of remote calls, and how an error crosses a process boundary: as class name, message and plain
+details.
+
+Owner: none (pure). Never pickles an exception and never imports a module because a peer named it: an error is
+raised again as its own class only where that class is ours and already loaded.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class RpcError(YarrowError):
+    """A remote call did not do what it should."""
+
+
+class RpcUnavailableError(RpcError):
+    """No answer: nobody serves at the address, the connection broke, or the deadline passed. Worth a
+    retry."""
+
+
+class RpcTimeoutError(RpcUnavailableError):
+    """The deadline of a call passed; whether the receiver acted on it is unknown."""
+
+
+class EndpointNotFoundError(RpcUnavailableError):
+    """The process at the address serves no endpoint of that name (yet, or any more)."""
+
+
+class HandshakeError(RpcError):
+    """Engine version, Python version or application differ between the two ends."""
+
+
+class MessageTooLargeError(RpcError):
+    """A message is longer than the limit."""
+
+
+class InvalidMessageError(RpcError):
+    """A message does not decode as what the gateway declares."""
+
+
+class RemoteError(RpcError):
+    """The receiver failed with an error that is none of ours; the remote trace is part of the text."""
+
+    def __init__(self, message: str, exception_name: str = "") -> None:
+        super().__init__(message)
+        #: Qualified class name of the original.
+        self.exception_name = exception_name
+
+
+class WireError(msgspec.Struct, frozen=True, array_like=True, tag="error"):
+    """An error on the wire."""
+
+    exception_name: str
+    message: str
+    details: dict[str, Any]
+    #: The receiver's trace: for logs, and for errors that are not ours.
+    trace: str
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def qualified_name(kind: type[BaseException]) -> str:
+    """`module.Class` of an exception class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def to_wire(error: BaseException) -> WireError:
+    """The error's wire form; attributes that are not plain values are left out."""
+    details = {name: value for name, value in vars(error).items() if isinstance(value, _PLAIN)}
+    own = isinstance(error, YarrowError)
+    trace = "" if own else "".join(traceback.format_exception(error))
+    return WireError(qualified_name(type(error)), str(error), details, trace)
+
+
+def from_wire(wire: WireError) -> YarrowError:
+    """The same typed error where its class is ours and loaded here, else a RemoteError that quotes it."""
+    known = _known_errors().get(wire.exception_name)
+    if known is None:
+        text = wire.trace or wire.message
+        return RemoteError(f"the receiver failed with {wire.exception_name}:\n{text}", wire.exception_name)
+    error = known.__new__(known, wire.message)
+    error.args = (wire.message,)
+    vars(error).update(wire.details)
+    return error
+
+
+def _known_errors() -> dict[str, type[YarrowError]]:
+    found: dict[str, type[YarrowError]] = {}
+    todo: list[type[YarrowError]] = [YarrowError]
+    while todo:
+        kind = todo.pop()
+        found[qualified_name(kind)] = kind
+        todo.extend(kind.__subclasses__())
+    return found

@@ -1,0 +1,142 @@
+"""GatewayType: a gateway Protocol with its codecs, from which typed clients and receivers are made.
+
+Owner: none (built once at import, immutable). The only place where a method is known by its name: callers
+hold a client that mypy sees as the Protocol. Arguments travel as one msgpack array, decoded against the
+annotations.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints
+
+import msgspec
+
+from yarrow.runtime.rpc.errors import InvalidMessageError, WireError, from_wire, to_wire
+from yarrow.runtime.rpc.gateways import (
+    DispatcherGateway,
+    JobMasterGateway,
+    ResourceManagerGateway,
+    TaskExecutorGateway,
+    may_wait,
+)
+
+G = TypeVar("G")
+
+_ENCODER = msgspec.msgpack.Encoder()
+_OK, _ERROR = b"\x00", b"\x01"
+_ERROR_DECODER = msgspec.msgpack.Decoder(WireError)
+
+
+class MethodSchema:
+    """One method: how its arguments and its result are encoded."""
+
+    def __init__(self, gateway: str, name: str, function: Callable[..., Any]) -> None:
+        hints = get_type_hints(function)
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        self.gateway = gateway
+        self.name = name
+        #: True = answers when something has happened; no deadline, and cancelled with its caller.
+        self.waits = may_wait(function)
+        self._signature = inspect.Signature(parameters)
+        self._count = len(parameters)
+        types = tuple(hints[parameter.name] for parameter in parameters)
+        self._arguments: msgspec.msgpack.Decoder[tuple[Any, ...]] = msgspec.msgpack.Decoder(
+            cast(type[tuple[Any, ...]], tuple.__class_getitem__(types))
+        )
+        self._result: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(hints["return"])
+
+    @property
+    def title(self) -> str:
+        """The method in messages to people."""
+        return f"{self.gateway}.{self.name}"
+
+    def encode_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The arguments as sent; TypeError when they do not fit the signature."""
+        if kwargs or len(args) != self._count:
+            bound = self._signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        return _ENCODER.encode(args)
+
+    def decode_call(self, data: bytes) -> tuple[Any, ...]:
+        """The arguments as received; InvalidMessageError when they are not what the gateway declares."""
+        try:
+            return self._arguments.decode(data)
+        except msgspec.DecodeError as error:
+            raise InvalidMessageError(f"{self.title}: the arguments do not decode: {error}") from None
+
+    def encode_result(self, result: Any) -> bytes:
+        """A good answer."""
+        return _OK + _ENCODER.encode(result)
+
+    def encode_error(self, error: BaseException) -> bytes:
+        """An answer that raises."""
+        return _ERROR + _ENCODER.encode(to_wire(error))
+
+    def decode_reply(self, data: bytes) -> Any:
+        """The result; raises what the receiver raised."""
+        body = memoryview(data)[1:]
+        try:
+            if data[:1] == _OK:
+                return self._result.decode(body)
+            error = from_wire(_ERROR_DECODER.decode(body))
+        except msgspec.DecodeError as broken:
+            raise InvalidMessageError(f"{self.title}: the answer does not decode: {broken}") from None
+        raise error
+
+
+class Caller(Protocol):
+    """Carries one encoded call to a receiver and brings the encoded reply."""
+
+    async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
+        """Raises RpcError when there is no reply."""
+        ...
+
+
+class _Client:
+    """Base of the generated clients."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+
+def _client_method(schema: MethodSchema) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(self: _Client, *args: Any, **kwargs: Any) -> Any:
+        reply = await self._caller.call(schema, schema.encode_call(args, kwargs))
+        return schema.decode_reply(reply)
+
+    call.__name__ = schema.name
+    return call
+
+
+class GatewayType(Generic[G]):
+    """A gateway Protocol `G` at run time: `GatewayType[XGateway](XGateway)`."""
+
+    def __init__(self, protocol: type) -> None:
+        self.name = protocol.__name__
+        self.methods: dict[str, MethodSchema] = {
+            name: MethodSchema(self.name, name, function)
+            for name, function in vars(protocol).items()
+            if inspect.iscoroutinefunction(function)
+        }
+        body = {name: _client_method(schema) for name, schema in self.methods.items()}
+        self._client = type(f"{self.name}Client", (_Client,), body)
+
+    def client(self, caller: Caller) -> G:
+        """A client whose methods are those of the Protocol."""
+        return cast(G, self._client(caller))
+
+    def method(self, name: str) -> MethodSchema:
+        """The method of that name; InvalidMessageError when the gateway has none."""
+        try:
+            return self.methods[name]
+        except KeyError:
+            raise InvalidMessageError(f"{self.name} has no method {name!r}") from None
+
+
+DISPATCHER = GatewayType[DispatcherGateway](DispatcherGateway)
+RESOURCE_MANAGER = GatewayType[ResourceManagerGateway](ResourceManagerGateway)
+JOB_MASTER = GatewayType[JobMasterGateway](JobMasterGateway)
+TASK_EXECUTOR = GatewayType[TaskExecutorGateway](TaskExecutorGateway)

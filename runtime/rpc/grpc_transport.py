@@ -1,0 +1,317 @@
+"""Calls between processes: grpc.aio with mutual TLS, a handshake, keepalive and a size limit.
+
+Owner: the loop on which `start` ran. gRPC is imported when a transport starts or first connects, never with
+this module, and never in a process that forks workers. There is one gRPC method for all gateways; a call is a
+fingerprint of the handshake (compared first), then endpoint, method, fencing token and arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.endpoint import Receiver
+from yarrow.runtime.rpc.errors import (
+    EndpointNotFoundError,
+    HandshakeError,
+    InvalidMessageError,
+    MessageTooLargeError,
+    RpcError,
+    RpcTimeoutError,
+    RpcUnavailableError,
+    WireError,
+    to_wire,
+)
+from yarrow.runtime.rpc.gateway_type import MethodSchema
+from yarrow.runtime.rpc.handshake import check_offers, decode_offer, encode_offer, fingerprint, own_offer
+from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES, check_size
+from yarrow.runtime.rpc.service import AddressError
+from yarrow.runtime.security.certificates import SERVER_NAME
+
+_SCHEME = "grpc"
+_CALL = "/yarrow.Rpc/Call"
+_HANDSHAKE = "/yarrow.Rpc/Handshake"
+_FINGERPRINT_BYTES = 8
+#: Room for endpoint, method and token beside the arguments, so that our own limit speaks first.
+_ENVELOPE_BYTES = 64 * 1024
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True):
+    endpoint: str
+    method: str
+    token: str | None
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcSettings:
+    """Settings of the transport; seconds and bytes."""
+
+    application_id: str
+    #: Address to bind, and the name that peers use; None = this process only calls and serves nobody.
+    bind_host: str | None = None
+    host: str = "127.0.0.1"
+    #: 0 = a free port.
+    port: int = 0
+    #: Empty = no TLS: only for tests and processes of one host.
+    identity: PemIdentity = field(default_factory=PemIdentity)
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    #: Deadline of a call (akka.ask.timeout); methods marked `@waits` have none.
+    ask_timeout: float = 10.0
+    keepalive_seconds: float = 20.0
+
+
+class GrpcTransport:
+    """Serves on one port and keeps one channel to each peer."""
+
+    def __init__(self, settings: GrpcSettings) -> None:
+        self._settings = settings
+        self._offer = own_offer(settings.application_id)
+        self._fingerprint = fingerprint(self._offer)
+        self._receivers: dict[str, Receiver[Any]] = {}
+        self._server: Any = None
+        self._port = settings.port
+        self._channels: dict[str, _Channel] = {}
+
+    @property
+    def scheme(self) -> str:
+        return _SCHEME
+
+    @property
+    def port(self) -> int:
+        """The bound port; 0 before `start`."""
+        return self._port
+
+    async def start(self) -> None:
+        """Binds the port; AddressError when it is taken."""
+        settings = self._settings
+        if settings.bind_host is None:
+            return
+        import grpc
+        import grpc.aio
+
+        self._server = grpc.aio.server(options=self._options(server=True))
+        self._server.add_generic_rpc_handlers((self._handlers(grpc),))
+        where = f"{settings.bind_host}:{settings.port}"
+        try:
+            if settings.identity.is_empty:
+                self._port = self._server.add_insecure_port(where)
+            else:
+                identity = settings.identity
+                credentials = grpc.ssl_server_credentials(
+                    [(identity.private_key, identity.certificate)],
+                    root_certificates=identity.ca_certificate,
+                    require_client_auth=True,
+                )
+                self._port = self._server.add_secure_port(where, credentials)
+        except RuntimeError:
+            self._port = 0
+        if self._port == 0:
+            self._server = None
+            raise AddressError(f"cannot listen on {where} for RPC: is the port taken? Choose another, or 0")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Closes channels and the server; calls under way end with RpcUnavailableError."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+        if self._server is not None:
+            await self._server.stop(grace=None)
+            self._server = None
+
+    def bind(self, name: str, receiver: Receiver[Any]) -> str:
+        if self._settings.bind_host is None:
+            raise AddressError(f"cannot serve {name!r}: this process was given no address to listen on")
+        if name in self._receivers:
+            raise AddressError(f"an endpoint named {name!r} is already served at {self._authority()}")
+        self._receivers[name] = receiver
+        return f"{_SCHEME}://{self._authority()}/{name}"
+
+    def unbind(self, name: str) -> None:
+        self._receivers.pop(name, None)
+
+    def owns(self, address: str) -> bool:
+        return self._server is not None and urlsplit(address).netloc == self._authority()
+
+    def caller(self, address: str, fencing_token: str | None) -> GrpcCaller:
+        parts = urlsplit(address)
+        authority, name = parts.netloc, parts.path.lstrip("/")
+        if not authority or not name:
+            raise AddressError(f"{address!r} is no RPC address: expected grpc://host:port/name")
+        channel = self._channels.get(authority)
+        if channel is None:
+            channel = self._channels[authority] = _Channel(authority, self)
+        return GrpcCaller(channel, name, fencing_token, self._settings)
+
+    def _authority(self) -> str:
+        return f"{self._settings.host}:{self._port}"
+
+    def _options(self, server: bool) -> list[tuple[str, Any]]:
+        size = self._settings.max_message_bytes + _ENVELOPE_BYTES
+        keepalive = int(self._settings.keepalive_seconds * 1000)
+        options: list[tuple[str, Any]] = [
+            ("grpc.max_send_message_length", size),
+            ("grpc.max_receive_message_length", size),
+            ("grpc.keepalive_time_ms", keepalive),
+            ("grpc.keepalive_timeout_ms", keepalive),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        if server:
+            return [
+                *options,
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+            ]
+        return [
+            *options,
+            ("grpc.enable_retries", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2000),
+            ("grpc.ssl_target_name_override", SERVER_NAME),
+        ]
+
+    def open_channel(self, authority: str) -> Any:
+        """A gRPC channel to `host:port` with our certificates."""
+        import grpc
+        import grpc.aio
+
+        identity = self._settings.identity
+        if identity.is_empty:
+            return grpc.aio.insecure_channel(authority, options=self._options(server=False))
+        credentials = grpc.ssl_channel_credentials(
+            identity.ca_certificate, identity.private_key, identity.certificate
+        )
+        return grpc.aio.secure_channel(authority, credentials, options=self._options(server=False))
+
+    @property
+    def offer(self) -> dict[str, str]:
+        """What this process says of itself in the handshake."""
+        return self._offer
+
+    def _handlers(self, grpc: Any) -> Any:
+        call = grpc.unary_unary_rpc_method_handler(self._serve_call)
+        handshake = grpc.unary_unary_rpc_method_handler(self._serve_handshake)
+        known = {_CALL: call, _HANDSHAKE: handshake}
+
+        class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+            def service(self, details: Any) -> Any:
+                return known.get(details.method)
+
+        return Handlers()
+
+    async def _serve_handshake(self, request: bytes, context: Any) -> bytes:
+        return encode_offer(self._offer)
+
+    async def _serve_call(self, request: bytes, context: Any) -> bytes:
+        if request[:_FINGERPRINT_BYTES] != self._fingerprint:
+            return _error_reply(HandshakeError("the caller made no handshake, or is of another version"))
+        try:
+            envelope = _ENVELOPE.decode(memoryview(request)[_FINGERPRINT_BYTES:])
+        except msgspec.DecodeError as error:
+            return _error_reply(InvalidMessageError(f"a call does not decode: {error}"))
+        receiver = self._receivers.get(envelope.endpoint)
+        if receiver is None:
+            text = f"{envelope.method}: no endpoint {envelope.endpoint!r} at {self._authority()}"
+            return _error_reply(EndpointNotFoundError(text))
+        try:
+            reply = await receiver.receive(envelope.method, envelope.token, envelope.arguments)
+        except RpcError as error:
+            return _error_reply(error)
+        limit = self._settings.max_message_bytes
+        if len(reply) > limit:
+            title = f"{envelope.endpoint}.{envelope.method}"
+            text = f"{title}: the reply has {len(reply)} bytes, the limit of a message is {limit} bytes"
+            return _error_reply(MessageTooLargeError(f"{text} (akka.framesize)"))
+        return reply
+
+    def envelope(self, name: str, method: MethodSchema, token: str | None, arguments: bytes) -> bytes:
+        """One call as sent."""
+        return self._fingerprint + _ENCODER.encode(_Envelope(name, method.name, token, arguments))
+
+
+_ENVELOPE = msgspec.msgpack.Decoder(_Envelope)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def _error_reply(error: RpcError) -> bytes:
+    wire: WireError = to_wire(error)
+    return b"\x01" + _ENCODER.encode(wire)
+
+
+class _Channel:
+    """The connection to one peer: opened by the first call, which also makes the handshake."""
+
+    def __init__(self, authority: str, transport: GrpcTransport) -> None:
+        self.authority = authority
+        self.transport = transport
+        self._channel: Any = None
+        self._call: Any = None
+        self._agreed = False
+        self._lock = asyncio.Lock()
+
+    async def unary(self, method: MethodSchema, request: bytes, deadline: float | None, ask: float) -> bytes:
+        """Sends one request; raises RpcUnavailableError, RpcTimeoutError or HandshakeError."""
+        if not self._agreed:
+            async with self._lock:
+                if not self._agreed:
+                    await self._shake_hands(ask)
+        return await self._send(self._call, request, deadline, method.title)
+
+    async def _shake_hands(self, deadline: float) -> None:
+        if self._channel is None:
+            self._channel = self.transport.open_channel(self.authority)
+            self._call = self._channel.unary_unary(_CALL)
+        shake = self._channel.unary_unary(_HANDSHAKE)
+        answer = await self._send(shake, encode_offer(self.transport.offer), deadline, "handshake")
+        check_offers(self.transport.offer, decode_offer(answer), self.authority)
+        self._agreed = True
+
+    async def _send(self, call: Any, request: bytes, deadline: float | None, title: str) -> bytes:
+        import grpc
+        import grpc.aio
+
+        try:
+            reply: bytes = await call(request, timeout=deadline)
+            return reply
+        except grpc.aio.UsageError as error:
+            raise RpcUnavailableError(f"{title} to {self.authority}: the connection is closed") from error
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code(), error.details()
+            if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise RpcTimeoutError(f"{title} to {self.authority}: no answer within {deadline} s") from None
+            if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise MessageTooLargeError(f"{title} to {self.authority}: {details}") from None
+            # A peer that restarted may be of another version: shake hands again.
+            self._agreed = False
+            raise RpcUnavailableError(f"{title} to {self.authority}: {code.name}: {details}") from None
+
+    async def close(self) -> None:
+        """Calls under way end with RpcUnavailableError."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+
+class GrpcCaller:
+    """Sends calls to one endpoint of a peer."""
+
+    def __init__(self, channel: _Channel, name: str, token: str | None, settings: GrpcSettings) -> None:
+        self._channel = channel
+        self._name = name
+        self._token = token
+        self._settings = settings
+
+    async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
+        check_size(method, "request", len(arguments), self._settings.max_message_bytes)
+        request = self._channel.transport.envelope(self._name, method, self._token, arguments)
+        ask = self._settings.ask_timeout
+        return await self._channel.unary(method, request, None if method.waits else ask, ask)

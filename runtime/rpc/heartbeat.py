@@ -1,0 +1,74 @@
+"""Who is alive: a pure monitor that says whom to ask now and who has been silent too long.
+
+Owner: the loop of the endpoint that asks it at its interval. Must not send, wait or look at a clock of its
+own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from yarrow.runtime.common.clock import Clock
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """heartbeat.interval and heartbeat.timeout, in seconds."""
+
+    interval: float = 10.0
+    timeout: float = 50.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval < self.timeout:
+            raise ValueError(
+                f"heartbeat.interval ({self.interval} s) must be positive and below heartbeat.timeout"
+                f" ({self.timeout} s)"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRound(Generic[K]):
+    """What to do after a tick: ask these, give up on those (they are no longer monitored)."""
+
+    ask: tuple[K, ...]
+    silent: tuple[K, ...]
+
+
+class HeartbeatMonitor(Generic[K]):
+    """Targets by key, with the time when each was last heard."""
+
+    def __init__(self, settings: HeartbeatSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._heard: dict[K, float] = {}
+
+    def __contains__(self, target: K) -> bool:
+        return target in self._heard
+
+    def monitor(self, target: K) -> None:
+        """Starts to expect heartbeats of `target`; begins anew when it was monitored already."""
+        self._heard[target] = self._clock.monotonic()
+
+    def unmonitor(self, target: K) -> None:
+        """Expects nothing more; no effect when it was not monitored."""
+        self._heard.pop(target, None)
+
+    def heard(self, target: K) -> None:
+        """`target` gave a sign of life; ignored when it is not monitored."""
+        if target in self._heard:
+            self._heard[target] = self._clock.monotonic()
+
+    def seconds_since(self, target: K) -> float:
+        """Seconds since the last sign of life; KeyError when it is not monitored."""
+        return self._clock.monotonic() - self._heard[target]
+
+    def tick(self) -> HeartbeatRound[K]:
+        """To be called every `interval` seconds."""
+        now = self._clock.monotonic()
+        silent = tuple(key for key, heard in self._heard.items() if now - heard >= self.settings.timeout)
+        for key in silent:
+            del self._heard[key]
+        return HeartbeatRound(tuple(self._heard), silent)

@@ -1,0 +1,156 @@
+"""Calls inside one process, encoded all the same; tests make them get lost, late or out of order.
+
+Owner: a network may be shared by services of several loops; a call hops to the endpoint's loop and back. Must
+not skip serialization: what does not encode must fail here as it would between processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from yarrow.runtime.rpc.endpoint import Receiver
+from yarrow.runtime.rpc.errors import (
+    EndpointNotFoundError,
+    MessageTooLargeError,
+    RpcTimeoutError,
+)
+from yarrow.runtime.rpc.gateway_type import MethodSchema
+from yarrow.runtime.rpc.limits import check_size
+from yarrow.runtime.rpc.service import AddressError
+
+_SCHEME = "inproc"
+
+
+class MessageFault(Protocol):
+    """Decides the fate of messages in tests; waiting inside delays the message and lets others overtake
+    it."""
+
+    async def request(self, endpoint: str, method: str) -> bool:
+        """False = the request is lost: the receiver never sees it."""
+        ...
+
+    async def reply(self, endpoint: str, method: str) -> bool:
+        """False = the receiver acted, but the caller never learns."""
+        ...
+
+
+class ScriptedFault:
+    """A MessageFault told what to do: drop the next n messages of a method, or hold them until released."""
+
+    def __init__(self) -> None:
+        self._lost_requests: dict[str, int] = {}
+        self._lost_replies: dict[str, int] = {}
+        self._held: dict[str, asyncio.Event] = {}
+        #: Every request in the order in which it was sent: (endpoint, method).
+        self.seen: list[tuple[str, str]] = []
+
+    def drop_requests(self, method: str, count: int = 1) -> None:
+        """The next `count` requests of `method` never arrive."""
+        self._lost_requests[method] = count
+
+    def drop_replies(self, method: str, count: int = 1) -> None:
+        """The next `count` replies of `method` never arrive."""
+        self._lost_replies[method] = count
+
+    def hold(self, method: str) -> Callable[[], None]:
+        """Requests of `method` wait until the function returned is called."""
+        gate = self._held[method] = asyncio.Event()
+
+        def release() -> None:
+            self._held.pop(method, None)
+            gate.set()
+
+        return release
+
+    async def request(self, endpoint: str, method: str) -> bool:
+        self.seen.append((endpoint, method))
+        if method in self._held:
+            await self._held[method].wait()
+        return not _take(self._lost_requests, method)
+
+    async def reply(self, endpoint: str, method: str) -> bool:
+        return not _take(self._lost_replies, method)
+
+
+def _take(counts: dict[str, int], method: str) -> bool:
+    left = counts.get(method, 0)
+    if left:
+        counts[method] = left - 1
+    return left > 0
+
+
+class InProcessNetwork:
+    """The names that in-process transports share."""
+
+    def __init__(self, fault: MessageFault | None = None) -> None:
+        self.receivers: dict[str, Receiver[Any]] = {}
+        self.fault = fault
+
+
+class InProcessTransport:
+    """Serves and calls endpoints of one InProcessNetwork."""
+
+    def __init__(self, network: InProcessNetwork | None = None, max_message_bytes: int | None = None) -> None:
+        self._network = network if network is not None else InProcessNetwork()
+        self._limit = max_message_bytes
+        self._own: set[str] = set()
+
+    @property
+    def scheme(self) -> str:
+        return _SCHEME
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def stop(self) -> None:
+        for name in list(self._own):
+            self.unbind(name)
+
+    def bind(self, name: str, receiver: Receiver[Any]) -> str:
+        if name in self._network.receivers:
+            raise AddressError(f"an endpoint named {name!r} is already served in this process")
+        self._network.receivers[name] = receiver
+        self._own.add(name)
+        return f"{_SCHEME}://{name}"
+
+    def unbind(self, name: str) -> None:
+        if name in self._own:
+            self._own.discard(name)
+            self._network.receivers.pop(name, None)
+
+    def owns(self, address: str) -> bool:
+        return False
+
+    def caller(self, address: str, fencing_token: str | None) -> InProcessCaller:
+        return InProcessCaller(
+            self._network, address.removeprefix(f"{_SCHEME}://"), fencing_token, self._limit
+        )
+
+
+class InProcessCaller:
+    """Sends calls to one name of a network."""
+
+    def __init__(self, network: InProcessNetwork, name: str, token: str | None, limit: int | None) -> None:
+        self._network = network
+        self._name = name
+        self._token = token
+        self._limit = limit
+
+    async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
+        check_size(method, "request", len(arguments), self._limit)
+        fault = self._network.fault
+        if fault is not None and not await fault.request(self._name, method.name):
+            raise RpcTimeoutError(f"{method.title} to {self._name}: no answer (request dropped by the test)")
+        receiver = self._network.receivers.get(self._name)
+        if receiver is None:
+            raise EndpointNotFoundError(f"{method.title}: no endpoint {self._name!r} in this process")
+        reply = await receiver.receive(method.name, self._token, arguments)
+        if fault is not None and not await fault.reply(self._name, method.name):
+            raise RpcTimeoutError(f"{method.title} to {self._name}: no answer (reply dropped by the test)")
+        try:
+            check_size(method, "reply", len(reply), self._limit)
+        except MessageTooLargeError as error:
+            return method.encode_error(error)
+        return reply
