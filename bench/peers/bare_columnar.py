@@ -1,8 +1,9 @@
 """The limit for columnar programs: two processes, numpy and Arrow kernels, nothing else.
 
-integers -> key x % keys, value 1 -> by key -> sum. Each process makes half of the rows, hashes the key column to 128 key groups,
-splits, passes one part by reference and sends the other as Arrow IPC over TCP loopback; what arrives is summed by pyarrow's group_by,
-batch by batch, and merged into the totals so far, which are thereby known after every batch.
+integers -> key x % keys, value 1 -> by key -> sum. Each process makes half of the rows, hashes the key
+column to 128 key groups, splits, passes one part by reference and sends the other as Arrow IPC over TCP
+loopback; what arrives is summed by pyarrow's group_by, batch by batch, and merged into the totals so far,
+known thereby after every batch.
 """
 
 from __future__ import annotations
@@ -136,9 +137,10 @@ def half(index: int, given: argparse.Namespace, connection: socket.socket) -> in
     pa.set_cpu_count(1)
     inbox: Inbox = Queue(maxsize=8)
     totals = DictTotals() if given.merge == "dict" else SortedTotals()
+    work = (index, given.rows, given.batch, given.keys, inbox, connection)
     threads = [
         threading.Thread(target=receive, args=(connection, inbox)),
-        threading.Thread(target=produce, args=(index, given.rows, given.batch, given.keys, inbox, connection)),
+        threading.Thread(target=produce, args=work),
     ]
     for thread in threads:
         thread.start()

@@ -1,8 +1,9 @@
 """The limit for row programs in this language: two processes, hand-written loops, nothing else.
 
-integers -> (x % 1000, 1) -> by key -> running sum -> filter (even sums). Each process has a source thread (map inlined, routing by a
-cache of keys or their checksum), a reducer thread and a thread that receives; half of the rows cross as pickled batches over TCP loopback, the other
-half pass by reference. There are no metrics, checkpoints or credit: what an engine keeps of this rate is its worth.
+integers -> (x % 1000, 1) -> by key -> running sum -> filter (even sums). Each process has a source thread
+(map inlined, routing by a cache of keys or their checksum), a reducer thread and a thread that receives;
+half of the rows cross as pickled batches over TCP loopback, the other half pass by reference. There are no
+metrics, checkpoints or credit: what an engine keeps of this rate is its worth.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def source_of_integers(start: int, stop: int, size: int, output: Output) -> None
 
 
 def source_of_strings(start: int, stop: int, size: int, output: Output) -> None:
-    # A cache of 2 M keys costs more than the checksum of one (1.0 against 1.4 M records/s), so this one has none.
+    # A cache of 2 M keys costs more than the checksum of one (1.0 against 1.4 M records/s): there is none.
     checksum = zlib.crc32
     for low in range(start, stop, size):
         first: Batch = []

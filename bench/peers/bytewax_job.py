@@ -1,7 +1,8 @@
-"""The keyed row job on Bytewax: integers -> (x % 1000, 1) -> by key -> running sum -> filter (even sums) -> counted.
+"""The keyed row job on Bytewax: integers -> (x % 1000, 1) -> by key -> running sum -> filter (even sums).
 
-`--workers` are threads of one process, as `bytewax.run -w`; `--processes` are processes joined over TCP, as its `-p` and `-a`.
-Sources hand over batches, as its guide advises for rate. Keys are strings, because Bytewax takes no others.
+`--workers` are threads of one process, as `bytewax.run -w`; `--processes` are processes joined over TCP.
+The source hands over batches, as its guide advises for rate. Keys are strings, because Bytewax takes no
+others.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import socket
 from collections.abc import Iterable
 
 import bytewax.operators as op
+
+# What `python -m bytewax.run` and its testing form call: these take a flow instead of a module path.
+from bytewax._bytewax import cluster_main
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
-
-# The entry points behind `python -m bytewax.run` and its testing form; called directly, they take a flow and no module path.
-from bytewax._bytewax import cluster_main
 from bytewax.run import cli_main
 
 BATCH = 1000

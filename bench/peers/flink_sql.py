@@ -1,4 +1,4 @@
-"""The keyed sum in Flink SQL, all in Java: datagen -> GROUP BY key -> blackhole, driven through PyFlink's Table API."""
+"""The keyed sum in Flink SQL, all in Java: datagen -> GROUP BY key -> blackhole, through PyFlink."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def main() -> None:
         configuration.set_string("table.exec.mini-batch.enabled", "true")
         configuration.set_string("table.exec.mini-batch.allow-latency", "100 ms")
         configuration.set_string("table.exec.mini-batch.size", "5000")
-    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
-    tables = TableEnvironment.create(settings)
+    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration)
+    tables = TableEnvironment.create(settings.build())
     tables.execute_sql(
         f"""
         CREATE TABLE numbers (k BIGINT, v BIGINT) WITH (
-            'connector' = 'datagen', 'rows-per-second' = '1000000000', 'number-of-rows' = '{given.rows}',
-            'fields.k.min' = '0', 'fields.k.max' = '{given.keys - 1}', 'fields.v.min' = '1', 'fields.v.max' = '1')
+            'connector' = 'datagen', 'rows-per-second' = '1000000000',
+            'number-of-rows' = '{given.rows}',
+            'fields.k.min' = '0', 'fields.k.max' = '{given.keys - 1}',
+            'fields.v.min' = '0', 'fields.v.max' = '9')
         """
     )
     tables.execute_sql("CREATE TABLE sums (k BIGINT, total BIGINT) WITH ('connector' = 'blackhole')")

@@ -1,0 +1,1 @@
+"""The benchmarks: a runner, the cases, and the programs they are compared with."""

@@ -1,0 +1,1 @@
+"""Programs to compare with, each run as a script of its own."""

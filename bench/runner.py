@@ -1,0 +1,220 @@
+"""Runs benchmark cases and prints one line of JSON a case.
+
+The programs of a case run in turn, forwards and backwards by round, each once as warm-up before; the figure
+is the median of the rounds, beside it the spread and the peak memory of the whole process tree. A program
+that fails is named and fails the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import bench.cases
+from bench.case import ROOT, Case, Measure, Program
+
+#: Seconds between two looks at the memory of a process tree: rare, because the looks share the cores.
+MEMORY_INTERVAL = 0.5
+
+
+class ProgramFailed(Exception):
+    """A measured program ended with an error, or printed no value where it should."""
+
+
+@dataclass
+class Figures:
+    """What the rounds of one program gave."""
+
+    values: list[float] = field(default_factory=list)
+    memory: int = 0
+    unit: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Largest less smallest value, relative to the median."""
+        return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "median": _short(self.median),
+            "spread": round(self.spread, 3),
+            "unit": self.unit,
+            "memory_mb": round(self.memory / 1e6),
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    seconds: float
+    memory: int
+    output: str
+
+
+def run_program(command: list[str]) -> Run:
+    """One run: wall time by this process's clock, peak resident memory of the tree, what it printed."""
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    ended = threading.Event()
+    peak = [0]
+    watcher = threading.Thread(target=_watch_memory, args=(process.pid, ended, peak))
+    watcher.start()
+    try:
+        output, errors = process.communicate()
+        seconds = time.perf_counter() - started
+    finally:
+        ended.set()
+        watcher.join()
+    if process.returncode:
+        raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{errors[-2000:]}")
+    return Run(seconds, peak[0], output)
+
+
+def _watch_memory(pid: int, ended: threading.Event, peak: list[int]) -> None:
+    while not ended.wait(MEMORY_INTERVAL):
+        total = 0
+        try:
+            root = psutil.Process(pid)
+            for process in [root, *root.children(recursive=True)]:
+                total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            pass
+        peak[0] = max(peak[0], total)
+
+
+def measure_once(program: Program, measure: Measure, figures: Figures) -> None:
+    runs = [run_program(program.command(size)) for size in program.sizes]
+    figures.memory = max(figures.memory, *(run.memory for run in runs))
+    figures.unit = measure.value
+    if measure is Measure.RATE:
+        (small, large), (first, second) = program.sizes, runs
+        figures.values.append((large - small) / max(second.seconds - first.seconds, 1e-9))
+    elif measure is Measure.SECONDS:
+        figures.values.append(runs[0].seconds)
+    else:
+        reported = _last_object(program, runs[0].output)
+        figures.unit = str(reported.get("unit", ""))
+        figures.values.append(float(reported["value"]))
+
+
+def _last_object(program: Program, output: str) -> dict[str, Any]:
+    lines = output.strip().splitlines()
+    try:
+        found = json.loads(lines[-1])
+        if isinstance(found, dict) and "value" in found:
+            return found
+    except (IndexError, ValueError):
+        pass
+    raise ProgramFailed(f'{program.name} printed no JSON object with "value" as its last line')
+
+
+def run_case(case: Case, rounds: int) -> dict[str, Any]:
+    """All rounds of one case, as the object to print."""
+    programs = [case.program, *case.peers]
+    figures = {program.name: Figures() for program in programs}
+    for program in programs:
+        run_program(program.command(program.sizes[0]))
+    for number in range(rounds):
+        for program in programs if number % 2 == 0 else reversed(programs):
+            measure_once(program, case.measure, figures[program.name])
+    return summary(case, figures)
+
+
+def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
+    own = figures[case.program.name]
+    peers = {
+        program.name: {"ratio": _short(own.median / figures[program.name].median)}
+        | figures[program.name].as_json()
+        for program in case.peers
+    }
+    # The peer of the line is the best one: the smallest ratio.
+    nearest = min(peers, key=lambda name: peers[name]["ratio"]) if peers else None
+    ratios = [(name, peers[name]["ratio"], want) for name, want in case.at_least]
+    missed = [f"{name}: {ratio}, wanted {want}" for name, ratio, want in ratios if ratio < want]
+    if case.at_most is not None and own.median > case.at_most:
+        missed.append(f"{_short(own.median)} {own.unit}, wanted at most {case.at_most}")
+    return (
+        {"name": case.name}
+        | own.as_json()
+        | {"ratio": peers[nearest]["ratio"] if nearest else None, "peer": nearest}
+        | {"peers": peers, "missed": missed}
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def all_cases() -> list[Case]:
+    """Every case of every module of bench/cases."""
+    cases: list[Case] = []
+    for info in pkgutil.iter_modules(bench.cases.__path__):
+        cases += importlib.import_module(f"bench.cases.{info.name}").CASES
+    return cases
+
+
+def available(case: Case) -> tuple[Case | None, list[str]]:
+    """The case without the peers that are not installed, and their names; None if its own program is not."""
+    lost = [peer.name for peer in case.peers if not Path(peer.command(1)[0]).exists()]
+    if not Path(case.program.command(1)[0]).exists():
+        return None, [case.program.name, *lost]
+    kept = tuple(peer for peer in case.peers if peer.name not in lost)
+    goals = tuple(goal for goal in case.at_least if goal[0] not in lost)
+    return Case(case.name, case.program, kept, case.measure, goals, case.at_most), lost
+
+
+def chosen(cases: Iterable[Case], names: list[str]) -> list[Case]:
+    known = {case.name: case for case in cases}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"bench/run: no such case: {', '.join(unknown)}; bench/run --list names them")
+    return [known[name] for name in names] if names else list(known.values())
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(prog="bench/run", description="Runs the benchmarks.")
+    arguments.add_argument("cases", nargs="*", help="names of cases; all without any")
+    arguments.add_argument("--list", action="store_true", help="name the cases and end")
+    arguments.add_argument("--runs", type=int, default=5, help="rounds of each case (5)")
+    given = arguments.parse_args()
+    cases = chosen(all_cases(), given.cases)
+    if given.list:
+        print(*(case.name for case in cases), sep="\n")
+        return 0
+    failed = False
+    for case in cases:
+        runnable, lost = available(case)
+        for name in lost:
+            print(f"{case.name}: {name} is left out, not installed: run bench/peers/install", file=sys.stderr)
+        if runnable is None:
+            failed = True
+            continue
+        try:
+            result = run_case(runnable, given.runs)
+        except ProgramFailed as error:
+            print(f"{case.name}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        print(json.dumps(result), flush=True)
+        failed = failed or bool(result["missed"])
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

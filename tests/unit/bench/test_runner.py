@@ -1,0 +1,105 @@
+"""The benchmark runner's arithmetic, and that the programs which set the limit compute what they claim."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from bench.case import PYTHON, Case, Measure, Program, peer
+from bench.peers import programs
+from bench.runner import (
+    Figures,
+    ProgramFailed,
+    all_cases,
+    available,
+    chosen,
+    measure_once,
+    run_program,
+    summary,
+)
+
+
+def printing(text: str) -> Program:
+    return Program("printer", lambda size: [sys.executable, "-c", f"print({text!r})"], (1,))
+
+
+def figures(*values: float) -> Figures:
+    return Figures(list(values), unit="records/s")
+
+
+def test_figure_is_median_and_relative_spread() -> None:
+    measured = figures(9.0, 10.0, 20.0)
+    assert measured.median == 10.0
+    assert measured.spread == pytest.approx(1.1)
+
+
+def test_line_is_held_against_the_best_peer() -> None:
+    slow, fast = Program("slow", lambda size: [], (1, 2)), Program("fast", lambda size: [], (1, 2))
+    own = Program("own", lambda size: [], (1, 2))
+    case = Case("c", own, (slow, fast), at_least=(("slow", 5), ("fast", 5)))
+    line = summary(case, {"own": figures(100), "slow": figures(10), "fast": figures(25)})
+    assert (line["name"], line["median"], line["peer"], line["ratio"]) == ("c", 100, "fast", 4)
+    assert line["missed"] == ["fast: 4.0, wanted 5"]
+
+
+def test_limit_on_a_time_is_kept_or_missed() -> None:
+    case = Case("c", Program("own", lambda size: [], (1,)), measure=Measure.SECONDS, at_most=2.5)
+    assert summary(case, {"own": figures(2.0)})["missed"] == []
+    assert summary(case, {"own": figures(3.0)})["missed"] != []
+
+
+def test_reported_value_and_unit_are_taken_from_the_last_line() -> None:
+    taken = Figures()
+    measure_once(printing('noise\n{"value": 12.5, "unit": "ms"}'), Measure.REPORTED, taken)
+    assert (taken.values, taken.unit) == ([12.5], "ms")
+
+
+def test_program_without_a_value_is_named() -> None:
+    with pytest.raises(ProgramFailed, match="printer"):
+        measure_once(printing("nothing"), Measure.REPORTED, Figures())
+
+
+def test_failed_program_shows_its_error() -> None:
+    with pytest.raises(ProgramFailed, match="the reason"):
+        run_program([sys.executable, "-c", "raise SystemExit('the reason')"])
+
+
+def test_peers_that_are_not_installed_are_left_out_with_their_goals() -> None:
+    lost = peer("bytewax_job.py", name="lost", sizes=(1, 2), python="no/such/python")
+    kept = peer("bare_loop.py", name="kept", sizes=(1, 2), python=PYTHON)
+    case, names = available(Case("c", kept, (lost, kept), at_least=(("lost", 5), ("kept", 1))))
+    assert names == ["lost"]
+    assert case is not None
+    assert (case.peers, case.at_least) == ((kept,), (("kept", 1),))
+
+
+def test_names_of_cases_are_unique_and_their_goals_name_peers() -> None:
+    cases = all_cases()
+    assert len({case.name for case in cases}) == len(cases)
+    for case in cases:
+        assert {name for name, _ in case.at_least} <= {program.name for program in case.peers}
+        assert len(case.program.sizes) == (2 if case.measure is Measure.RATE else 1)
+
+
+def test_unknown_case_is_refused_by_name() -> None:
+    with pytest.raises(SystemExit, match="no-such-case"):
+        chosen(all_cases(), ["no-such-case"])
+
+
+@pytest.mark.parametrize("variant", ["integers", "orders"])
+def test_bare_loop_keeps_every_second_sum_of_a_key(variant: str) -> None:
+    run = run_program(programs.bare_loop(variant, (1, 2)).command(20_000))
+    assert json.loads(run.output) == {"records": 20_000, "kept": 10_000}
+
+
+def test_bare_loop_with_distinct_keys_keeps_none() -> None:
+    run = run_program(programs.BARE_STRINGS.command(20_000))
+    assert json.loads(run.output) == {"records": 20_000, "kept": 0}
+
+
+@pytest.mark.parametrize("merge", ["dict", "sorted"])
+def test_bare_columnar_loses_no_row(merge: str) -> None:
+    run = run_program(programs.bare_columnar(7_000, 4_096, merge, (1, 2)).command(50_001))
+    assert json.loads(run.output) == {"rows": 50_001, "total": 50_001}
