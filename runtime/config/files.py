@@ -30,10 +30,11 @@ _log = logging.getLogger("yarrow.config")
 def load_settings(
     environment: Mapping[str, str], default_directory: Path | None = None, dynamic: Iterable[str] = ()
 ) -> Settings:
-    """Settings of the directory that the environment names, else of `default_directory`, below `-D` arguments.
+    """Settings of the directory the environment names, else of `default_directory`, below `-D` arguments.
 
-    Without either directory, or when the default one has no file, only `dynamic` counts. Raises ConfigFileError
-    when a directory that the environment names has no configuration file, and what the readers raise.
+    Without either directory, or when the default one has no file, only `dynamic` counts. Raises
+    ConfigFileError when a directory that the environment names has no configuration file, and what the
+    readers raise.
     """
     settings = Settings()
     for variable in CONF_DIR_VARIABLES:
@@ -159,11 +160,8 @@ def _flatten(node: yaml.MappingNode, prefix: str, path: str) -> Iterator[tuple[s
             case yaml.MappingNode():
                 yield from _flatten(value_node, f"{key}.", path)
             case yaml.SequenceNode():
-                yield (
-                    key,
-                    join_quoted([_scalar(item, key, path) for item in value_node.value], ";"),
-                    _line(key_node),
-                )
+                parts = [_scalar(item, key, path) for item in value_node.value]
+                yield key, f"[{join_quoted(parts, ',')}]", _line(key_node)
             case _:
                 yield key, _scalar(value_node, key, path), _line(key_node)
 

@@ -179,7 +179,8 @@ def value_to_text(key: str, value: object) -> str:
             if microseconds >= 0:
                 return str(Duration(microseconds * 1000))
         case list() | tuple():
-            return join_quoted([value_to_text(key, item) for item in value], ";")
+            # In brackets every list type reads it, whatever its own separators are.
+            return f"[{join_quoted([value_to_text(key, item) for item in value], ',')}]"
         case Mapping():
             return join_quoted([f"{name}:{value_to_text(key, item)}" for name, item in value.items()], ",")
     shown = REDACTED if is_secret_key(key) else repr(value)

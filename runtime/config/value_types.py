@@ -336,7 +336,7 @@ PORT_RANGE: Final = ValueType(
 )
 STRINGS: Final = list_of(STRING)
 #: Directories, separated by comma, bar or colon as Flink accepts them.
-DIRECTORIES: Final = list_of(STRING, separators=",|:", example="/data1,/data2")
+DIRECTORIES: Final = list_of(STRING, separators=",|:;", example="/data1,/data2")
 MAP: Final[ValueType[Mapping[str, str]]] = ValueType(
     "Map", "key:value pairs separated by commas", "name:daily,owner:ada", _parse_map, _render_map, is_map=True
 )
