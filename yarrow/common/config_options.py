@@ -54,7 +54,7 @@ class ConfigOption(Generic[T]):
         return option
 
     def with_fallback_keys(self, *keys: str) -> ConfigOption[T]:
-        """Return this option with a sentence that says what it does, for the documentation."""
+        """Return this option with other keys to look up, in order, where the key itself is not set."""
         option = self._copy()
         option._fallback_keys = keys
         return option
