@@ -68,6 +68,8 @@ class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = 10 * 1024 * 1024
     #: False = all processes run on this host: workers need no TCP port for data.
     listen_tcp: bool = False
+    #: True = user output also goes to the parent: frames on standard output (runtime/rpc/output_stream.py).
+    forward_output: bool = False
 
 
 def encode_bootstrap(bootstrap: TaskExecutorBootstrap) -> bytes:

@@ -123,16 +123,18 @@ def test_worker_is_a_process_of_its_own(start_mode: str, tmp_path: Path) -> None
     run(body())
 
 
+def thread_names(pid: int | None) -> set[str]:
+    return {path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")}
+
+
 def test_forked_workers_come_from_a_warm_single_threaded_template(tmp_path: Path) -> None:
     async def body() -> None:
         async with open_launcher("fork", "report", tmp_path) as open_:
             assert isinstance(open_.launcher, TemplateLauncher)
             facts = (await launch_and_report(open_)).facts
             assert int(facts["parent"]) == open_.launcher.template_pid
-            threads = Path(f"/proc/{open_.launcher.template_pid}/task").glob("*/comm")
             # Arrow's allocator has a thread of its own, which knows of forks.
-            names = {path.read_text().strip() for path in threads} - {"jemalloc_bg_thd"}
-            assert names == {"yarrow-template"}
+            assert thread_names(open_.launcher.template_pid) - {"jemalloc_bg_thd"} == {"yarrow-template"}
             assert {"pyarrow", "numpy", "cloudpickle"} <= set(facts["modules"].split(","))
 
     run(body())

@@ -1,0 +1,161 @@
+"""Memory and load of supervisor, template and workers, read from /proc.
+
+Owner: the TaskExecutor's event loop calls `sample` about every second; the reads take about a millisecond a
+process. Must not end anything: it names the largest, YARN or the user decides.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.runtime.common.clock import Clock
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProcessSample:
+    """One process at one moment."""
+
+    name: str
+    pid: int
+    #: Proportional set size in bytes: pages shared by n processes count 1/n for each.
+    pss: int
+    cpu_seconds: float
+    threads: int
+    descriptors: int
+
+
+def read_pss(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """PSS in bytes; None when the process is gone."""
+    try:
+        text = (proc / str(pid) / "smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    for line in text.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSample | None:
+    """All numbers of a process; None when it is gone."""
+    pss = read_pss(pid, proc)
+    if pss is None:
+        return None
+    folder = proc / str(pid)
+    try:
+        # The second field is the name in brackets, which may hold anything: count from its end.
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        descriptors = len(os.listdir(folder / "fd"))
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    return ProcessSample(
+        name=name,
+        pid=pid,
+        pss=pss,
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        threads=int(fields[17]),
+        descriptors=descriptors,
+    )
+
+
+class ProcessWatch:
+    """Sums what a TaskExecutor's processes use, and warns before the container is killed for it."""
+
+    def __init__(self, budget: int, clock: Clock, threshold: float = 0.9, proc: Path = Path("/proc")) -> None:
+        """`budget` in bytes: taskmanager.memory.process.size; `threshold`: share of it past which a warning
+        names the largest process.
+        """
+        self._budget = budget
+        self._threshold = threshold
+        self._clock = clock
+        self._proc = proc
+        self._samples: tuple[ProcessSample, ...] = ()
+        self._sampled_at = clock.monotonic()
+        self._load = 0.0
+        self._warned = False
+
+    @property
+    def samples(self) -> tuple[ProcessSample, ...]:
+        """Of the last round."""
+        return self._samples
+
+    @property
+    def used(self) -> int:
+        """Sum of PSS at the last round, bytes."""
+        return sum(sample.pss for sample in self._samples)
+
+    def sample(self, processes: Iterable[tuple[str, int]]) -> None:
+        """Reads (name, pid) pairs anew."""
+        before = {sample.pid: sample.cpu_seconds for sample in self._samples}
+        now = self._clock.monotonic()
+        read = (sample_process(name, pid, self._proc) for name, pid in processes)
+        self._samples = tuple(sample for sample in read if sample is not None)
+        burnt = sum(
+            max(0.0, sample.cpu_seconds - before.get(sample.pid, sample.cpu_seconds))
+            for sample in self._samples
+        )
+        elapsed = now - self._sampled_at
+        self._load = burnt / elapsed / (os.cpu_count() or 1) if elapsed > 0 else 0.0
+        self._sampled_at = now
+        self._warn()
+
+    def _warn(self) -> None:
+        over = self.used > self._threshold * self._budget
+        if over and not self._warned:
+            largest = max(self._samples, key=lambda sample: sample.pss)
+            _log.warning(
+                "memory: %d of %d MB (taskmanager.memory.process.size) are used; "
+                "the largest is %s (pid %d) with %d MB",
+                self.used >> 20,
+                self._budget >> 20,
+                largest.name,
+                largest.pid,
+                largest.pss >> 20,
+            )
+        self._warned = over
+
+    def metrics(self, worker_metrics: Iterable[Mapping[str, float]] = ()) -> dict[str, float]:
+        """Flink's process metrics, summed over all processes; heap = PSS, garbage collection = Python's."""
+        collected = sum(generation["collections"] for generation in gc.get_stats())
+        values: dict[str, float] = {
+            "Status.JVM.CPU.Load": self._load,
+            "Status.JVM.CPU.Time": sum(sample.cpu_seconds for sample in self._samples) * 1e9,
+            "Status.JVM.Memory.Heap.Used": self.used,
+            "Status.JVM.Memory.Heap.Committed": self.used,
+            "Status.JVM.Memory.Heap.Max": self._budget,
+            "Status.JVM.Memory.NonHeap.Used": 0,
+            "Status.JVM.Memory.NonHeap.Committed": 0,
+            "Status.JVM.Memory.NonHeap.Max": -1,
+            "Status.JVM.Memory.Direct.Count": 0,
+            "Status.JVM.Memory.Direct.MemoryUsed": 0,
+            "Status.JVM.Memory.Direct.TotalCapacity": 0,
+            "Status.JVM.Threads.Count": sum(sample.threads for sample in self._samples),
+            "Status.JVM.FileDescriptor.Open": sum(sample.descriptors for sample in self._samples),
+            "Status.JVM.GarbageCollector.All.Count": collected,
+            "Status.JVM.GarbageCollector.All.Time": 0,
+            "Status.JVM.GarbageCollector.All.TimeMsPerSecond": 0,
+            "Status.Flink.Memory.Managed.Used": 0,
+            "Status.Flink.Memory.Managed.Total": 0,
+        }
+        for metrics in worker_metrics:
+            for name, value in metrics.items():
+                if not name.startswith(_OWN_PREFIXES):
+                    values[name] = values.get(name, 0.0) + value
+        return values
+
+
+#: Measured from outside for all processes: a worker's own word would count twice.
+_OWN_PREFIXES = (
+    "Status.JVM.CPU.",
+    "Status.JVM.Memory.Heap.",
+    "Status.JVM.Threads.",
+    "Status.JVM.FileDescriptor.",
+)
