@@ -1,7 +1,8 @@
 """Typed errors of the data plane: keys, key groups, serializers, copies.
 
-Owner: none (raised on the thread of the task, of the client that builds a graph, or of the reader of a savepoint).
-Each message names the type or the row, says what was expected and what to do. No error here is retried.
+Owner: none (raised on the thread of the task, of the client that builds a graph, or of the reader of a
+savepoint). Each message names the type or the row, says what was expected and what to do. No error here is
+retried.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class UnsupportedKeyError(DataError):
     def __init__(self, key_type: type, reason: str, remedy: str, operator: str | None = None) -> None:
         where = f"Operator '{operator}': " if operator is not None else ""
         super().__init__(
-            f"{where}a value of type {key_type.__module__}.{key_type.__qualname__} cannot be a key: {reason}. {remedy}."
+            f"{where}a value of type {key_type.__module__}.{key_type.__qualname__} cannot be a key: "
+            f"{reason}. {remedy}."
         )
         self.key_type = key_type
         self.reason = reason
@@ -46,7 +48,9 @@ class ColumnKeyError(DataError):
 
 
 class SerializationError(DataError):
-    """A row that does not fit its declared type; names the row, the field, what was expected and what came."""
+    """A row that does not fit its declared type; names the row, the field, what was expected and what
+    came.
+    """
 
     def __init__(self, row: int, field: str, expected: str, got: object) -> None:
         shown = repr(got)
@@ -63,7 +67,9 @@ class SerializationError(DataError):
 
 
 class RowFormatError(DataError):
-    """Bytes that are not what the serializer of this declared type writes: truncated, too long or of another type."""
+    """Bytes that are not what the serializer of this declared type writes: truncated, too long or of another
+    type.
+    """
 
 
 class UnsupportedTypeInfoError(DataError):
@@ -75,8 +81,10 @@ class UncopyableValueError(DataError):
 
     def __init__(self, value_type: type, cause: str) -> None:
         super().__init__(
-            f"a value of type {value_type.__module__}.{value_type.__qualname__} cannot be copied ({cause}), and what a "
-            "function emits must not change later. Emit plain data, give the class a __deepcopy__ method, or set "
+            f"a value of type {value_type.__module__}.{value_type.__qualname__} cannot be copied ({cause}), "
+            f"and what a "
+            "function emits must not change later. Emit plain data, give the class a __deepcopy__ method, or "
+            "set "
             "pipeline.object-reuse: true and never change a value after it was emitted."
         )
         self.value_type = value_type

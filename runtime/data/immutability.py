@@ -1,8 +1,9 @@
 """What a function emitted is fixed: immutable values pass by reference, all others are copied once.
 
-`freeze_or_copy` is called when a value enters a batch, a second consumer or heap state, unless object reuse is on or
-the declared type proves that nothing can change. Owner: the task thread; the table of classes seen only grows by whole
-entries. It must not run user code beyond __deepcopy__, __copy__ and __reduce__ of classes that define them.
+`freeze_or_copy` is called when a value enters a batch, a second consumer or heap state, unless object reuse
+is on or the declared type proves that nothing can change. Owner: the task thread; the table of classes seen
+only grows by whole entries. It must not run user code beyond __deepcopy__, __copy__ and __reduce__ of classes
+that define them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ __all__ = ["copier_for", "freeze_or_copy"]
 Memo = dict[int, Any]
 Copier = Callable[[Any, Memo], Any]
 
-#: Classes whose instances cannot change and hold nothing that can; exact types, for a subclass may add attributes.
+#: Classes whose instances cannot change and hold nothing that can; exact types, for a subclass may add
+#: attributes.
 _ATOMS: Final[frozenset[type]] = frozenset(
     (
         type(None), bool, int, float, complex, str, bytes, range, Decimal, fractions.Fraction, uuid.UUID,
@@ -78,11 +80,16 @@ def freeze_or_copy(value: Any) -> Any:
         return value
     if kind in atoms:
         return value
+    whole = _whole_copiers.get(kind)
+    if whole is not None:
+        return whole(value)
     return (_copiers.get(kind) or _learn(kind))(value, {})
 
 
 def copier_for(type_info: TypeInformation | None) -> Callable[[Any], Any] | None:
-    """The copier of values of a declared type (None: undeclared); None when the type proves that none is needed."""
+    """The copier of values of a declared type (None: undeclared); None when the type proves that none is
+    needed.
+    """
     if type_info is not None and type_info.is_immutable:
         return None
     return freeze_or_copy
@@ -125,7 +132,9 @@ def _dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
     memo[id(value)] = made
     atoms = _ATOMS
     for key, item in value.items():
-        made[key if type(key) in atoms else _copy(key, memo)] = item if type(item) in atoms else _copy(item, memo)
+        made[key if type(key) in atoms else _copy(key, memo)] = (
+            item if type(item) in atoms else _copy(item, memo)
+        )
     return made
 
 
@@ -149,7 +158,9 @@ def _deque(value: collections.deque[Any], memo: Memo) -> collections.deque[Any]:
 
 
 def _bytearray(value: bytearray, memo: Memo) -> bytearray:
-    return memo.setdefault(id(value), bytearray(value))
+    made = bytearray(value)
+    memo[id(value)] = made
+    return made
 
 
 def _ndarray(value: np.ndarray[Any, Any], memo: Memo) -> Any:
@@ -201,19 +212,25 @@ _BUILT_IN: Final[dict[type, Copier]] = {
 }
 #: Copier by exact class; grows by each class seen.
 _copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
+#: For plain classes also a copier of values that stand alone: no memo is needed while all their fields are
+#: atoms.
+_whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {}
 
 
 def _learn(cls: type) -> Copier:
     copier = _copier_of(cls)
     if len(_copiers) >= _MAX_CLASSES:  # a program that makes classes for ever must not fill the memory
         _copiers.clear()
+        _whole_copiers.clear()
         _copiers.update(_BUILT_IN)
     _copiers[cls] = copier
     return copier
 
 
 def _copier_of(cls: type) -> Copier:
-    if issubclass(cls, _SHARED) or (issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))):
+    if issubclass(cls, _SHARED) or (
+        issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))
+    ):
         return _same
     package = cls.__module__.partition(".")[0]
     if package == "pyarrow":
@@ -233,7 +250,17 @@ def _copier_of(cls: type) -> Copier:
 
 def _adds_nothing(cls: type, base: type) -> bool:
     """Whether a subclass has no attributes of its own and no way of its own to be copied."""
-    return not getattr(cls, "__dictoffset__", 0) and "__deepcopy__" not in dir(cls) and cls.__new__ is not base.__new__
+    return (
+        not getattr(cls, "__dictoffset__", 0)
+        and "__deepcopy__" not in dir(cls)
+        and cls.__new__ is not base.__new__
+    )
+
+
+def _differs(cls: Any, name: str) -> bool:
+    """Whether a class has its own form of a method of object."""
+    found: object = getattr(cls, name)
+    return found is not getattr(object, name)
 
 
 def _named_tuple(cls: type, value: Any, memo: Memo) -> Any:
@@ -248,13 +275,15 @@ def _fields_of_plain_class(cls: type) -> tuple[list[str], bool] | None:
     customized = (
         hasattr(cls, "__deepcopy__")
         or hasattr(cls, "__copy__")
-        or hasattr(cls, "__setstate__") and not dataclasses.is_dataclass(cls)
+        or (hasattr(cls, "__setstate__") and not dataclasses.is_dataclass(cls))
         or hasattr(cls, "__getnewargs_ex__")
         or hasattr(cls, "__getnewargs__")
-        or cls.__reduce_ex__ is not object.__reduce_ex__
-        or cls.__reduce__ is not object.__reduce__
-        or cls.__getattribute__ is not object.__getattribute__
-        or type(cls.__dict__.get("__getstate__")) is types.FunctionType and not dataclasses.is_dataclass(cls)
+        or _differs(cls, "__reduce_ex__")
+        or _differs(cls, "__reduce__")
+        or _differs(cls, "__getattribute__")
+        or (
+            type(cls.__dict__.get("__getstate__")) is types.FunctionType and not dataclasses.is_dataclass(cls)
+        )
     )
     if customized or not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
         return None
@@ -284,11 +313,13 @@ def _generate(cls: type, names: tuple[list[str], bool], frozen: bool) -> Copier:
 
 
 def _object_copier(cls: type) -> Copier:
-    """Copies instances that keep everything in their __dict__ (all of it: also what was added to it later)."""
+    """Copies instances that keep everything in their __dict__ (all of it: also what was added to it
+    later).
+    """
 
     def copy_object(value: Any, memo: Memo) -> Any:
         atoms = _ATOMS
-        made = _new(cls)
+        made: Any = _new(cls)
         memo[id(value)] = made
         fields = value.__dict__
         for item in fields.values():
@@ -298,6 +329,17 @@ def _object_copier(cls: type) -> Copier:
         made.__dict__ = fields.copy()
         return made
 
+    def copy_whole(value: Any) -> Any:
+        atoms = _ATOMS
+        fields = value.__dict__
+        for item in fields.values():
+            if type(item) not in atoms:
+                return copy_object(value, {})
+        made: Any = _new(cls)
+        made.__dict__ = fields.copy()
+        return made
+
+    _whole_copiers[cls] = copy_whole
     return copy_object
 
 
@@ -312,7 +354,7 @@ def _frozen_object_copier(cls: type) -> Copier:
                 break
         else:
             return value
-        made = _new(cls)
+        made: Any = _new(cls)
         memo[id(value)] = made
         copied = {name: _copy(item, memo) for name, item in fields.items()}
         if all(a is b for a, b in zip(copied.values(), fields.values(), strict=True)):
@@ -344,7 +386,7 @@ def _compile_slots(cls: type, slots: list[str], frozen: bool) -> Copier:
     count = range(len(slots))
     reads = "\n".join(f"        f{i} = value.{name}" for i, name in enumerate(slots))
     # A class whose own __setattr__ checks or refuses must not see the copy being filled.
-    direct = cls.__setattr__ is object.__setattr__
+    direct = not _differs(cls, "__setattr__")
 
     def store(name: str, value: str) -> str:
         return f"made.{name} = {value}" if direct else f"store(made, {name!r}, {value})"

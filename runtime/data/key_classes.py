@@ -1,8 +1,9 @@
 """Keys that are user classes: their declared names, and the forms that stand for them.
 
-A frozen dataclass is a key by its declared name and its compared fields, an Enum by its declared name and member, a Row
-by its field names and values. Owner: whichever thread canonicalizes or decodes; the tables here only grow by whole
-entries and are safe to read at any time. It must not encode, hash or route: see key_encoding and key_groups.
+A frozen dataclass is a key by its declared name and its compared fields, an Enum by its declared name and
+member, a Row by its field names and values. Owner: whichever thread canonicalizes or decodes; the tables here
+only grow by whole entries and are safe to read at any time. It must not encode, hash or route: see
+key_encoding and key_groups.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ def resolve_class(name: str) -> type:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise KeyDecodeError(
-            f"the key class {name} is not found ({error}). Ship the module that defines it, or give it its old name."
+            f"the key class {name} is not found ({error}). Ship the module that defines it, or give it its "
+            f"old name."
         ) from error
     if not isinstance(found, type):
-        raise KeyDecodeError(f"the key class {name} is now a {type(found).__name__}. Give the class its old name.")
+        raise KeyDecodeError(
+            f"the key class {name} is now a {type(found).__name__}. Give the class its old name."
+        )
     return found
 
 
@@ -87,7 +91,9 @@ class RowKey:
 
 
 class RecordKey(NamedTuple):
-    """What a frozen dataclass key is read as where its class is not at hand (inspection only, never in state)."""
+    """What a frozen dataclass key is read as where its class is not at hand (inspection only, never in
+    state).
+    """
 
     class_name: str
     fields: tuple[tuple[str, Any], ...]
@@ -109,12 +115,17 @@ class RecordPlan(NamedTuple):
     uncompared: tuple[dataclasses.Field[Any], ...]
 
     def rebuild(self, values: list[Any]) -> Any:
-        """An instance with these compared fields; the others take their defaults, and __post_init__ is not run."""
-        made = object.__new__(self.cls)
+        """An instance with these compared fields; the others take their defaults, and __post_init__ is not
+        run.
+        """
+        made: Any = object.__new__(self.cls)
         for name, value in zip(self.fields, values, strict=True):
             object.__setattr__(made, name, value)
         for field in self.uncompared:
-            default = field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+            default: Any = field.default
+            if default is dataclasses.MISSING:
+                make: Any = field.default_factory
+                default = make()
             object.__setattr__(made, field.name, default)
         return made
 
@@ -124,7 +135,9 @@ _DATACLASS_FILE: Final = "<string>"  # where the standard library says its gener
 
 
 def record_plan(cls: type) -> RecordPlan:
-    """The plan of a dataclass, made once. Raises UnsupportedKeyError when its equality is not that of its fields."""
+    """The plan of a dataclass, made once. Raises UnsupportedKeyError when its equality is not that of its
+    fields.
+    """
     plan = _record_plans.get(cls)
     if plan is None:
         plan = _make_plan(cls)
@@ -136,12 +149,16 @@ def _make_plan(cls: type) -> RecordPlan:
     params: Any = cls.__dataclass_params__  # type: ignore[attr-defined]
     if not params.frozen:
         raise UnsupportedKeyError(
-            cls, "it is a dataclass that can change", "Declare it @dataclass(frozen=True) or key by a tuple of its fields"
+            cls,
+            "it is a dataclass that can change",
+            "Declare it @dataclass(frozen=True) or key by a tuple of its fields",
         )
     code = getattr(cls.__eq__, "__code__", None)
     if code is None or code.co_filename != _DATACLASS_FILE:
         raise UnsupportedKeyError(
-            cls, "its equality is not that of its fields", "Let the dataclass define __eq__, or key by a tuple"
+            cls,
+            "its equality is not that of its fields",
+            "Let the dataclass define __eq__, or key by a tuple",
         )
     refuse_local(cls)
     fields = dataclasses.fields(cls)
@@ -150,25 +167,34 @@ def _make_plan(cls: type) -> RecordPlan:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise UnsupportedKeyError(
                 cls,
-                f"its field '{field.name}' is not compared and so not stored, and has no default to be restored with",
+                f"its field '{field.name}' is not compared and so not stored, and has no default to be "
+                f"restored with",
                 "Give the field a default or key by a tuple of the compared fields",
             )
     return RecordPlan(cls, declared_name(cls), tuple(f.name for f in fields if f.compare), uncompared)
 
 
 def refuse_local(cls: type) -> None:
-    """Raises UnsupportedKeyError for a class inside a function: no other process could find it by its name."""
+    """Raises UnsupportedKeyError for a class inside a function: no other process could find it by its
+    name.
+    """
     if "<locals>" in cls.__qualname__:
         raise UnsupportedKeyError(
-            cls, "it is defined inside a function and has no name to be found by", "Move the class to module level"
+            cls,
+            "it is defined inside a function and has no name to be found by",
+            "Move the class to module level",
         )
 
 
 def restore_record(name: str, items: list[tuple[str, Any]]) -> Any:
-    """The instance of a stored dataclass key. Raises KeyDecodeError when the class is gone or its fields changed."""
+    """The instance of a stored dataclass key. Raises KeyDecodeError when the class is gone or its fields
+    changed.
+    """
     cls = resolve_class(name)
     if not dataclasses.is_dataclass(cls):
-        raise KeyDecodeError(f"the key class {name} is no dataclass any more. Restore with the class it was stored from.")
+        raise KeyDecodeError(
+            f"the key class {name} is no dataclass any more. Restore with the class it was stored from."
+        )
     try:
         plan = record_plan(cls)
     except UnsupportedKeyError as error:
@@ -176,7 +202,8 @@ def restore_record(name: str, items: list[tuple[str, Any]]) -> Any:
     stored = tuple(item[0] for item in items)
     if stored != plan.fields:
         raise KeyDecodeError(
-            f"the key class {name} was stored with fields {list(stored)} and now has {list(plan.fields)}: it would be "
+            f"the key class {name} was stored with fields {list(stored)} and now has {list(plan.fields)}: it "
+            f"would be "
             "another key. Restore with the old fields."
         )
     return plan.rebuild([item[1] for item in items])
@@ -186,7 +213,9 @@ def restore_member(name: str, member: str) -> enum.Enum:
     """The member of a stored Enum key. Raises KeyDecodeError when the class or the member is gone."""
     cls = resolve_class(name)
     if not issubclass(cls, enum.Enum):
-        raise KeyDecodeError(f"the key class {name} is no Enum any more. Restore with the class it was stored from.")
+        raise KeyDecodeError(
+            f"the key class {name} is no Enum any more. Restore with the class it was stored from."
+        )
     found = cls.__members__.get(member)
     if found is None:
         raise KeyDecodeError(f"the Enum {name} has no member {member} any more. Put the member back.")

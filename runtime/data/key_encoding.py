@@ -1,8 +1,9 @@
 """The bytes of a canonical key, version 1: fixed for ever, held by golden vectors.
 
-Self-delimiting, so that keys can be joined to what follows them; not ordered. Used by key groups, RocksDB, savepoints,
-Spark and REST. Owner: the calling thread; no state. It must not accept what is not canonical, and must not run user
-code when decoding beyond importing the module that defines a key class. Rules: docs/design/0003-key-encoding.md.
+Self-delimiting, so that keys can be joined to what follows them; not ordered. Used by key groups, RocksDB,
+savepoints, Spark and REST. Owner: the calling thread; no state. It must not accept what is not canonical, and
+must not run user code when decoding beyond importing the module that defines a key class. Rules:
+docs/design/0003-key-encoding.md.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICRO: Final = dt.timedelta(microseconds=1)
 _US_OF_DAY: Final = 86_400_000_000
 
-_head_int = struct.Struct(">BBq").pack
-_head_len = struct.Struct(">BBI").pack
+_HEAD_INT = struct.Struct(">BBq")
+_HEAD_LEN = struct.Struct(">BBI")
 _tag_int = struct.Struct(">Bq").pack
 _tag_double = struct.Struct(">Bd").pack
 _tag_len = struct.Struct(">BI").pack
@@ -71,16 +72,18 @@ Append = Callable[[bytes], None]
 
 
 def encode_key(key: Any) -> bytes:
-    """The encoding of a canonical key (see `canonicalize`). Raises TypeError for a value that is not canonical."""
+    """The encoding of a canonical key (see `canonicalize`). Raises TypeError for a value that is not
+    canonical.
+    """
     kind = type(key)
     if kind is int:
         if MIN_INT64 <= key <= MAX_INT64:
-            return _head_int(VERSION, INT, key)
+            return _HEAD_INT.pack(VERSION, INT, key)
     elif kind is str:
-        text = key.encode("utf-8", "surrogatepass")
-        return _head_len(VERSION, STR, len(text)) + text
+        text: bytes = key.encode("utf-8", "surrogatepass")
+        return _HEAD_LEN.pack(VERSION, STR, len(text)) + text
     elif kind is bytes:
-        return _head_len(VERSION, BYTES, len(key)) + key
+        return b"".join((_HEAD_LEN.pack(VERSION, BYTES, len(key)), key))
     out = [b"\x01"]
     _encode(key, out.append, 0)
     return b"".join(out)
@@ -114,7 +117,9 @@ def _encode(key: Any, put: Append, depth: int) -> None:
                 put(_text(name))
                 _encode(getattr(key, name), put, depth + 1)
         else:
-            raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not a canonical key; call canonicalize first")
+            raise TypeError(
+                f"{kind.__module__}.{kind.__qualname__} is not a canonical key; call canonicalize first"
+            )
 
 
 def _encode_row(key: RowKey, put: Append, depth: int) -> None:
@@ -176,7 +181,9 @@ _ATOMS: Final[dict[type, Callable[[Any], bytes]]] = {
 
 
 def decode_key(data: bytes) -> Any:
-    """The canonical key of an encoding. Raises KeyDecodeError, also when bytes are left over or a class is gone."""
+    """The canonical key of an encoding. Raises KeyDecodeError, also when bytes are left over or a class is
+    gone.
+    """
     key, end = decode_key_from(data, 0)
     if end != len(data):
         raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
@@ -189,7 +196,9 @@ def decode_key_from(data: bytes, offset: int) -> tuple[Any, int]:
 
 
 def inspect_key(data: bytes) -> Any:
-    """As decode_key for tools without the job's classes: these come as RecordKey and EnumKey. Raises KeyDecodeError."""
+    """As decode_key for tools without the job's classes: these come as RecordKey and EnumKey. Raises
+    KeyDecodeError.
+    """
     key, end = _Decoder(data, lambda name, items: RecordKey(name, tuple(items)), EnumKey).decode(0)
     if end != len(data):
         raise KeyDecodeError(f"a key encoding of {end} bytes is followed by {len(data) - end} more")
@@ -214,13 +223,17 @@ class _Decoder:
         self._at = offset
         version = self._take(1)[0]
         if version != VERSION:
-            raise KeyDecodeError(f"a key of encoding version {version} is unknown: this release reads version {VERSION}")
+            raise KeyDecodeError(
+                f"a key of encoding version {version} is unknown: this release reads version {VERSION}"
+            )
         return self._value(0), self._at
 
     def _take(self, count: int) -> bytes:
         end = self._at + count
         if end > len(self._data):
-            raise KeyDecodeError(f"a key encoding ends after {len(self._data)} bytes where {end} were expected")
+            raise KeyDecodeError(
+                f"a key encoding ends after {len(self._data)} bytes where {end} were expected"
+            )
         part = self._data[self._at : end]
         self._at = end
         return part
@@ -270,13 +283,17 @@ class _Decoder:
         if tag == ENUM:
             name = self._text()
             return self._member(name, self._text())
-        raise KeyDecodeError(f"a key encoding has the unknown tag {tag:#04x}; it was written by a later release or is damaged")
+        raise KeyDecodeError(
+            f"a key encoding has the unknown tag {tag:#04x}; it was written by a later release or is damaged"
+        )
 
     def _count(self, least: int) -> int:
         """A number of elements of at least `least` bytes each: checked before anything is made of it."""
         count: int = _U32.unpack(self._take(4))[0]
         if count * least > len(self._data) - self._at:
-            raise KeyDecodeError(f"a key encoding announces {count} elements, more than its {len(self._data)} bytes hold")
+            raise KeyDecodeError(
+                f"a key encoding announces {count} elements, more than its {len(self._data)} bytes hold"
+            )
         return count
 
     def _decimal(self) -> Decimal:

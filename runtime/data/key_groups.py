@@ -1,8 +1,8 @@
 """Key groups: the hash of a key, the ranges of subtasks, and the router from a key to a channel.
 
-Fixed for ever by docs/design/0003-key-encoding.md: a savepoint written under other rules could not be restored. Owner:
-the functions have no state; a KeyRouter belongs to the task thread that routes with it. It must not know channels or
-batches: it gives an index.
+Fixed for ever by docs/design/0003-key-encoding.md: a savepoint written under other rules could not be
+restored. Owner: the functions have no state; a KeyRouter belongs to the task thread that routes with it. It
+must not know channels or batches: it gives an index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _xxh3 = xxhash.xxh3_64_intdigest
 
 
 def mix64(payload: int) -> int:
-    """The splitmix64 finalizer of an integer modulo 2**64; `vectorized_keys` has the same over numpy arrays."""
+    """The splitmix64 finalizer of an integer modulo 2**64; `vectorized_keys` has the same over numpy
+    arrays.
+    """
     z = (payload + GAMMA) & MASK64
     z = ((z ^ (z >> 30)) * MIX1) & MASK64
     z = ((z ^ (z >> 27)) * MIX2) & MASK64
@@ -111,7 +113,8 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
     _check(max_parallelism, 1, UPPER_BOUND_MAX_PARALLELISM, "max parallelism")
     if not 1 <= parallelism <= max_parallelism:
         raise InvalidParallelismError(
-            f"parallelism {parallelism} is outside 1 to the max parallelism {max_parallelism}: lower it, or set a higher "
+            f"parallelism {parallelism} is outside 1 to the max parallelism {max_parallelism}: lower it, or "
+            f"set a higher "
             "max parallelism (which cannot change once state was saved)"
         )
 
@@ -124,7 +127,8 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 def key_group_range_for_operator_index(max_parallelism: int, parallelism: int, index: int) -> KeyGroupRange:
     """The key groups of a subtask (Flink's computeKeyGroupRangeForOperatorIndex).
 
-    Raises InvalidParallelismError for a parallelism above max parallelism or an index outside the parallelism.
+    Raises InvalidParallelismError for a parallelism above max parallelism or an index outside the
+    parallelism.
     """
     check_parallelism(parallelism, max_parallelism)
     _check(index, 0, parallelism - 1, "subtask index")
@@ -141,10 +145,10 @@ def _check(value: int, least: int, most: int, what: str) -> None:
 class KeyRouter:
     """Chooses the channel of a raw key: the subtask, among `channels`, that owns its key group.
 
-    Generated code reads `cache` itself: `i = cache.get(k)`, and on None `i = miss(k)`. A hit is right because a raw key
-    that equals a canonical one is that key. `cache.get` raises TypeError for a value without a hash; `route` and `miss`
-    turn that into UnsupportedKeyError, so generated code calls `miss(k)` on a TypeError too.
-    The cache is one dict for the router's life, emptied when it holds `cache_size` keys.
+    Generated code reads `cache` itself: `i = cache.get(k)`, and on None `i = miss(k)`. A hit is right because
+    a raw key that equals a canonical one is that key. `cache.get` raises TypeError for a value without a
+    hash; `route` and `miss` turn that into UnsupportedKeyError, so generated code calls `miss(k)` on a
+    TypeError too. The cache is one dict for the router's life, emptied when it holds `cache_size` keys.
     """
 
     __slots__ = ("_cache_size", "_channel_of_group", "_max_parallelism", "cache", "channels")
@@ -171,7 +175,9 @@ class KeyRouter:
         return self.miss(key) if channel is None else channel
 
     def miss(self, key: Any) -> int:
-        """The channel of a raw key that `cache` does not hold, and holds from now on. Raises UnsupportedKeyError."""
+        """The channel of a raw key that `cache` does not hold, and holds from now on. Raises
+        UnsupportedKeyError.
+        """
         canonical = canonicalize(key)
         channel = self._channel_of_group[hash_of_key(canonical) % self._max_parallelism]
         cache = self.cache

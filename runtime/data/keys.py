@@ -1,11 +1,12 @@
 """The canonical form of a key: one Python object for all values that are the same key.
 
-Made once at key_by and used by routing, state and timers. Owner: the thread of the task; nothing here has state but the
-table of types already seen. It must not use hash(), pickle or repr of a key for anything that leaves the process.
+Made once at key_by and used by routing, state and timers. Owner: the thread of the task; nothing here has
+state but the table of types already seen. It must not use hash(), pickle or repr of a key for anything that
+leaves the process.
 
-Why an engine may look a raw key up in a dict of canonical keys first: for the supported types, a raw value that Python
-finds equal to a canonical key (same hash, ==) is that key; only on a miss is `canonicalize` needed. The exceptions are
-listed in docs/design/0003-key-encoding.md.
+Why an engine may look a raw key up in a dict of canonical keys first: for the supported types, a raw value
+that Python finds equal to a canonical key (same hash, ==) is that key; only on a miss is `canonicalize`
+needed. The exceptions are listed in docs/design/0003-key-encoding.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ Canonicalizer = Callable[[Any], Any]
 MAX_DECIMAL_DIGITS: Final = 10_000
 _MAX_TYPES: Final = 4096
 _SUPPORTED: Final = (
-    "Key by None, a number, str, bytes, date, time, datetime, UUID, Enum, frozen dataclass, Row or a tuple of these"
+    "Key by None, a number, str, bytes, date, time, datetime, UUID, Enum, frozen dataclass, Row "
+    "or a tuple of these"
 )
 
 
@@ -139,14 +141,18 @@ def _datetime(key: dt.datetime) -> dt.datetime:
         return wall - offset
     except OverflowError:
         raise UnsupportedKeyError(
-            type(key), f"its UTC instant lies outside the years 1 to 9999 ({key.isoformat()})", "Key by an int timestamp"
+            type(key),
+            f"its UTC instant lies outside the years 1 to 9999 ({key.isoformat()})",
+            "Key by an int timestamp",
         ) from None
 
 
 def _time(key: dt.time) -> dt.time:
     if key.utcoffset() is not None:
         raise UnsupportedKeyError(
-            type(key), "it is a time of day with a UTC offset", "Key by an aware datetime or by key.replace(tzinfo=None)"
+            type(key),
+            "it is a time of day with a UTC offset",
+            "Key by an aware datetime or by key.replace(tzinfo=None)",
         )
     return dt.time(key.hour, key.minute, key.second, key.microsecond)
 
@@ -180,7 +186,9 @@ def _record(key: Any, plan: RecordPlan) -> Any:
 
 def _member(key: enum.Enum) -> enum.Enum:
     if key.name not in type(key).__members__:
-        raise UnsupportedKeyError(type(key), "it is a combination of flags without a name", "Key by its .value")
+        raise UnsupportedKeyError(
+            type(key), "it is a combination of flags without a name", "Key by its .value"
+        )
     return key
 
 
@@ -217,21 +225,33 @@ def _learn(cls: type) -> Canonicalizer:
     return found
 
 
+def _method(cls: Any, name: str) -> object:
+    """What an instance of `cls` would call: as an object to compare, which a method's type hides."""
+    found: object = getattr(cls, name)
+    return found
+
+
+def _keeps_equality(cls: type, base: type) -> bool:
+    return all(_method(cls, name) is _method(base, name) for name in ("__eq__", "__hash__"))
+
+
 def _canonicalizer_of(cls: type) -> Canonicalizer:
     if issubclass(cls, np.generic):
         return _numpy_canonicalizer(cls)
     for base, canonicalizer in _BASES:
         if issubclass(cls, base):
-            if cls.__eq__ is not base.__eq__ or cls.__hash__ is not base.__hash__:
+            if not _keeps_equality(cls, base):
                 raise UnsupportedKeyError(
-                    cls, f"it defines its own equality, which is not that of {base.__name__}", f"Key by a {base.__name__}"
+                    cls,
+                    f"it defines its own equality, which is not that of {base.__name__}",
+                    f"Key by a {base.__name__}",
                 )
             return canonicalizer
     if issubclass(cls, Row):
         return _row
     if issubclass(cls, enum.Enum):
         refuse_local(cls)
-        if cls.__eq__ is not object.__eq__:
+        if _method(cls, "__eq__") is not object.__eq__:
             raise UnsupportedKeyError(cls, "the Enum defines its own equality", "Key by its .value or .name")
         return _member
     if dataclasses.is_dataclass(cls):
@@ -241,7 +261,9 @@ def _canonicalizer_of(cls: type) -> Canonicalizer:
 
 
 def _numpy_canonicalizer(cls: type) -> Canonicalizer:
-    if issubclass(cls, np.bool_) or (issubclass(cls, np.integer) and not issubclass(cls, np.timedelta64)):
+    if issubclass(cls, np.timedelta64):  # numpy counts it among the integers
+        raise UnsupportedKeyError(cls, "its type has no canonical form", "Convert it with key.item()")
+    if issubclass(cls, (np.bool_, np.integer)):
         return int
     if issubclass(cls, np.floating):
         return _numpy_float

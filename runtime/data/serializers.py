@@ -1,8 +1,8 @@
 """Row serializers: lists of rows to bytes and back, chosen from the declared type of an edge.
 
-Declared types are written column by column; rows of no declared type as one pickle of protocol 5, which only a data
-connection that proved its peer may carry. Owner: the calling thread; a serializer has no state and may be shared. It
-must not know frames, channels or credit, nor read what another declared type wrote.
+Declared types are written column by column; rows of no declared type as one pickle of protocol 5, which only
+a data connection that proved its peer may carry. Owner: the calling thread; a serializer has no state and may
+be shared. It must not know frames, channels or credit, nor read what another declared type wrote.
 """
 
 from __future__ import annotations
@@ -67,14 +67,20 @@ class TypeSerializer(Protocol):
     """Writes and reads lists of rows."""
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """The encoding of rows. Raises SerializationError naming row, field, what was expected and what came."""
+        """The encoding of rows. Raises SerializationError naming row, field, what was expected and what
+        came.
+        """
 
     def load_rows(self, data: Buffer) -> list[Any]:
-        """The rows of an encoding. Raises RowFormatError for bytes that `dump_rows` of this type did not write."""
+        """The rows of an encoding. Raises RowFormatError for bytes that `dump_rows` of this type did not
+        write.
+        """
 
 
 class ColumnarRows:
-    """Rows of a declared type, written as columns; any value may be None unless its place in the type forbids it."""
+    """Rows of a declared type, written as columns; any value may be None unless its place in the type forbids
+    it.
+    """
 
     __slots__ = ("_coder",)
 
@@ -98,16 +104,22 @@ class ColumnarRows:
         try:
             version, count = _HEAD.unpack_from(data)
             if version != _COLUMNAR or count > MAX_ROWS:
-                raise RowFormatError(f"rows of version {version}, {count} of them: not written by this serializer")
+                raise RowFormatError(
+                    f"rows of version {version}, {count} of them: not written by this serializer"
+                )
             at = _HEAD.size
             rows: list[Any] = []
             if count:
                 values, at = read_column(self._coder, data, at, count)
                 rows = values if type(values) is list else list(values)
         except (struct.error, ValueError, IndexError, OverflowError) as error:
-            raise RowFormatError(f"the rows cannot be read ({error}): truncated, or of another type") from error
+            raise RowFormatError(
+                f"the rows cannot be read ({error}): truncated, or of another type"
+            ) from error
         if at != len(data):
-            raise RowFormatError(f"{len(data) - at} bytes follow the rows: were they written for another type?")
+            raise RowFormatError(
+                f"{len(data) - at} bytes follow the rows: were they written for another type?"
+            )
         return rows
 
     def _explain(self, rows: list[Any], error: Exception) -> Exception:
@@ -140,7 +152,9 @@ class PickledRows:
         try:
             rows = pickle.loads(data)
         except (pickle.UnpicklingError, EOFError) as error:
-            raise RowFormatError(f"the pickled rows cannot be read ({error}): truncated or damaged") from error
+            raise RowFormatError(
+                f"the pickled rows cannot be read ({error}): truncated or damaged"
+            ) from error
         if type(rows) is not list:
             raise RowFormatError(f"the pickled rows are a {type(rows).__name__}, not a list")
         return rows
@@ -205,5 +219,6 @@ def _coder(type_info: TypeInformation) -> ColumnCoder:
     if isinstance(type_info, PickledBytesTypeInfo):
         return PickledCoder()
     raise UnsupportedTypeInfoError(
-        f"the declared type {type_info!r} has no row serializer; declare one of Types.*, or leave the type undeclared"
+        f"the declared type {type_info!r} has no row serializer; declare one of Types.*, or leave the type "
+        f"undeclared"
     )

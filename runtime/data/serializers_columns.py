@@ -1,8 +1,9 @@
 """Column coders: how the values of one declared type are written one after another, and read back.
 
-A coder packs values without None; `write_column` adds the bitmap of those that are None. Packing tries the fast way and
-raises one of MISFITS when a value does not fit; `check` then finds the value and says what was expected. All numbers are
-little-endian. Owner: the calling thread; coders have no state. They must not know batches, frames or channels.
+A coder packs values without None; `write_column` adds the bitmap of those that are None. Packing tries the
+fast way and raises one of MISFITS when a value does not fit; `check` then finds the value and says what was
+expected. All numbers are little-endian. Owner: the calling thread; coders have no state. They must not know
+batches, frames or channels.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def read_column(coder: ColumnCoder, data: Buffer, at: int, count: int) -> tuple[
     if flag == 2:
         return [None] * count, at
     if flag != 1:
-        raise RowFormatError(f"a column begins with the unknown flag {flag}; was it written for another type?")
+        raise RowFormatError(
+            f"a column begins with the unknown flag {flag}; was it written for another type?"
+        )
     size = (count + 7) // 8
     absent = np.unpackbits(np.frombuffer(take(data, at, size), dtype=np.uint8), count=count).tolist()
     values, at = coder.unpack(data, at + size, count - sum(absent))
@@ -114,7 +117,9 @@ def take(data: Buffer, at: int, size: int) -> Buffer:
     """`size` bytes from `at`. Raises RowFormatError when there are fewer."""
     part = data[at : at + size]
     if len(part) != size:
-        raise RowFormatError(f"{size} bytes were expected at offset {at} of {len(data)}: the data are truncated")
+        raise RowFormatError(
+            f"{size} bytes were expected at offset {at} of {len(data)}: the data are truncated"
+        )
     return part
 
 
@@ -127,12 +132,16 @@ def unpack_lengths(data: Buffer, at: int, count: int) -> tuple[tuple[int, ...], 
     """The inverse of pack_lengths. Raises RowFormatError when their sum is beyond any column."""
     lengths = struct.unpack_from(f"<{count}I", data, at)
     if sum(lengths) > MAX_VALUES:
-        raise RowFormatError(f"the elements of a column number {sum(lengths)}, more than {MAX_VALUES}: not our data")
+        raise RowFormatError(
+            f"the elements of a column number {sum(lengths)}, more than {MAX_VALUES}: not our data"
+        )
     return lengths, at + 4 * count
 
 
 class FixedIntCoder(ColumnCoder):
-    """Integers of 8, 16, 32 or 64 bits; bool, IntEnum and numpy integers are written as the int they equal."""
+    """Integers of 8, 16, 32 or 64 bits; bool, IntEnum and numpy integers are written as the int they
+    equal.
+    """
 
     def __init__(self, code: str) -> None:
         self._code = code
@@ -324,7 +333,11 @@ class BigIntCoder(ColumnCoder):
             del out[size:]
             out.append(_SOME_NULLS)
             self._large.pack(
-                [v.to_bytes((v.bit_length() + 8) // 8, "little", signed=True) for v in map(int.__pos__, values)], out
+                [
+                    v.to_bytes((v.bit_length() + 8) // 8, "little", signed=True)
+                    for v in map(int.__pos__, values)
+                ],
+                out,
             )
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:

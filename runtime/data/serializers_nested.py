@@ -92,7 +92,9 @@ def check_fields(
 
 
 class RowCoder(ColumnCoder):
-    """Rows as a column a field, with their kinds and names where these are not INSERT and the declared ones."""
+    """Rows as a column a field, with their kinds and names where these are not INSERT and the declared
+    ones.
+    """
 
     def __init__(self, names: Sequence[str], named: bool, fields: Sequence[ColumnCoder]) -> None:
         self._fields = tuple(fields)
@@ -161,7 +163,8 @@ class RowCoder(ColumnCoder):
     def _rows(
         self, values: list[tuple[Any, ...]], kinds: Sequence[int] | None, names: list[Names] | None
     ) -> list[Row]:
-        # Rows are filled in directly: Row(*values) and its setters would check again what was written from Rows.
+        # Rows are filled in directly: Row(*values) and its setters would check again what was written from
+        # Rows.
         rows = []
         insert = RowKind.INSERT
         for i, fields in enumerate(values):
@@ -242,9 +245,7 @@ class MapCoder(ColumnCoder):
             raise TypeError("not a dict")
         out.append(pack_lengths(list(map(len, values))))
         pack_elements(self._key, list(chain.from_iterable(values)), out, nullable=False)
-        pack_elements(
-            self._value, list(chain.from_iterable(map(dict.values, values))), out, nullable=True
-        )
+        pack_elements(self._value, list(chain.from_iterable(map(dict.values, values))), out, nullable=True)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         lengths, at = unpack_lengths(data, at, count)

@@ -1,8 +1,9 @@
 """Key groups of Arrow columns: the same as those of the row keys the values stand for, without a Python row.
 
-Integers, bool, floats, dates, times and timestamps are hashed by numpy; all other types once a distinct value. A struct
-stands for a Row with the struct's field names, several columns together for a tuple. Owner: the calling thread; no
-state. It must not differ from canonicalize + key_group for any value: a property test holds both together.
+Integers, bool, floats, dates, times and timestamps are hashed by numpy; all other types once a distinct
+value. A struct stands for a Row with the struct's field names, several columns together for a tuple. Owner:
+the calling thread; no state. It must not differ from canonicalize + key_group for any value: a property test
+holds both together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _MAX_CODE: Final = 1 << 62
 
 
 def key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """The key group of each value of a column. Raises ColumnKeyError for a type or value that no row key equals."""
+    """The key group of each value of a column. Raises ColumnKeyError for a type or value that no row key
+    equals.
+    """
     return (key_hashes(column) % np.uint64(max_parallelism)).astype(np.int32)
 
 
@@ -68,7 +71,8 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:
-    """A code for each row and the canonical key of each code; codes may repeat a key (1 and 1.0, 0.0 and -0.0).
+    """A code for each row and the canonical key of each code; codes may repeat a key (1 and 1.0, 0.0 and
+    -0.0).
 
     Raises ColumnKeyError.
     """
@@ -87,7 +91,8 @@ def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]
     column = _plain(column)
     if not _is_leaf(column.type):
         raise ColumnKeyError(
-            f"a column of Arrow type {kind} cannot be a key: key by a number, bool, string, binary, decimal, date, time, "
+            f"a column of Arrow type {kind} cannot be a key: key by a number, bool, string, binary, decimal, "
+            f"date, time, "
             "timestamp, UUID or struct of these, or select one of its parts"
         )
     encoded = column.dictionary_encode()
@@ -263,12 +268,15 @@ def _refuse(column: pa.Array, bad: npt.NDArray[np.bool_], why: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise ColumnKeyError(
-            f"row {row} of a key column of type {column.type} {why}; filter such rows, or key by the number itself"
+            f"row {row} of a key column of type {column.type} {why}; filter such rows, or key by the number "
+            f"itself"
         )
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column of a type that dictionary_encode knows and whose scalars are Python's, checked where it must be."""
+    """A column of a type that dictionary_encode knows and whose scalars are Python's, checked where it must
+    be.
+    """
     kind = column.type
     mask = _nulls(column)
     if pa.types.is_date(kind):
