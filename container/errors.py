@@ -37,6 +37,14 @@ class TaskSubmissionError(YarrowError):
     """Tasks could not be handed to a worker; none of the deployment was started on it."""
 
 
+class TaskNotFoundError(YarrowError):
+    """A message named a subtask that does not run in this TaskExecutor."""
+
+
+class BlobTransferError(YarrowError):
+    """A shipped file did not arrive whole."""
+
+
 class UnknownLogFileError(YarrowError):
     """A log file was asked for that the log folder does not list."""
 

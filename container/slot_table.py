@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from yarrow.container.errors import SlotNotAvailableError, SlotNotFoundError
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, ResourceID
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
 from yarrow.runtime.common.state_machine import StateMachine
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID, SlotReport, SlotStatus
 
@@ -43,8 +43,9 @@ SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class TaskName:
-    """How a task is named in errors."""
+    """Which subtask of what; as text, how a task is named in errors."""
 
+    vertex_id: JobVertexID
     vertex: str
     subtask: int
     parallelism: int

@@ -1,0 +1,60 @@
+"""What is told when a worker has died: whose code it was in, how it ended, what it last wrote. Pure.
+
+Owner: none. Must not read files or ask processes: it is given the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from yarrow.container.errors import WorkerLostError
+from yarrow.container.slot_table import TaskName
+from yarrow.container.worker_launcher import WorkerExit
+from yarrow.container.worker_protocol import CurrentUserCall
+from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.rpc.messages import FailureCause
+
+EXCEPTION_NAME = f"{WorkerLostError.__module__}.{WorkerLostError.__qualname__}"
+#: More tasks than these are counted, not named.
+_NAMED_TASKS = 3
+
+
+def lost_worker_cause(
+    slot_index: int,
+    end: WorkerExit,
+    tasks: Mapping[ExecutionAttemptID, TaskName],
+    call: CurrentUserCall | None,
+    tail: str,
+    supervisor_cause: str = "",
+) -> FailureCause:
+    """The cause of failure of everything that ran in the worker.
+
+    `call` is what it ran when last heard of, `tail` the end of its raw output, `supervisor_cause` is set when
+    the supervisor ended it on purpose.
+    """
+    message = f"the worker of slot {slot_index} {end} while {_doing(tasks, call)}"
+    if supervisor_cause:
+        message += f": {supervisor_cause}"
+    elif end.status is not None:
+        message += ": user code ended the process (sys.exit, os._exit), or a library did"
+    stacktrace = f"{EXCEPTION_NAME}: {message}"
+    if tail:
+        stacktrace += f"\nThe last output of the worker:\n{tail}"
+    return FailureCause(
+        exception_name=EXCEPTION_NAME,
+        message=message,
+        stacktrace=stacktrace,
+        operator_name=call.operator_name if call is not None else "",
+    )
+
+
+def _doing(tasks: Mapping[ExecutionAttemptID, TaskName], call: CurrentUserCall | None) -> str:
+    if call is not None:
+        task = tasks.get(call.attempt_id)
+        where = f" (subtask {task.subtask + 1}/{task.parallelism})" if task is not None else ""
+        return f"it ran operator '{call.operator_name}'{where}"
+    if not tasks:
+        return "it ran no task"
+    names = [str(task) for task in tasks.values()]
+    more = f" and {len(names) - _NAMED_TASKS} more" if len(names) > _NAMED_TASKS else ""
+    return f"it ran {', '.join(names[:_NAMED_TASKS])}{more}"

@@ -1,0 +1,166 @@
+"""The workers of a TaskExecutor's slots as processes: folders, raw output, start, evidence after a crash.
+
+Owner: the TaskExecutor's event loop. Must not decide when a worker starts or ends; the slot table does not
+know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.container.current_call import read_current_call
+from yarrow.container.errors import WorkerStartError
+from yarrow.container.output_files import OutputFiles, read_tail
+from yarrow.container.worker_handle import WorkerHandle, WorkerListener
+from yarrow.container.worker_launcher import WorkerLauncher
+from yarrow.container.worker_protocol import CurrentUserCall, WorkerSettings
+from yarrow.runtime.common.ids import ResourceID, WorkerID
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.messages import WorkerAddress
+
+#: Seconds a worker has from its launch to WorkerReady.
+START_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotWorkerSettings:
+    """What the workers of all slots are told."""
+
+    resource_id: ResourceID
+    host: str
+    host_key: str
+    working_directory: Path
+    memory_per_slot: int
+    cores_per_slot: float
+    configuration: dict[str, str]
+    data_secret: bytes
+    identity: PemIdentity
+    listen_tcp: bool
+
+
+@dataclass
+class SlotWorker:
+    """A worker with what it leaves on disk."""
+
+    handle: WorkerHandle
+    directory: Path
+    raw_path: Path
+    #: Size of the raw file at its birth: what lies before is its predecessors'.
+    raw_start: int
+    #: What it told last of the operator it runs.
+    last_call: CurrentUserCall | None = None
+
+    def evidence(self) -> tuple[CurrentUserCall | None, str]:
+        """What it ran, and the end of its raw output; to be asked after its end."""
+        return read_current_call(self.directory) or self.last_call, read_tail(self.raw_path, self.raw_start)
+
+
+class SlotWorkers:
+    """Starts workers and knows the one of each slot."""
+
+    def __init__(
+        self,
+        settings: SlotWorkerSettings,
+        launcher: WorkerLauncher,
+        files: OutputFiles,
+        listener: WorkerListener,
+        timers: Timers,
+    ) -> None:
+        self._settings = settings
+        self._launcher = launcher
+        self._files = files
+        self._listener = listener
+        self._timers = timers
+        self._started = 0
+        self._by_slot: dict[int, SlotWorker] = {}
+
+    def get(self, slot_index: int) -> SlotWorker | None:
+        """The slot's worker, from its launch to `forget`."""
+        return self._by_slot.get(slot_index)
+
+    def __iter__(self) -> Iterator[SlotWorker]:
+        return iter(tuple(self._by_slot.values()))
+
+    async def start(self, slot_index: int) -> WorkerAddress:
+        """Launches a worker for a slot that has none; WorkerStartError when it does not become ready.
+
+        After an error its end is still told to the listener, unless it was never launched: then
+        `get` finds nothing.
+        """
+        self._started += 1
+        worker_id = WorkerID(f"{self._settings.resource_id}/{self._started}")
+        directory = self._settings.working_directory / f"w{self._started}"
+        directory.mkdir(mode=0o700)
+        raw_path = self._files.raw_path(slot_index)
+        raw = self._files.open_raw(raw_path)
+        try:
+            raw_start = os.fstat(raw).st_size
+            process, sock = await self._launcher.launch(worker_id, f"yarrow-slot-{slot_index}", raw)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        finally:
+            os.close(raw)
+        handle = WorkerHandle(worker_id, slot_index, process, self._listener, self._timers)
+        self._by_slot[slot_index] = SlotWorker(handle, directory, raw_path, raw_start)
+        try:
+            return await asyncio.wait_for(
+                handle.start(sock, self._worker_settings(worker_id, directory)), START_TIMEOUT
+            )
+        except TimeoutError:
+            reason = f"it was not ready after {START_TIMEOUT:g} s"
+            handle.kill(reason)
+            raise WorkerStartError(f"the worker {worker_id} did not start: {reason}") from None
+
+    def _worker_settings(self, worker_id: WorkerID, directory: Path) -> WorkerSettings:
+        settings = self._settings
+        return WorkerSettings(
+            worker_id=worker_id,
+            resource_id=settings.resource_id,
+            host=settings.host,
+            host_key=settings.host_key,
+            working_directory=str(directory),
+            memory_budget_bytes=settings.memory_per_slot,
+            cpu_cores=settings.cores_per_slot,
+            configuration=settings.configuration,
+            data_secret=settings.data_secret,
+            ca_certificate=settings.identity.ca_certificate,
+            certificate=settings.identity.certificate,
+            private_key=settings.identity.private_key,
+            listen_tcp=settings.listen_tcp,
+        )
+
+    def forget(self, slot_index: int) -> None:
+        """Removes what an ended worker left; the slot may get another."""
+        worker = self._by_slot.pop(slot_index, None)
+        if worker is not None:
+            asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, worker.directory, True)
+
+    def pause_reading(self, paused: bool) -> None:
+        """Makes workers that print wait, or go on."""
+        for worker in self:
+            if paused:
+                worker.handle.pause()
+            else:
+                worker.handle.resume()
+
+    def processes(self) -> list[tuple[str, int]]:
+        """(name, pid) of every process of this TaskExecutor, the supervisor first."""
+        own = os.getpid()
+        found = [("supervisor", own), *self._launcher.processes()]
+        workers = ((f"worker of slot {index}", worker.handle.pid) for index, worker in self._by_slot.items())
+        return found + [(name, pid) for name, pid in workers if pid != own]
+
+    async def close(self, cause: str, grace: float) -> None:
+        """Stops all workers, kills after `grace` seconds what is left, and ends the launcher."""
+        handles = [worker.handle for worker in self]
+        for handle in handles:
+            handle.stop(cause, grace)
+        await asyncio.gather(*(handle.ended for handle in handles))
+        await self._launcher.close()
