@@ -1,0 +1,104 @@
+"""Row: fields by position, name and attribute; equality, hash, pickle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.common import Row, RowKind
+
+
+def test_fields_are_read_and_written_by_position_name_and_attribute() -> None:
+    row = Row(id=1, name="a")
+    row[0] = 2
+    row["name"] = "b"
+    assert (row[0], row["id"], row.id) == (2, 2, 2)
+    row.name = "c"
+    assert list(row) == [2, "c"]
+    assert row.get_fields_by_names(["name", "id"]) == ["c", 2]
+
+
+def test_a_field_that_does_not_exist_is_named_in_the_error() -> None:
+    row = Row(id=1)
+    with pytest.raises(KeyError, match="nmae"):
+        row["nmae"]
+    with pytest.raises(AttributeError, match="nmae"):
+        _ = row.nmae
+    with pytest.raises(AttributeError, match="nmae"):
+        row.nmae = 1
+    with pytest.raises(KeyError, match="no field names"):
+        Row(1)["id"]
+
+
+def test_positional_and_named_values_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        Row(1, b=2)
+
+
+def test_a_row_of_names_makes_rows() -> None:
+    person = Row("id", "name")
+    assert person(1, "a") == Row(id=1, name="a")
+    with pytest.raises(TypeError, match="1 values given for the 2 fields"):
+        person(1)
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "a"]])
+def test_field_names_must_fit(names: list[str]) -> None:
+    with pytest.raises(ValueError, match="field names"):
+        Row(1, 2).set_field_names(names)
+
+
+def test_rows_are_equal_when_kind_names_and_values_are() -> None:
+    assert Row(a=1, b=2) == Row(a=1, b=2)
+    assert Row(a=1, b=2) != Row(b=1, a=2)
+    assert Row(a=1) != Row(1)
+    assert Row(1) != Row.of_kind(RowKind.DELETE, 1)
+    assert Row(1) != (1,)
+
+
+def test_equal_rows_hash_alike_and_a_mutable_value_does_not_hash() -> None:
+    assert hash(Row(a=1, b="x")) == hash(Row(a=1, b="x"))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Row(a=[1]))
+
+
+def test_as_dict_goes_into_rows_only_when_asked_to() -> None:
+    inner = Row(x=1)
+    row = Row(a=inner, b=[inner], c={"k": inner}, d=(inner, 2))
+    assert row.as_dict()["a"] is inner
+    assert row.as_dict(recursive=True) == {
+        "a": {"x": 1},
+        "b": [{"x": 1}],
+        "c": {"k": {"x": 1}},
+        "d": ({"x": 1}, 2),
+    }
+    with pytest.raises(TypeError, match="without field names"):
+        Row(1).as_dict()
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "count", "f0"]), st.integers() | st.text() | st.none()),
+    st.sampled_from(RowKind),
+)
+def test_pickle_and_copy_keep_everything(fields: dict[str, object], row_kind: RowKind) -> None:
+    row = Row.of_kind(row_kind, **fields)
+    assert pickle.loads(pickle.dumps(row)) == row
+    assert copy.deepcopy(row) == row
+    assert pickle.loads(pickle.dumps(row)).get_row_kind() is row_kind
+
+
+def test_a_copy_is_apart() -> None:
+    row = Row(a=[1])
+    other = copy.deepcopy(row)
+    other.a.append(2)
+    assert row.a == [1]
+
+
+def test_text_shows_names_and_kind() -> None:
+    assert repr(Row(a=1, b="x")) == "Row(a=1, b='x')"
+    assert repr(Row(1, "x")) == "Row(1, 'x')"
+    assert str(RowKind.UPDATE_BEFORE) == "-U"
