@@ -91,8 +91,8 @@ class RpcEndpoint:
         """With YARROW_DEBUG=1, raises WrongThreadError unless the owner loop is running this code."""
         if self._checks and threading.get_ident() != self._thread:
             raise WrongThreadError(
-                f"{self.name}: touched from thread {threading.current_thread().name}, but its state belongs to"
-                " its event loop: use call_soon_threadsafe"
+                f"{self.name}: touched from thread {threading.current_thread().name}, but its state"
+                " belongs to its event loop: use call_soon_threadsafe"
             )
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -172,6 +172,6 @@ class Receiver(Generic[G]):
         expected = self._endpoint.fencing_token
         if expected is not None and token != expected:
             raise FencingTokenError(
-                f"{self._endpoint.name} refuses {method.name}: the message bears the token {token}, the leader's"
-                f" is {expected}; the sender must look up the present leader and register again"
+                f"{self._endpoint.name} refuses {method.name}: the message bears the token {token}, the"
+                f" leader's is {expected}; the sender must look up the present leader and register again"
             )

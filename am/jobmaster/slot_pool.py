@@ -1,0 +1,157 @@
+"""SlotPool: the slots that a job holds, and which shared slot each of them is.
+
+Owner: the JobMaster's loop. Pure; times are given. A shared slot (group, i) holds subtask i of every vertex
+of its slot sharing group, which keeps forward edges local; a job needs, for each group, as many as its
+largest parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from yarrow.runtime.common.ids import AllocationID, ResourceID
+from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddress
+
+
+class SharedSlot(NamedTuple):
+    """Slot number `index` of a slot sharing group."""
+
+    group: str
+    index: int
+
+
+@dataclass(slots=True)
+class HeldSlot:
+    """A slot that a TaskExecutor gave to the job."""
+
+    allocation_id: AllocationID
+    resource_id: ResourceID
+    slot_index: int
+    profile: ResourceProfile
+    worker: WorkerAddress
+    #: What it is used as; None while idle.
+    shared: SharedSlot | None = None
+    #: Since when it is idle; of no meaning while used.
+    idle_since: float = 0.0
+
+
+class SlotPool:
+    """Offers in, assignments out."""
+
+    def __init__(self, idle_timeout: float) -> None:
+        self._idle_timeout = idle_timeout
+        self._held: dict[AllocationID, HeldSlot] = {}
+        self._assigned: dict[SharedSlot, HeldSlot] = {}
+        #: Needed and without a slot, in the order in which they were asked for.
+        self._waiting: dict[SharedSlot, None] = {}
+
+    @property
+    def required(self) -> int:
+        """How many slots to declare: those held and those still waited for."""
+        return len(self._held) + len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """How many slots the job has."""
+        return len(self._held)
+
+    @property
+    def waiting(self) -> int:
+        """How many shared slots have none yet."""
+        return len(self._waiting)
+
+    def slot(self, shared: SharedSlot) -> HeldSlot | None:
+        """The slot that serves as `shared`; None while it waits."""
+        return self._assigned.get(shared)
+
+    def allocation(self, allocation_id: AllocationID) -> HeldSlot | None:
+        """The held slot of that allocation."""
+        return self._held.get(allocation_id)
+
+    def require(self, wanted: Iterable[SharedSlot]) -> None:
+        """These shared slots are needed: idle slots are used first, the rest waits for offers."""
+        idle = [slot for slot in self._held.values() if slot.shared is None]
+        for shared in wanted:
+            if shared in self._assigned or shared in self._waiting:
+                continue
+            if idle:
+                self._assign(idle.pop(0), shared)
+            else:
+                self._waiting[shared] = None
+
+    def offer(self, resource_id: ResourceID, offers: Iterable[SlotOffer]) -> tuple[AllocationID, ...]:
+        """Takes the offers that are needed, and again those it already took; their allocations."""
+        taken = []
+        for offer in offers:
+            known = self._held.get(offer.allocation_id)
+            if known is not None:
+                known.worker = offer.worker
+                taken.append(offer.allocation_id)
+            elif self._waiting:
+                slot = HeldSlot(
+                    offer.allocation_id, resource_id, offer.slot_index, offer.profile, offer.worker
+                )
+                self._held[offer.allocation_id] = slot
+                self._assign(slot, next(iter(self._waiting)))
+                taken.append(offer.allocation_id)
+        return tuple(taken)
+
+    def _assign(self, slot: HeldSlot, shared: SharedSlot) -> None:
+        self._waiting.pop(shared, None)
+        slot.shared = shared
+        self._assigned[shared] = slot
+
+    def release(self, shared: SharedSlot, now: float) -> None:
+        """Nothing of `shared` runs or will run: its slot is idle from now on, or no more waited for."""
+        self._waiting.pop(shared, None)
+        slot = self._assigned.pop(shared, None)
+        if slot is not None:
+            slot.shared = None
+            slot.idle_since = now
+
+    def take_idle(self, now: float) -> list[HeldSlot]:
+        """Gives up the slots that were idle for longer than slot.idle.timeout: to be freed by the caller."""
+        idle = [
+            slot
+            for slot in self._held.values()
+            if slot.shared is None and now - slot.idle_since >= self._idle_timeout
+        ]
+        for slot in idle:
+            del self._held[slot.allocation_id]
+        return idle
+
+    def remove(self, allocation_id: AllocationID) -> HeldSlot | None:
+        """The slot is lost; what it was used as waits for another only when required again."""
+        slot = self._held.pop(allocation_id, None)
+        if slot is not None and slot.shared is not None:
+            self._assigned.pop(slot.shared, None)
+        return slot
+
+    def remove_task_executor(self, resource_id: ResourceID) -> list[HeldSlot]:
+        """All slots of a TaskExecutor are lost."""
+        lost = [slot for slot in self._held.values() if slot.resource_id == resource_id]
+        for slot in lost:
+            self.remove(slot.allocation_id)
+        return lost
+
+    def clear(self) -> list[HeldSlot]:
+        """Needs nothing any more: gives up all slots, to be freed by the caller."""
+        slots = list(self._held.values())
+        self._held.clear()
+        self._assigned.clear()
+        self._waiting.clear()
+        return slots
+
+    def held_slots(self) -> list[HeldSlot]:
+        """All slots of the job."""
+        return list(self._held.values())
+
+    def allocations_of(self, resource_id: ResourceID) -> tuple[tuple[int, AllocationID], ...]:
+        """(slot index, allocation) of what a TaskExecutor has for this job."""
+        return tuple(
+            (slot.slot_index, slot.allocation_id)
+            for slot in self._held.values()
+            if slot.resource_id == resource_id
+        )

@@ -1,0 +1,73 @@
+"""ResourceManagerDriver: how a ResourceManager gets TaskExecutor processes, and loses them.
+
+Owner: called on the ResourceManager's loop, and calls its handler there. Must not know slots or jobs.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.runtime.rpc.messages import ResourceProfile
+
+
+class TaskExecutorStartError(YarrowError):
+    """A TaskExecutor could not be started; the message says why."""
+
+
+class ResourceEventHandler(Protocol):
+    """What a driver tells."""
+
+    def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
+        """A process that the driver started has ended, released or not."""
+        ...
+
+
+class ResourceManagerDriver(Protocol):
+    """Starts and ends TaskExecutors."""
+
+    @property
+    def can_request(self) -> bool:
+        """False = TaskExecutors come by themselves: `request_task_executor` is never called."""
+        ...
+
+    async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
+        """Called once, before all else; `leader` is where the TaskExecutors will register."""
+        ...
+
+    async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
+        """Starts one that can serve slots of `profile`; returns its name, or raises
+        TaskExecutorStartError."""
+        ...
+
+    async def release_task_executor(self, resource_id: ResourceID) -> None:
+        """Ends one; no effect when the driver does not know it."""
+        ...
+
+    async def terminate(self) -> None:
+        """Ends all that the driver started; returns when nothing of it is left."""
+        ...
+
+
+class StandaloneDriver:
+    """TaskExecutors are started by somebody else and register by themselves."""
+
+    @property
+    def can_request(self) -> bool:
+        return False
+
+    async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
+        """Nothing to prepare."""
+
+    async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
+        raise TaskExecutorStartError(
+            "a standalone cluster starts no TaskExecutors by itself: start more with `yarrow taskmanager`"
+        )
+
+    async def release_task_executor(self, resource_id: ResourceID) -> None:
+        """A standalone TaskExecutor stays, to register again."""
+
+    async def terminate(self) -> None:
+        """Nothing was started."""

@@ -1,0 +1,396 @@
+"""ResourceManager: knows TaskExecutors and jobs, carries out what the SlotManager decides.
+
+Owner: its endpoint loop. Must not decide about slots itself (slot_manager.py) nor start processes (the
+driver). Heartbeats: it asks TaskExecutors, JobMasters ask it; whoever is silent for heartbeat.timeout is
+disconnected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from yarrow.am.resourcemanager.driver import ResourceManagerDriver
+from yarrow.am.resourcemanager.slot_events import (
+    AskForSlotReport,
+    JobGone,
+    NotifyNotEnoughResources,
+    ReleaseTaskExecutor,
+    RequestSlot,
+    RequestTaskExecutor,
+    RequirementsDeclared,
+    SlotFreed,
+    SlotManagerAction,
+    SlotManagerEvent,
+    SlotReportReceived,
+    SlotRequestAcknowledged,
+    SlotRequestFailed,
+    TaskExecutorAllocated,
+    TaskExecutorGone,
+    TaskExecutorRegistered,
+    TaskExecutorRequestFailed,
+    TimePassed,
+)
+from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    IdFactory,
+    JobID,
+    JobMasterID,
+    ResourceID,
+    ResourceManagerID,
+)
+from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
+from yarrow.runtime.rpc.gateways import JobMasterGateway, TaskExecutorGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor, HeartbeatSettings
+from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    JobMasterRegistration,
+    RegistrationRejection,
+    RegistrationSuccess,
+    ResourceProfile,
+    ResourceRequirements,
+    SlotRequest,
+    SlotStatus,
+    TaskExecutorInfo,
+    TaskExecutorRegistration,
+    TaskExecutorToResourceManagerHeartbeat,
+)
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+
+ENDPOINT_NAME = "resourcemanager"
+
+
+class UnknownTaskExecutorError(YarrowError):
+    """A TaskExecutor that is not registered sent a message: it must register again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceManagerSettings:
+    """Options of the ResourceManager."""
+
+    slots: SlotManagerSettings = field(default_factory=SlotManagerSettings)
+    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    #: Seconds between looks at idle TaskExecutors and failed starts.
+    check_interval: float = 0.5
+
+
+@dataclass(slots=True)
+class _TaskExecutor:
+    registration: TaskExecutorRegistration
+    gateway: TaskExecutorGateway
+    metrics: dict[str, float] = field(default_factory=dict)
+    asking: bool = False
+
+
+@dataclass(slots=True)
+class _Job:
+    registration: JobMasterRegistration
+    gateway: JobMasterGateway
+
+
+class ResourceManager(RpcEndpoint):
+    """Implements ResourceManagerGateway."""
+
+    def __init__(
+        self,
+        service: RpcService,
+        driver: ResourceManagerDriver,
+        settings: ResourceManagerSettings,
+        clock: Clock,
+        timers: Timers,
+        ids: IdFactory,
+    ) -> None:
+        self.leader_id = ResourceManagerID(ids.hex_id())
+        super().__init__(ENDPOINT_NAME, self.leader_id)
+        self._service = service
+        self._driver = driver
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._slots = SlotManager(self.leader_id, settings.slots, ids)
+        self._executors: dict[ResourceID, _TaskExecutor] = {}
+        self._jobs: dict[JobID, _Job] = {}
+        self._executor_beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, clock)
+        self._job_beats: HeartbeatMonitor[JobID] = HeartbeatMonitor(settings.heartbeat, clock)
+        self._ticks: list[TimerHandle] = []
+        self.address = ""
+
+    async def on_start(self) -> None:
+        self.address = self._service.serve(RESOURCE_MANAGER, self)
+        leader = LeaderInformation(address=self.address, leader_id=self.leader_id)
+        await self._driver.initialize(self, leader)
+        self._ticks = [
+            self._timers.call_later(self._settings.heartbeat.interval, self._beat),
+            self._timers.call_later(self._settings.check_interval, self._check),
+        ]
+
+    async def on_stop(self) -> None:
+        for tick in self._ticks:
+            tick.cancel()
+        self._service.stop_serving(self.name)
+        await self._driver.terminate()
+
+    @property
+    def leader(self) -> LeaderInformation:
+        """Where to register."""
+        return LeaderInformation(address=self.address, leader_id=self.leader_id)
+
+    @property
+    def slot_manager(self) -> SlotManager:
+        """For numbers (read only)."""
+        return self._slots
+
+    # The gateway: TaskExecutors.
+
+    async def register_task_executor(
+        self, registration: TaskExecutorRegistration
+    ) -> RegistrationSuccess | RegistrationRejection:
+        resource_id = registration.resource_id
+        gateway = self._service.connect(registration.address, TASK_EXECUTOR)
+        self._executors[resource_id] = _TaskExecutor(registration, gateway)
+        self._executor_beats.monitor(resource_id)
+        _log.info("TaskExecutor %s registered from %s", resource_id, registration.address)
+        self._handle(TaskExecutorRegistered(resource_id, registration.slot_report))
+        return self._success()
+
+    async def notify_slot_available(
+        self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID
+    ) -> Acknowledge:
+        self._handle(SlotFreed(resource_id, slot_index, allocation_id))
+        return Acknowledge()
+
+    async def heartbeat_from_task_executor(
+        self, payload: TaskExecutorToResourceManagerHeartbeat
+    ) -> Acknowledge:
+        if payload.resource_id not in self._executors:
+            raise UnknownTaskExecutorError(
+                f"TaskExecutor {payload.resource_id} is not registered here: it must register again"
+            )
+        self._take_payload(payload)
+        return Acknowledge()
+
+    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge:
+        self._lose_task_executor(resource_id, cause)
+        return Acknowledge()
+
+    async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]:
+        return tuple(self._info(executor) for executor in self._executors.values())
+
+    # The gateway: JobMasters.
+
+    async def register_job_master(
+        self, registration: JobMasterRegistration
+    ) -> RegistrationSuccess | RegistrationRejection:
+        gateway = self._service.connect(registration.address, JOB_MASTER, registration.job_master_id)
+        self._jobs[registration.job_id] = _Job(registration, gateway)
+        self._job_beats.monitor(registration.job_id)
+        return self._success()
+
+    async def declare_required_resources(
+        self, job_master_id: JobMasterID, requirements: ResourceRequirements
+    ) -> Acknowledge:
+        self._check_job_master(requirements.job_id, job_master_id)
+        event = RequirementsDeclared(
+            requirements.job_id, job_master_id, requirements.job_master_address, requirements.requirements
+        )
+        self._handle(event)
+        return Acknowledge()
+
+    async def heartbeat_from_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> Acknowledge:
+        self._check_job_master(job_id, job_master_id)
+        self._job_beats.heard(job_id)
+        return Acknowledge()
+
+    async def disconnect_job_master(
+        self, job_id: JobID, job_master_id: JobMasterID, status: JobStatus
+    ) -> Acknowledge:
+        self._check_job_master(job_id, job_master_id)
+        self._lose_job(job_id)
+        return Acknowledge()
+
+    def _check_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> None:
+        job = self._jobs.get(job_id)
+        present = job.registration.job_master_id if job is not None else None
+        if present != job_master_id:
+            raise FencingTokenError(
+                f"the JobMaster {job_master_id} of job {job_id} is not the registered one ({present}):"
+                " it must register again"
+            )
+
+    def _success(self) -> RegistrationSuccess:
+        interval = int(self._settings.heartbeat.interval * 1000)
+        return RegistrationSuccess(leader_id=self.leader_id, heartbeat_interval_ms=interval)
+
+    # The driver's events.
+
+    def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
+        self._lose_task_executor(resource_id, cause)
+
+    # Carrying out.
+
+    def _handle(self, event: SlotManagerEvent) -> None:
+        self.assert_main_thread()
+        for action in self._slots.handle(event, self._clock.monotonic()):
+            self._carry_out(action)
+
+    def _carry_out(self, action: SlotManagerAction) -> None:
+        match action:
+            case RequestSlot(request):
+                self._go(self._request_slot(request), f"request slot {request.slot_id.index}")
+            case AskForSlotReport(resource_id):
+                self._go(self._ask_for_report(resource_id), "slot report")
+            case RequestTaskExecutor(profile):
+                self._go(self._request_task_executor(profile), "request TaskExecutor")
+            case ReleaseTaskExecutor(resource_id, cause):
+                self._go(self._release_task_executor(resource_id, cause), "release TaskExecutor")
+            case NotifyNotEnoughResources(job_id, explanation):
+                self._go(self._notify(job_id, explanation), "not enough resources")
+
+    def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.spawn(work, name)
+
+    async def _request_slot(self, request: SlotRequest) -> None:
+        executor = self._executors.get(request.slot_id.resource_id)
+        if executor is None:
+            return
+        try:
+            await executor.gateway.request_slot(request)
+        except YarrowError as error:
+            _log.info("slot request to %s failed: %s", request.slot_id.resource_id, error)
+            self._handle(SlotRequestFailed(request, str(error)))
+        else:
+            self._handle(SlotRequestAcknowledged(request))
+
+    async def _ask_for_report(self, resource_id: ResourceID) -> None:
+        executor = self._executors.get(resource_id)
+        if executor is None:
+            return
+        try:
+            report = await executor.gateway.request_slot_report()
+        except YarrowError as error:
+            # The next heartbeat brings a report, or none ever does and the TaskExecutor is lost.
+            _log.info("no slot report from %s: %s", resource_id, error)
+        else:
+            self._handle(SlotReportReceived(resource_id, report))
+
+    async def _request_task_executor(self, profile: ResourceProfile) -> None:
+        try:
+            resource_id = await self._driver.request_task_executor(profile)
+        except YarrowError as error:
+            _log.warning("no TaskExecutor: %s", error)
+            self._handle(TaskExecutorRequestFailed(str(error)))
+        else:
+            self._handle(TaskExecutorAllocated(resource_id))
+
+    async def _release_task_executor(self, resource_id: ResourceID, cause: str) -> None:
+        _log.info("releasing TaskExecutor %s: %s", resource_id, cause)
+        executor = self._executors.pop(resource_id, None)
+        self._executor_beats.unmonitor(resource_id)
+        if executor is not None:
+            try:
+                await executor.gateway.release(cause)
+            except YarrowError as error:
+                _log.debug("TaskExecutor %s did not answer its release: %s", resource_id, error)
+        await self._driver.release_task_executor(resource_id)
+
+    async def _notify(self, job_id: JobID, explanation: str) -> None:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        try:
+            await job.gateway.notify_not_enough_resources(explanation)
+        except YarrowError as error:
+            _log.info("job %s was not told what it waits for: %s", job_id, error)
+
+    def _lose_task_executor(self, resource_id: ResourceID, cause: str) -> None:
+        self.assert_main_thread()
+        if self._executors.pop(resource_id, None) is not None:
+            _log.info("TaskExecutor %s is gone: %s", resource_id, cause)
+        self._executor_beats.unmonitor(resource_id)
+        self._handle(TaskExecutorGone(resource_id, cause))
+
+    def _lose_job(self, job_id: JobID) -> None:
+        self._jobs.pop(job_id, None)
+        self._job_beats.unmonitor(job_id)
+        self._handle(JobGone(job_id))
+
+    # Time.
+
+    def _check(self) -> None:
+        self._handle(TimePassed())
+        self._ticks[1] = self._timers.call_later(self._settings.check_interval, self._check)
+
+    def _beat(self) -> None:
+        executors = self._executor_beats.tick()
+        for resource_id in executors.silent:
+            self._go(self._give_up(resource_id), "heartbeat timeout")
+        for resource_id in executors.ask:
+            executor = self._executors[resource_id]
+            if not executor.asking:
+                executor.asking = True
+                self._go(self._ask(executor), "heartbeat")
+        for job_id in self._job_beats.tick().silent:
+            _log.warning("the JobMaster of job %s is silent: disconnected", job_id)
+            self._lose_job(job_id)
+        self._ticks[0] = self._timers.call_later(self._settings.heartbeat.interval, self._beat)
+
+    async def _ask(self, executor: _TaskExecutor) -> None:
+        try:
+            payload = await executor.gateway.heartbeat_from_resource_manager(self.leader_id)
+        except YarrowError as error:
+            _log.info("no heartbeat from %s: %s", executor.registration.resource_id, error)
+        else:
+            self._take_payload(payload)
+        finally:
+            executor.asking = False
+
+    async def _give_up(self, resource_id: ResourceID) -> None:
+        executor = self._executors.get(resource_id)
+        cause = f"no heartbeat for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
+        self._lose_task_executor(resource_id, cause)
+        if executor is not None:
+            try:
+                await executor.gateway.disconnect_resource_manager(self.leader_id, cause)
+            except YarrowError as error:
+                _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
+        await self._driver.release_task_executor(resource_id)
+
+    def _take_payload(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:
+        executor = self._executors.get(payload.resource_id)
+        if executor is not None:
+            self._executor_beats.heard(payload.resource_id)
+            executor.metrics = payload.metrics
+            self._handle(SlotReportReceived(payload.resource_id, payload.slot_report))
+
+    def _info(self, executor: _TaskExecutor) -> TaskExecutorInfo:
+        resource_id = executor.registration.resource_id
+        known = self._slots.task_executors.get(resource_id)
+        slots = known.slots.values() if known is not None else ()
+        allocated = [
+            SlotStatus(
+                slot_id=slot.slot_id,
+                profile=slot.profile,
+                allocation_id=slot.allocation_id,
+                job_id=slot.job_id,
+            )
+            for slot in slots
+            if slot.job_id is not None
+        ]
+        return TaskExecutorInfo(
+            registration=executor.registration,
+            milliseconds_since_heartbeat=int(self._executor_beats.seconds_since(resource_id) * 1000),
+            free_slots=known.free if known is not None else 0,
+            allocated=tuple(allocated),
+            metrics=executor.metrics,
+        )
