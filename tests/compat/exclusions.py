@@ -12,8 +12,6 @@ JAVA_PARAMETER_PREFIX = "j_"
 #: Dotted names, or modules with a trailing `.*`, that exist because PyFlink runs on a Java virtual machine.
 JAVA_ONLY = {
     "pyflink.common.AssignerWithPeriodicWatermarksWrapper": "wraps a Java assigner",
-    "pyflink.common.CompletableFuture.__init__": "the other parameter turns a Java result into a Python "
-    "class",
     "pyflink.common.configuration.add_jars_to_context_class_loader": "there are no jars",
     "pyflink.common.configuration.get_gateway": "there is no gateway",
     "pyflink.common.watermark_strategy.get_gateway": "there is no gateway",
@@ -33,6 +31,7 @@ JAVA_ONLY = {
     "pyflink.common.ExecutionConfig.get_registered_pojo_types": "names Java classes",
     "pyflink.common.ExecutionConfig.is_force_avro_enabled": "chooses among serializers of Java classes",
     "pyflink.common.ExecutionConfig.is_force_kryo_enabled": "chooses among serializers of Java classes",
+    "pyflink.datastream.KeyedStream.AccumulateType": "chooses among Java aggregations; not for users",
     "pyflink.datastream.MemorySize.__init__": "bytes_size is optional only beside a Java object",
     "pyflink.datastream.SinkFunction.__init__": "names a Java class; an interface here",
     "pyflink.datastream.SourceFunction.__init__": "names a Java class; an interface here",
@@ -58,6 +57,7 @@ JAVA_ONLY = {
 _STREAMS = "the graph-building classes"
 _EXTERNAL = "a connector to an external system"
 _FILES = "a file format"
+_STATE = "state backends and savepoints"
 
 #: Names, or modules with a trailing `.*`, that a part of Yarrow will bring that is not built yet.
 NOT_BUILT_YET = {
@@ -65,11 +65,10 @@ NOT_BUILT_YET = {
     "pyflink.datastream.AsyncDataStream": _STREAMS,
     "pyflink.datastream.BroadcastConnectedStream": _STREAMS,
     "pyflink.datastream.BroadcastStream": _STREAMS,
-    "pyflink.datastream.ConnectedStreams": _STREAMS,
-    "pyflink.datastream.DataStream": _STREAMS,
-    "pyflink.datastream.DataStreamSink": _STREAMS,
-    "pyflink.datastream.KeyedStream": _STREAMS,
-    "pyflink.datastream.StreamExecutionEnvironment": _STREAMS,
+    "pyflink.datastream.StreamExecutionEnvironment.enable_changelog_state_backend": _STATE,
+    "pyflink.datastream.StreamExecutionEnvironment.is_changelog_state_backend_enabled": _STATE,
+    "pyflink.datastream.StreamExecutionEnvironment.get_default_savepoint_directory": _STATE,
+    "pyflink.datastream.StreamExecutionEnvironment.set_default_savepoint_directory": _STATE,
     "pyflink.datastream.WindowedStream": _STREAMS,
     "pyflink.datastream.async_data_stream.*": _STREAMS,
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
@@ -83,7 +82,6 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.pulsar.*": _EXTERNAL,
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,
     "pyflink.datastream.formats.avro.*": _FILES,
-    "pyflink.datastream.formats.csv.*": _FILES,
     "pyflink.datastream.formats.json.*": _FILES,
     "pyflink.datastream.formats.orc.*": _FILES,
     "pyflink.datastream.formats.parquet.*": _FILES,

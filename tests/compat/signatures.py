@@ -25,13 +25,10 @@ def class_differences(name: str, recorded: Recorded, actual: object) -> Iterator
         return
     if "members" in recorded:
         yield from _member_differences(name, recorded["members"], actual)
-    if recorded.get("init") is not None:
-        parameters = [p for p in recorded["init"] if not p.startswith(JAVA_PARAMETER_PREFIX)]
-        # A constructor that only took Java objects is no constructor for users.
-        if parameters or not recorded["init"]:
-            difference = parameter_difference(parameters, inspect.signature(actual))
-            if difference:
-                yield f"{name}.__init__", difference
+    if recorded.get("init") is not None and not _needs_java_object(recorded["init"]):
+        difference = parameter_difference(_python_parameters(recorded["init"]), inspect.signature(actual))
+        if difference:
+            yield f"{name}.__init__", difference
     for method, signature in recorded.get("methods", {}).items():
         difference = _method_difference(method, signature, actual)
         if difference:
@@ -45,6 +42,8 @@ def parameter_difference(recorded: Sequence[str], actual: inspect.Signature) -> 
         wanted, _, default = text.partition("=")
         if index >= len(parameters):
             return f"lacks parameter {wanted!r}; has {actual}"
+        if wanted.startswith("*") and any(p.kind in _STARS for p in parameters[index:]):
+            break
         parameter = parameters[index]
         stars = _STARS.get(parameter.kind, "")
         if stars + parameter.name != wanted:
@@ -86,10 +85,16 @@ def _method_difference(method: str, recorded: Any, actual: type) -> str | None:
             _python_parameters(parameters), inspect.signature(getattr(actual, method))
         )
     if isinstance(attribute, staticmethod | classmethod):
-        return "is not a method of instances"
+        # Called on an instance it takes the same arguments.
+        return parameter_difference(_python_parameters(recorded), inspect.signature(getattr(actual, method)))
     signature = inspect.signature(attribute)
     bound = signature.replace(parameters=list(signature.parameters.values())[1:])
     return parameter_difference(_python_parameters(recorded), bound)
+
+
+def _needs_java_object(parameters: Sequence[str]) -> bool:
+    """Whether a constructor cannot be called without a Java object, so that users never call it."""
+    return any(p.startswith(JAVA_PARAMETER_PREFIX) and "=" not in p for p in parameters)
 
 
 def _python_parameters(parameters: Sequence[str]) -> list[str]:
