@@ -23,9 +23,10 @@ class StreamKind(str, Enum):
 
 
 class BatchContainer(str, Enum):
-    """What a columnar user function receives and returns."""
+    """What a columnar user function receives and returns; PYARROW is a RecordBatch."""
 
     PYARROW = "pyarrow"
+    PYARROW_TABLE = "pyarrow_table"
     POLARS = "polars"
     PANDAS = "pandas"
 
@@ -74,10 +75,14 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
 
 
 class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
-    """map, flat_map or filter."""
+    """map, flat_map or filter.
+
+    `key_selector` is given where a rich function runs on a keyed stream and so may ask for keyed state in open().
+    """
 
     shape: RowShape
     function: bytes
+    key_selector: bytes | None = None
 
 
 class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):

@@ -1,0 +1,267 @@
+"""The DataStream API: what a program imports.
+
+Names are loaded when they are first used: a worker that imports an interface module from here does not load the
+graph-building modules, and these import the runtime, which imports the interface modules.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yarrow.datastream.async_data_stream import AsyncDataStream
+    from yarrow.datastream.checkpoint_config import CheckpointConfig
+    from yarrow.datastream.checkpoint_storage import (
+        CheckpointStorage,
+        CustomCheckpointStorage,
+        FileSystemCheckpointStorage,
+        JobManagerCheckpointStorage,
+    )
+    from yarrow.datastream.checkpointing_mode import CheckpointingMode
+    from yarrow.datastream.closeable_iterator import CloseableIterator
+    from yarrow.datastream.columnar_keyed_stream import ColumnAggregate, ColumnarKeyedStream
+    from yarrow.datastream.connected_streams import ConnectedStreams
+    from yarrow.datastream.data_stream import DataStream
+    from yarrow.datastream.data_stream_sink import DataStreamSink
+    from yarrow.datastream.execution_mode import RuntimeExecutionMode
+    from yarrow.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+    from yarrow.datastream.functions import (
+        AggregateFunction,
+        AllWindowFunction,
+        AsyncFunction,
+        AsyncFunctionDescriptor,
+        AsyncRetryPredicate,
+        AsyncRetryStrategy,
+        BaseBroadcastProcessFunction,
+        BroadcastProcessFunction,
+        CoFlatMapFunction,
+        CoMapFunction,
+        CoProcessFunction,
+        FilterFunction,
+        FlatMapFunction,
+        Function,
+        KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction,
+        KeyedProcessFunction,
+        KeyedStateStore,
+        KeySelector,
+        MapFunction,
+        ParallelSourceFunction,
+        Partitioner,
+        ProcessAllWindowFunction,
+        ProcessFunction,
+        ProcessWindowFunction,
+        ReduceFunction,
+        RuntimeContext,
+        SinkFunction,
+        SourceFunction,
+        WindowFunction,
+    )
+    from yarrow.datastream.keyed_stream import KeyedStream
+    from yarrow.datastream.output_tag import OutputTag
+    from yarrow.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+    from yarrow.datastream.state import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        StateTtlConfig,
+        ValueStateDescriptor,
+    )
+    from yarrow.datastream.state_backend import (
+        CustomStateBackend,
+        EmbeddedRocksDBStateBackend,
+        HashMapStateBackend,
+        PredefinedOptions,
+        StateBackend,
+    )
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from yarrow.datastream.time_characteristic import TimeCharacteristic
+    from yarrow.datastream.time_domain import TimeDomain
+    from yarrow.datastream.timerservice import TimerService
+    from yarrow.datastream.unsupported_streams import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        WindowedStream,
+    )
+    from yarrow.datastream.window import (
+        CountWindow,
+        GlobalWindow,
+        MergingWindowAssigner,
+        TimeWindow,
+        Trigger,
+        TriggerResult,
+        Window,
+        WindowAssigner,
+    )
+
+__all__ = [
+    "AggregateFunction",
+    "AggregatingStateDescriptor",
+    "AllWindowFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
+    "CheckpointConfig",
+    "CheckpointStorage",
+    "CheckpointingMode",
+    "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ColumnAggregate",
+    "ColumnarKeyedStream",
+    "ConnectedStreams",
+    "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
+    "DataStream",
+    "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "KeyedStream",
+    "ListStateDescriptor",
+    "MapFunction",
+    "MapStateDescriptor",
+    "MemorySize",
+    "MergingWindowAssigner",
+    "OutputTag",
+    "ParallelSourceFunction",
+    "Partitioner",
+    "PredefinedOptions",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "ReducingStateDescriptor",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SinkFunction",
+    "SlotSharingGroup",
+    "SourceFunction",
+    "StateBackend",
+    "StateTtlConfig",
+    "StreamExecutionEnvironment",
+    "TimeCharacteristic",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "ValueStateDescriptor",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
+]
+
+#: Where each name is defined.
+_MODULE_OF = {
+    "AggregateFunction": "functions",
+    "AggregatingStateDescriptor": "state",
+    "AllWindowFunction": "functions",
+    "AsyncDataStream": "async_data_stream",
+    "AsyncFunction": "functions",
+    "AsyncFunctionDescriptor": "functions",
+    "AsyncRetryPredicate": "functions",
+    "AsyncRetryStrategy": "functions",
+    "BaseBroadcastProcessFunction": "functions",
+    "BroadcastConnectedStream": "unsupported_streams",
+    "BroadcastProcessFunction": "functions",
+    "BroadcastStream": "unsupported_streams",
+    "CheckpointConfig": "checkpoint_config",
+    "CheckpointStorage": "checkpoint_storage",
+    "CheckpointingMode": "checkpointing_mode",
+    "CloseableIterator": "closeable_iterator",
+    "CoFlatMapFunction": "functions",
+    "CoMapFunction": "functions",
+    "CoProcessFunction": "functions",
+    "ColumnAggregate": "columnar_keyed_stream",
+    "ColumnarKeyedStream": "columnar_keyed_stream",
+    "ConnectedStreams": "connected_streams",
+    "CountWindow": "window",
+    "CustomCheckpointStorage": "checkpoint_storage",
+    "CustomStateBackend": "state_backend",
+    "DataStream": "data_stream",
+    "DataStreamSink": "data_stream_sink",
+    "EmbeddedRocksDBStateBackend": "state_backend",
+    "ExternalizedCheckpointRetention": "externalized_checkpoint_retention",
+    "FileSystemCheckpointStorage": "checkpoint_storage",
+    "FilterFunction": "functions",
+    "FlatMapFunction": "functions",
+    "Function": "functions",
+    "GlobalWindow": "window",
+    "HashMapStateBackend": "state_backend",
+    "JobManagerCheckpointStorage": "checkpoint_storage",
+    "KeySelector": "functions",
+    "KeyedBroadcastProcessFunction": "functions",
+    "KeyedCoProcessFunction": "functions",
+    "KeyedProcessFunction": "functions",
+    "KeyedStateStore": "functions",
+    "KeyedStream": "keyed_stream",
+    "ListStateDescriptor": "state",
+    "MapFunction": "functions",
+    "MapStateDescriptor": "state",
+    "MemorySize": "slot_sharing_group",
+    "MergingWindowAssigner": "window",
+    "OutputTag": "output_tag",
+    "ParallelSourceFunction": "functions",
+    "Partitioner": "functions",
+    "PredefinedOptions": "state_backend",
+    "ProcessAllWindowFunction": "functions",
+    "ProcessFunction": "functions",
+    "ProcessWindowFunction": "functions",
+    "ReduceFunction": "functions",
+    "ReducingStateDescriptor": "state",
+    "RuntimeContext": "functions",
+    "RuntimeExecutionMode": "execution_mode",
+    "SinkFunction": "functions",
+    "SlotSharingGroup": "slot_sharing_group",
+    "SourceFunction": "functions",
+    "StateBackend": "state_backend",
+    "StateTtlConfig": "state",
+    "StreamExecutionEnvironment": "stream_execution_environment",
+    "TimeCharacteristic": "time_characteristic",
+    "TimeDomain": "time_domain",
+    "TimeWindow": "window",
+    "TimerService": "timerservice",
+    "Trigger": "window",
+    "TriggerResult": "window",
+    "ValueStateDescriptor": "state",
+    "Window": "window",
+    "WindowAssigner": "window",
+    "WindowFunction": "functions",
+    "WindowedStream": "unsupported_streams",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

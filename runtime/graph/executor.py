@@ -1,0 +1,204 @@
+"""How a program reaches execution: the PipelineExecutor protocol and the ways to find one.
+
+Owner: the thread that runs the program. The graph-building API knows this protocol only; the embedded cluster, the
+REST client and YARN register under the entry point group `yarrow.executors`. `plan_only` and `collect_job_graphs`
+put another executor in place for as long as a user's main() runs, so that it can be run without running its jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, Protocol, cast, runtime_checkable
+
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.job_id import JobID
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.graph.job_graph import JobGraph
+
+#: The group of entry points; a name in it is a value of `execution.target`.
+ENTRY_POINT_GROUP = "yarrow.executors"
+
+#: Ours, for a checkout that is not installed and so has no entry points.
+_OWN_EXECUTORS = {
+    "local": "yarrow.testing.embedded:EmbeddedExecutor",
+    "remote": "yarrow.cli.remote_executor:RemoteExecutor",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFile:
+    """A file of the client that workers need; the executor uploads it and adds its blob key to the JobGraph."""
+
+    name: str
+    #: python_file, archive, requirements, requirements_cache or cached_file.
+    kind: str
+    path: str
+    #: Folder under which an archive is unpacked; None = its own name.
+    target: str | None = None
+    executable: bool = False
+
+
+class PipelineExecutor(Protocol):
+    """Submits a job to one kind of cluster."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        """Returns when the cluster has taken the job; raises, with nothing left behind, when it has not."""
+        ...
+
+
+@runtime_checkable
+class CollectingJobClient(Protocol):
+    """What a JobClient has besides, where the results of execute_and_collect can be fetched."""
+
+    def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
+        """The next rows, at most `max_rows`; waits until there are some; None = the end.
+
+        Raises the job's error when it failed.
+        """
+        ...
+
+
+class ProgramAborted(BaseException):
+    """A program that was run for its plan alone came to its first `execute`.
+
+    Not an Exception, so that a program which catches those ends here all the same.
+    """
+
+    def __init__(self, job_graph: JobGraph, files: Sequence[LocalFile]) -> None:
+        super().__init__(f"{job_graph.name!r} was planned, not executed")
+        self.job_graph = job_graph
+        self.files = tuple(files)
+
+
+class _PlanOnlyExecutor:
+    """Ends the program with its JobGraph."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        raise ProgramAborted(job_graph, files)
+
+
+class _JobGraphCollector:
+    """Hands each JobGraph to a callback and lets the program run on, as one that is submitted detached does."""
+
+    def __init__(self, deliver: Callable[[JobGraph, Sequence[LocalFile]], None]) -> None:
+        self._deliver = deliver
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        self._deliver(job_graph, files)
+        return DetachedJobClient(job_graph.job_id)
+
+
+class DetachedJobClient(JobClient):
+    """A job that was handed over and is not waited for: its result is there at once and says nothing."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = JobID(job_id)
+
+    def get_job_id(self) -> JobID:
+        return self._job_id
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(JobStatus.CREATED)
+
+    def cancel(self) -> CompletableFuture[None]:
+        return self._refuse("cancelled")
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return self._refuse("stopped")
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._refuse("saved")
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed({})
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        return CompletableFuture.completed(JobExecutionResult(self._job_id, -1))
+
+    def _refuse(self, what: str) -> CompletableFuture[Any]:
+        return CompletableFuture.failed(
+            UnsupportedFeatureError(
+                f"Job {self._job_id} was submitted detached and cannot be {what} by the program that submitted it:"
+                " use the command line or the REST API."
+            )
+        )
+
+
+_in_place: ContextVar[PipelineExecutor | None] = ContextVar("yarrow_executor", default=None)
+
+
+@contextmanager
+def executor_in_place(executor: PipelineExecutor) -> Iterator[None]:
+    """Every `execute` of this context goes to `executor`, whatever `execution.target` says."""
+    token = _in_place.set(executor)
+    try:
+        yield
+    finally:
+        _in_place.reset(token)
+
+
+@contextmanager
+def plan_only() -> Iterator[None]:
+    """The first `execute` of this context raises ProgramAborted with its JobGraph; nothing is started."""
+    with executor_in_place(_PlanOnlyExecutor()):
+        yield
+
+
+@contextmanager
+def collect_job_graphs(deliver: Callable[[JobGraph, Sequence[LocalFile]], None]) -> Iterator[None]:
+    """Every `execute` of this context calls `deliver` and returns at once; nothing is started."""
+    with executor_in_place(_JobGraphCollector(deliver)):
+        yield
+
+
+_base_configuration: ContextVar[Mapping[str, str]] = ContextVar(
+    "yarrow_base_configuration", default=MappingProxyType({})
+)
+
+
+def base_configuration() -> Mapping[str, str]:
+    """What every environment of this context begins with: the command line's options and configuration file."""
+    return _base_configuration.get()
+
+
+@contextmanager
+def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
+    """Environments of this context begin with `configuration`; what a program sets itself goes before it."""
+    token = _base_configuration.set(MappingProxyType(dict(configuration)))
+    try:
+        yield
+    finally:
+        _base_configuration.reset(token)
+
+
+def executor_for(target: str) -> PipelineExecutor:
+    """The executor in place, else that of an `execution.target`; InvalidProgramError names the targets there are."""
+    in_place = _in_place.get()
+    if in_place is not None:
+        return in_place
+    registered = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    names = {**_OWN_EXECUTORS, **registered}
+    if target not in names:
+        raise InvalidProgramError(
+            f"execution.target is {target!r}, for which no executor is installed;"
+            f" there are: {', '.join(sorted(names))}."
+        )
+    module, _, attribute = names[target].partition(":")
+    return cast("PipelineExecutor", getattr(import_module(module), attribute)())

@@ -1,0 +1,77 @@
+"""The StreamGraph: the operators of a program and the edges between them, before chaining.
+
+Owner: the thread that builds the program. Made by stream_graph_generator, read by chaining, job_graph_generator and
+plan; nothing changes it afterwards. It is the only form in which uid, group and parallelism of every single
+operator are settled, so everything that is refused for the shape of the graph is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from yarrow.runtime.graph.job_graph import ResultPartitionType
+from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+from yarrow.runtime.graph.transformations import ChainingStrategy
+
+#: The group of operators for which none was named.
+DEFAULT_SLOT_SHARING_GROUP = "default"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamEdge:
+    """An edge between two operators; `side_output` is the tag whose records it carries."""
+
+    source: int
+    target: int
+    #: 0, or 1 for the second input of a two-input operator.
+    target_input: int
+    partitioner: PartitionerSpec
+    result_type: ResultPartitionType
+    stream_kind: StreamKind
+    type_spec: TypeSpec = None
+    side_output: str | None = None
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class StreamNode:
+    """An operator. `name` bears the prefix of its role ("Source: ", "Sink: ")."""
+
+    id: int
+    name: str
+    spec: AnyOperatorSpec
+    parallelism: int
+    #: None = derived from the parallelism of its vertex.
+    max_parallelism: int | None
+    slot_sharing_group: str
+    #: ms; -1 = only full batches are sent.
+    buffer_timeout_ms: int
+    chaining: ChainingStrategy
+    uid: str | None = None
+    uid_hash: str | None = None
+    description: str | None = None
+    blocking: bool = False
+    is_source: bool = False
+    is_sink: bool = False
+    output_type: TypeSpec = None
+    output_kind: StreamKind = StreamKind.ROW
+    in_edges: list[StreamEdge] = field(default_factory=list)
+    out_edges: list[StreamEdge] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class StreamGraph:
+    """All operators by id, in the order in which they can be reached from the sources."""
+
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    chaining_enabled: bool = True
+    chain_different_max_parallelism: bool = True
+
+    def sources(self) -> Iterator[StreamNode]:
+        """Operators without inputs, in the order of the calls that made them."""
+        return (node for node in self.nodes.values() if not node.in_edges)
+
+    def add_edge(self, edge: StreamEdge) -> None:
+        """Puts the edge at both of its ends."""
+        self.nodes[edge.source].out_edges.append(edge)
+        self.nodes[edge.target].in_edges.append(edge)

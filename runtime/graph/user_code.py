@@ -1,0 +1,198 @@
+"""Shipping of user code: functions to bytes on the client, and the classes of the main program to the workers.
+
+Owner: the thread that builds the program (packing), the worker's task thread before its first record
+(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of the main
+program travel once, as definitions that a worker puts into its own `__main__`; cloudpickle recognises a class that
+it has loaded before, so that functions, sources and records of one job all meet the same class object.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import pickle
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import cloudpickle
+
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
+
+#: Modules that every worker has, besides those of the standard library.
+_PROVIDED = frozenset({"yarrow", "cloudpickle", "__main__", "__mp_main__"})
+
+#: How deep the search for the value that cannot be pickled follows captured values.
+_SEARCH_DEPTH = 4
+
+
+class UnpicklableFunctionError(InvalidProgramError):
+    """A function, source or sink that cannot be sent to the workers; names operator, function and captured value."""
+
+
+class _FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle that notes which modules the result refers to by name."""
+
+    def __init__(self, file: io.BytesIO, needed: set[str], seen: set[str]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._needed = needed
+        self._seen = seen
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
+        if isinstance(name, str):
+            # What is pickled by value does not need its module, but its records may be of classes from there.
+            (self._needed if reduced is NotImplemented else self._seen).add(name.partition(".")[0])
+        return reduced
+
+
+class UserCodePacker:
+    """Pickles the functions of one program and remembers which modules they need."""
+
+    def __init__(self) -> None:
+        self._needed: set[str] = set()
+        self._seen: set[str] = set()
+
+    def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
+        """The value as cloudpickle. Raises UnpicklableFunctionError naming `operator`."""
+        buffer = io.BytesIO()
+        try:
+            _FunctionPickler(buffer, self._needed, self._seen).dump(value)
+        except Exception as error:
+            raise _unpicklable(value, operator, role, error) from error
+        return buffer.getvalue()
+
+    @property
+    def required_modules(self) -> tuple[str, ...]:
+        """Top-level modules that the pickled values refer to and that a worker may lack, sorted."""
+        return tuple(sorted(self._needed - _PROVIDED - sys.stdlib_module_names))
+
+    def user_code(self, files: Iterable[ShippedFile] = ()) -> UserCode:
+        """What a worker needs before it loads the functions pickled so far."""
+        modules = self.required_modules
+        return UserCode(
+            main_definitions=main_definitions(),
+            python_path=_python_path(sorted({*modules, *self._seen} - _PROVIDED - sys.stdlib_module_names)),
+            files=tuple(files),
+            python_version=(sys.version_info.major, sys.version_info.minor),
+            required_modules=modules,
+        )
+
+
+def main_definitions() -> bytes:
+    """cloudpickle of {name: class} for the classes of `__main__`; those that cannot be pickled are left out."""
+    main = sys.modules.get("__main__")
+    classes = {
+        name: value
+        for name, value in vars(main).items()
+        if isinstance(value, type) and value.__module__ == "__main__"
+    }
+    if not classes:
+        return b""
+    try:
+        return bytes(cloudpickle.dumps(classes))
+    except Exception:
+        shippable = {name: value for name, value in classes.items() if _can_pickle(value)}
+        return bytes(cloudpickle.dumps(shippable)) if shippable else b""
+
+
+def register_main_definitions(definitions: bytes) -> None:
+    """Puts the classes into this process's `__main__`; to be called before any function of the job is loaded.
+
+    Classes that `__main__` has already under the same name stay what they are when they are the same class.
+    """
+    if not definitions:
+        return
+    main = sys.modules["__main__"]
+    for name, value in cloudpickle.loads(definitions).items():
+        setattr(main, name, value)
+
+
+def describe_callable(value: Any) -> str:
+    """How messages name a user's function: `<lambda> at job.py:12`, `parse at job.py:3`, `Splitter object`."""
+    if isinstance(value, MethodType):
+        return f"{type(value.__self__).__name__}.{value.__func__.__name__}"
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        return f"{value.__qualname__.rpartition('<locals>.')[2]} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    if isinstance(value, BuiltinFunctionType | type):
+        return value.__qualname__
+    return f"{type(value).__qualname__} object"
+
+
+def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> UnpicklableFunctionError:
+    culprit = next(_culprits(value, _SEARCH_DEPTH), None)
+    named = f" because of {culprit}" if culprit else ""
+    return UnpicklableFunctionError(
+        f"Operator {operator!r}: its {role} ({describe_callable(value)}) cannot be sent to the workers{named}:"
+        f" {type(error).__name__}: {error}."
+        " Create such an object in open() of a rich function, or inside the function, instead of capturing it."
+    )
+
+
+def _culprits(value: Any, depth: int, path: str = "") -> Iterator[str]:
+    """The innermost captured values that cannot be pickled, as `captured variable 'x' (module.Type)`."""
+    for kind, name, captured in _captured(value):
+        if _can_pickle(captured):
+            continue
+        step = f"{path} of " if path else ""
+        here = f"{kind} {name!r} ({type(captured).__module__}.{type(captured).__qualname__})"
+        if depth:
+            yield from _culprits(captured, depth - 1, "")
+        yield f"{step}{here}"
+
+
+def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(value, MethodType):
+        yield "the instance of", value.__func__.__name__, value.__self__
+    elif isinstance(value, FunctionType):
+        found = inspect.getclosurevars(value)
+        for name, captured in found.nonlocals.items():
+            yield "the captured variable", name, captured
+        if value.__module__ == "__main__" or "<locals>" in value.__qualname__:
+            for name, captured in found.globals.items():
+                yield "the global variable", name, captured
+        for number, default in enumerate(value.__defaults__ or ()):
+            yield "the default argument", str(number), default
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield "the item", str(key), item
+    elif isinstance(value, list | tuple | set | frozenset):
+        for number, item in enumerate(value):
+            yield "the element", str(number), item
+    else:
+        for name, item in getattr(value, "__dict__", {}).items():
+            yield "the attribute", name, item
+
+
+def _can_pickle(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _python_path(modules: Iterable[str]) -> tuple[str, ...]:
+    """The folder of the main program, and those of the modules that functions need and no installation provides."""
+    folders: dict[str, None] = {}
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if script:
+        folder = os.path.dirname(os.path.abspath(script))
+        if sys.path and os.path.abspath(sys.path[0] or os.curdir) == folder:
+            folders[folder] = None
+    installed = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
+    for name in modules:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is None:
+            continue
+        place = os.path.dirname(os.path.abspath(file))
+        root = os.path.dirname(place) if os.path.basename(file) == "__init__.py" else place
+        if os.path.realpath(root) not in installed:
+            folders[root] = None
+    return tuple(folders)

@@ -1,0 +1,125 @@
+"""ColumnarKeyedStream: record batches distributed by a key column, with aggregates that never touch a single row.
+
+Owner: the thread that builds the program. Results are running: for every batch, the updated row of each key in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from yarrow.datastream.arrow_schemas import check_column
+from yarrow.datastream.data_stream import DataStream
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import (
+    AggregateKind,
+    ArrowAggregateOperator,
+    ColumnAggregate,
+    PartitionerKind,
+    PartitionerSpec,
+    StreamKind,
+)
+from yarrow.runtime.graph.transformations import Transformation
+
+if TYPE_CHECKING:
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["ColumnAggregate", "ColumnarKeyedStream"]
+
+#: What aggregates of columns there are; the others need a whole row.
+_COLUMN_KINDS = (
+    AggregateKind.SUM,
+    AggregateKind.MIN,
+    AggregateKind.MAX,
+    AggregateKind.COUNT,
+    AggregateKind.MEAN,
+)
+
+
+class ColumnarKeyedStream(DataStream):
+    """Record batches distributed by the value of a column. Made by `DataStream.key_by` with a column name."""
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, transformation: Transformation, key_column: str
+    ) -> None:
+        super().__init__(environment, transformation)
+        self.key_column = key_column
+
+    @classmethod
+    def of(cls, stream: DataStream, key_column: str) -> ColumnarKeyedStream:
+        """Return a columnar `stream` distributed by a column, which must exist where the schema is known."""
+        check_column(stream.transformation.output_schema, key_column, "key_by")
+        environment = stream.get_execution_environment()
+        spec = PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_column=key_column)
+        partition = environment.graph_builder.partition(stream.transformation, spec)
+        return cls(environment, partition, key_column)
+
+    def sum(self, column: str, name: str | None = None) -> DataStream:
+        """Return key and running sum; the result's column is `<column>_sum` unless named."""
+        return self.aggregate([(column, "sum", name)])
+
+    def min(self, column: str, name: str | None = None) -> DataStream:
+        """Return key and running minimum; the result's column is `<column>_min` unless named."""
+        return self.aggregate([(column, "min", name)])
+
+    def max(self, column: str, name: str | None = None) -> DataStream:
+        """Return key and running maximum; the result's column is `<column>_max` unless named."""
+        return self.aggregate([(column, "max", name)])
+
+    def mean(self, column: str, name: str | None = None) -> DataStream:
+        """Return key and running mean; the result's column is `<column>_mean` unless named."""
+        return self.aggregate([(column, "mean", name)])
+
+    def count(self, name: str = "count") -> DataStream:
+        """Return key and running number of rows."""
+        return self.aggregate([(None, "count", name)])
+
+    def aggregate(
+        self,
+        aggregates: Sequence[ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]],
+    ) -> DataStream:
+        """Return key and several running aggregates, each `(column, kind)` or `(column, kind, name)`.
+
+        Kinds are sum, min, max, mean and count, whose column is None. Raises InvalidProgramError for an unknown
+        kind or column and for two results of one name.
+        """
+        if not aggregates:
+            raise InvalidProgramError("aggregate takes at least one (column, kind)")
+        wanted = tuple(self._column_aggregate(item) for item in aggregates)
+        names = [self.key_column, *(item.name for item in wanted)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidProgramError(
+                f"aggregate: two columns of the result are named {twice}; name them apart"
+            )
+        spec = ArrowAggregateOperator(key_column=self.key_column, aggregates=wanted)
+        made = self._builder.one_input(
+            self.transformation, "Keyed Arrow Aggregation", spec, output_kind=StreamKind.COLUMNAR
+        )
+        return DataStream(self._environment, made)
+
+    def _column_aggregate(
+        self, item: ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]
+    ) -> ColumnAggregate:
+        if isinstance(item, ColumnAggregate):
+            column, kind_name, name = item.column, item.kind.value, item.name
+        else:
+            column, kind_name, name = item[0], item[1], item[2] if len(item) == 3 else None
+        kinds = {kind.value: kind for kind in _COLUMN_KINDS}
+        if kind_name not in kinds:
+            raise InvalidProgramError(
+                f"aggregate: there is no kind {kind_name!r}; use one of {sorted(kinds)}"
+            )
+        kind = kinds[kind_name]
+        if kind is AggregateKind.COUNT:
+            return ColumnAggregate(kind=kind, column=None, name=name or "count")
+        if column is None:
+            raise InvalidProgramError(f"aggregate: {kind_name} needs a column")
+        check_column(self.transformation.output_schema, column, kind_name)
+        return ColumnAggregate(kind=kind, column=column, name=name or f"{column}_{kind_name}")
+
+    def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
+        raise InvalidProgramError(
+            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo:"
+            " distribute the stream before key_by, or what an operator makes of the keyed stream."
+        )

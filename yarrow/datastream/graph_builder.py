@@ -1,0 +1,221 @@
+"""GraphBuilder: makes the transformations of one program; what DataStream and its kin call.
+
+Owner: the thread that builds the program. It pickles user functions at once, so that one that cannot be sent
+to workers fails at the line that passed it, and puts conversions where rows meet columns. It decides nothing
+that needs the whole graph: that is the generators' part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from yarrow.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from yarrow.datastream.arrow_schemas import schema_bytes, schema_of_type
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import (
+    AnyOperatorSpec,
+    ArrowToRowsOperator,
+    PartitionerSpec,
+    RowsToArrowOperator,
+    StreamKind,
+)
+from yarrow.runtime.graph.transformations import (
+    OneInputTransformation,
+    OperatorTransformation,
+    PartitionTransformation,
+    SideOutputTransformation,
+    SinkTransformation,
+    SourceTransformation,
+    Transformation,
+    TwoInputTransformation,
+    UnionTransformation,
+    operator_behind,
+)
+from yarrow.runtime.graph.user_code import UserCodePacker
+
+ROWS_TO_ARROW = "Rows to Arrow"
+ARROW_TO_ROWS = "Arrow to Rows"
+
+
+def declared(output_type: TypeInformation | Sequence[TypeInformation] | None) -> TypeInformation | None:
+    """The declared type; None for none and for PICKLED_BYTE_ARRAY, which says the same. A list declares
+    Rows.
+    """
+    if output_type is None or isinstance(output_type, PickledBytesTypeInfo):
+        return None
+    if isinstance(output_type, TypeInformation):
+        return output_type
+    if isinstance(output_type, list | tuple):
+        return RowTypeInfo(output_type)
+    raise TypeError(f"output_type must be a TypeInformation such as Types.STRING(), not {output_type!r}")
+
+
+class GraphBuilder:
+    """The transformations made so far. `parallelism` is asked at each operator, as the environment's may
+    change.
+    """
+
+    def __init__(self, parallelism: Callable[[], int]) -> None:
+        self._parallelism = parallelism
+        self._ids = count(1)
+        self._roots: list[Transformation] = []
+        self._conversions: dict[tuple[Transformation, bytes | None], OneInputTransformation] = {}
+        self._side_output_types: dict[tuple[Transformation, str], TypeInformation | None] = {}
+        self.packer = UserCodePacker()
+
+    @property
+    def roots(self) -> Sequence[Transformation]:
+        """The operators that read something, in the order of the calls: what the program is to run."""
+        return tuple(self._roots)
+
+    def clear(self) -> None:
+        """Forgets the roots: the next job begins with what is added after it. Ids go on."""
+        self._roots.clear()
+
+    def source(self, name: str, spec: AnyOperatorSpec, **settings: Any) -> SourceTransformation:
+        """A source; it becomes part of the job when something reads it."""
+        settings.setdefault("parallelism", self._parallelism())
+        return SourceTransformation(id=next(self._ids), name=name, spec=spec, **settings)
+
+    def one_input(
+        self, read: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+    ) -> OneInputTransformation:
+        """An operator behind `read`."""
+        settings.setdefault("parallelism", self._parallelism())
+        made = OneInputTransformation(id=next(self._ids), name=name, spec=spec, reads=(read,), **settings)
+        self._follow(read, made)
+        self._roots.append(made)
+        return made
+
+    def two_input(
+        self, first: Transformation, second: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+    ) -> TwoInputTransformation:
+        """An operator behind two streams."""
+        settings.setdefault("parallelism", self._parallelism())
+        made = TwoInputTransformation(
+            id=next(self._ids), name=name, spec=spec, reads=(first, second), **settings
+        )
+        self._follow(first, made)
+        self._follow(second, made)
+        self._roots.append(made)
+        return made
+
+    def sink(
+        self, read: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+    ) -> SinkTransformation:
+        """A sink behind `read`."""
+        settings.setdefault("parallelism", self._parallelism())
+        made = SinkTransformation(id=next(self._ids), name=name, spec=spec, reads=(read,), **settings)
+        self._follow(read, made)
+        self._roots.append(made)
+        return made
+
+    def partition(self, read: Transformation, partitioner: PartitionerSpec) -> PartitionTransformation:
+        """`read`, distributed by `partitioner`."""
+        return PartitionTransformation(
+            id=next(self._ids),
+            name="Partition",
+            output_type=read.output_type,
+            output_kind=read.output_kind,
+            output_schema=read.output_schema,
+            read=read,
+            partitioner=partitioner,
+        )
+
+    def union(self, reads: Sequence[Transformation]) -> UnionTransformation:
+        """All of `reads`; its type is declared when theirs are, and refused in the StreamGraph when they
+        differ.
+        """
+        first = reads[0]
+        same = all(read.output_type == first.output_type for read in reads)
+        return UnionTransformation(
+            id=next(self._ids),
+            name="Union",
+            output_type=first.output_type if same else None,
+            output_kind=first.output_kind,
+            output_schema=first.output_schema
+            if all(r.output_schema == first.output_schema for r in reads)
+            else None,
+            reads=tuple(reads),
+        )
+
+    def side_output(
+        self, read: OperatorTransformation, tag_id: str, output_type: TypeInformation | None
+    ) -> SideOutputTransformation:
+        """What `read` emits under the tag. Raises InvalidProgramError for a second type of one tag."""
+        known = self._side_output_types.setdefault((read, tag_id), output_type)
+        if known != output_type:
+            raise InvalidProgramError(
+                f"The side output {tag_id!r} of operator {read.name!r} is asked for with two types,"
+                f" {known} and {output_type}: use one OutputTag for both."
+            )
+        return SideOutputTransformation(
+            id=next(self._ids),
+            name=f"Side output {tag_id}",
+            output_type=output_type,
+            read=read,
+            tag_id=tag_id,
+        )
+
+    def as_rows(self, read: Transformation, as_tuple: bool = False) -> Transformation:
+        """`read` itself, or the conversion of its record batches to rows, which the plan shows."""
+        if read.output_kind is StreamKind.ROW:
+            return read
+        return self._conversion(read, ARROW_TO_ROWS, ArrowToRowsOperator(as_tuple=as_tuple), None)
+
+    def as_columns(self, read: Transformation, consumer: str, schema: bytes | None = None) -> Transformation:
+        """`read` itself, or the conversion of its rows to record batches, which the plan shows.
+
+        Without a schema the declared type gives one; InvalidProgramError, naming `consumer` and the operator
+        behind `read`, when none is declared.
+        """
+        if read.output_kind is StreamKind.COLUMNAR:
+            return read
+        if schema is None:
+            if read.output_type is None:
+                behind = operator_behind(read)
+                raise InvalidProgramError(
+                    f"{consumer} takes columns, but the rows of operator {(behind or read).name!r} have no "
+                    f"declared"
+                    " type to make them from: give that operator an output_type (Types.ROW_NAMED(...)),"
+                    " or convert with to_arrow(schema)."
+                )
+            schema = schema_bytes(schema_of_type(read.output_type, (operator_behind(read) or read).name))
+        return self._conversion(read, ROWS_TO_ARROW, RowsToArrowOperator(schema=schema), schema)
+
+    def _conversion(
+        self, read: Transformation, name: str, spec: AnyOperatorSpec, schema: bytes | None
+    ) -> OneInputTransformation:
+        # Behind a partition each consumer gets a conversion of its own, which has the consumer's parallelism.
+        key = (read, schema if name == ROWS_TO_ARROW else str(spec).encode())
+        known = self._conversions.get(key)
+        if known is not None and not isinstance(read, PartitionTransformation):
+            return known
+        made = OneInputTransformation(
+            id=next(self._ids),
+            name=name,
+            spec=spec,
+            reads=(read,),
+            output_kind=StreamKind.COLUMNAR if name == ROWS_TO_ARROW else StreamKind.ROW,
+            output_schema=schema,
+            parallelism=self._parallelism(),
+            parallelism_like=None if isinstance(read, PartitionTransformation) else operator_behind(read),
+        )
+        self._conversions[key] = made
+        return made
+
+    def _follow(self, read: Transformation, consumer: OperatorTransformation) -> None:
+        """A conversion behind a partition runs as wide as what it was made for."""
+        if (
+            isinstance(read, OneInputTransformation)
+            and isinstance(read.spec, RowsToArrowOperator | ArrowToRowsOperator)
+            and isinstance(read.reads[0], PartitionTransformation)
+            and read.parallelism_like is None
+        ):
+            read.parallelism_like = consumer
+
+    def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
+        """The value for the workers. Raises UnpicklableFunctionError naming `operator`."""
+        return self.packer.pickle(value, operator, role)

@@ -1,0 +1,151 @@
+"""KeyedStream: a stream whose records are distributed by key, with the operators that keep something for each key.
+
+Owner: the thread that builds the program. The key selector is pickled once and shared by the partition before the
+operator and the operator itself, so that both see the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation
+from yarrow.datastream.data_stream import DataStream, KeyFunction, _refuse
+from yarrow.datastream.functions import (
+    KeyedProcessFunction,
+    KeySelector,
+    ProcessFunction,
+    ReduceFunction,
+)
+from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import (
+    AggregateKind,
+    AggregateOperator,
+    PartitionerKind,
+    PartitionerSpec,
+    ProcessOperator,
+    ReduceOperator,
+)
+from yarrow.runtime.graph.transformations import Transformation
+
+if TYPE_CHECKING:
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["KeyedStream"]
+
+
+class KeyedStream(DataStream):
+    """The records of a stream, distributed by key. Made by `DataStream.key_by`."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        transformation: Transformation,
+        key_selector: bytes,
+        key_type: TypeInformation | None,
+    ) -> None:
+        super().__init__(environment, transformation)
+        #: cloudpickle of the selector.
+        self.key_selector = key_selector
+        self.key_type = key_type
+
+    @classmethod
+    def of(
+        cls, stream: DataStream, key_selector: KeyFunction, key_type: TypeInformation | None
+    ) -> KeyedStream:
+        """Return `stream` distributed by the key that the selector gives each record."""
+        require_function(key_selector, KeySelector, "key_by")
+        environment = stream.get_execution_environment()
+        builder = environment.graph_builder
+        pickled = builder.pickle(key_selector, "key_by", "key selector")
+        spec = PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=pickled)
+        partition = builder.partition(builder.as_rows(stream.transformation), spec)
+        return cls(environment, partition, pickled, declared(key_type))
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
+        """Return the stream of each key's value so far, after each record: `func(value so far, record)`."""
+        require_function(func, ReduceFunction, "reduce")
+        name = "Keyed Reduce"
+        spec = ReduceOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)
+        return self._one_input(name, spec, self.transformation.output_type, declares_blocking(func))
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Return the stream of each key's record with the field's sum so far."""
+        return self._aggregate(AggregateKind.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Return the stream of each key's first record with the field's minimum so far."""
+        return self._aggregate(AggregateKind.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Return the stream of each key's first record with the field's maximum so far."""
+        return self._aggregate(AggregateKind.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Return the stream of each key's record that has the field's minimum so far."""
+        return self._aggregate(AggregateKind.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Return the stream of each key's record that has the field's maximum so far."""
+        return self._aggregate(AggregateKind.MAX_BY, position_to_max_by)
+
+    def process(
+        self,
+        func: ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return the stream of what a KeyedProcessFunction, with state and timers, emits."""
+        require_function(func, KeyedProcessFunction, "process on a keyed stream", callables=False)
+        name = "KeyedProcess"
+        spec = ProcessOperator(function=self._builder.pickle(func, name), key_selector=self.key_selector)
+        return self._one_input(name, spec, declared(output_type), declares_blocking(func))
+
+    def window(self, window_assigner: Any) -> NoReturn:
+        """Refused: this version has no windows."""
+        _refuse("window", "windows")
+
+    def count_window(self, size: int, slide: int = 0) -> NoReturn:
+        """Refused: this version has no windows."""
+        _refuse("count_window", "windows")
+
+    def _key_selector_for(self, func: Any) -> bytes | None:
+        return self.key_selector if is_rich(func) else None
+
+    def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
+        raise InvalidProgramError(
+            f"A keyed stream is distributed by its key, which {spec.kind.value} would undo:"
+            " distribute the stream before key_by, or what an operator makes of the keyed stream."
+        )
+
+    def _aggregate(self, kind: AggregateKind, position: int | str) -> DataStream:
+        record_type = self.transformation.output_type
+        _check_position(kind.value, position, record_type)
+        spec = AggregateOperator(
+            kind=kind,
+            position=None if isinstance(record_type, BasicTypeInfo) else position,
+            key_selector=self.key_selector,
+        )
+        return self._one_input("Keyed Aggregation", spec, record_type)
+
+
+def _check_position(method: str, position: int | str, record_type: TypeInformation | None) -> None:
+    """Raises InvalidProgramError where the position cannot be one, or the declared type lacks it."""
+    if isinstance(position, bool) or not isinstance(position, int | str):
+        raise InvalidProgramError(f"{method} takes a field's position or name, not {position!r}")
+    if isinstance(record_type, BasicTypeInfo) and position != 0:
+        raise InvalidProgramError(
+            f"{method}({position!r}): the records are single values of {record_type}; leave the position out"
+        )
+    if isinstance(record_type, RowTypeInfo) and isinstance(position, str):
+        names = record_type.get_field_names()
+        if position not in names:
+            raise InvalidProgramError(
+                f"{method}({position!r}): there is no such field; the records have {names}"
+            )
+    fields = getattr(record_type, "get_field_types", list)()
+    if fields and isinstance(position, int) and not 0 <= position < len(fields):
+        raise InvalidProgramError(
+            f"{method}({position}): the records have {len(fields)} fields, 0 to {len(fields) - 1}"
+        )

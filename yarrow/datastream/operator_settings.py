@@ -1,0 +1,125 @@
+"""The settings of one operator: name, ids, parallelism, chaining, slots and buffers; shared by streams and sinks.
+
+Owner: the thread that builds the program. Each setter changes the transformation in place and returns the object it
+was called on. Values are checked here where one operator alone decides, in the generators where the graph does.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from yarrow.datastream.slot_sharing_group import SlotSharingGroup
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
+from yarrow.runtime.graph.operator_spec import SinkWriterOperator
+from yarrow.runtime.graph.transformations import ChainingStrategy, OperatorTransformation, Transformation
+
+
+def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
+    """The name of a group. Raises UnsupportedFeatureError for one that asks for resources of its own."""
+    if isinstance(slot_sharing_group, str):
+        return slot_sharing_group
+    if slot_sharing_group != SlotSharingGroup(slot_sharing_group.name):
+        raise UnsupportedFeatureError(
+            f"Slot sharing group {slot_sharing_group.name!r} asks for resources of its own, but all slots of this"
+            " version are alike: leave them out, and set taskmanager.memory.process.size and"
+            " taskmanager.numberOfTaskSlots."
+        )
+    return slot_sharing_group.name
+
+
+class OperatorSettings:
+    """What can be set on the operator behind a stream or sink."""
+
+    def __init__(self, transformation: Transformation) -> None:
+        self.transformation = transformation
+
+    def operator(self, method: str) -> OperatorTransformation:
+        """The operator. Raises InvalidProgramError where the stream is a partition, a union or a side output."""
+        if not isinstance(self.transformation, OperatorTransformation):
+            kind = type(self.transformation).__name__.removesuffix("Transformation").lower()
+            raise InvalidProgramError(
+                f"{method}() concerns an operator, but this stream is a {kind}, which only says how records"
+                f" reach the next one: call it on the operator before or behind."
+            )
+        return self.transformation
+
+    def get_name(self) -> str:
+        """Return the name of the operator."""
+        return self.transformation.name
+
+    def name(self, name: str) -> Self:
+        """Set the name that plans, metrics and messages show."""
+        operator = self.operator("name")
+        operator.name = f"{name}: Writer" if isinstance(operator.spec, SinkWriterOperator) else name
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Set the id by which a savepoint finds the operator; unique in the program."""
+        if not isinstance(uid, str) or not uid:
+            raise ValueError(f"uid must be a non-empty text, not {uid!r}")
+        self.operator("uid").uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Set the operator id itself, 32 hexadecimal digits, as a savepoint shows it."""
+        self.operator("set_uid_hash").uid_hash = uid_hash
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Set a longer text for plans."""
+        self.operator("set_description").description = description
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks. Raises InvalidProgramError where the operator runs with one only."""
+        operator = self.operator("set_parallelism")
+        if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+            raise ValueError(f"parallelism must be a whole number of at least 1, not {parallelism!r}")
+        if operator.non_parallel and parallelism != 1:
+            raise InvalidProgramError(
+                f"Operator {operator.name!r} can only run with parallelism 1, not {parallelism}:"
+                " rebalance() behind it spreads its records."
+            )
+        operator.parallelism = parallelism
+        operator.parallelism_like = None
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups: the most subtasks it can be rescaled to."""
+        operator = self.operator("set_max_parallelism")
+        if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
+            raise ValueError(f"max parallelism must be 1 to {MAX_MAX_PARALLELISM}, not {max_parallelism!r}")
+        operator.max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Let the operator run with parallelism 1, now and ever."""
+        operator = self.operator("force_non_parallel")
+        operator.parallelism = 1
+        operator.parallelism_like = None
+        operator.max_parallelism = 1
+        operator.non_parallel = True
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Set after how many ms a batch is sent that is not full; -1 sends full ones only, 0 every one at once."""
+        if not isinstance(timeout_millis, int) or timeout_millis < -1:
+            raise ValueError(f"buffer timeout must be -1 or more milliseconds, not {timeout_millis!r}")
+        self.operator("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Set the group of operators with which this one shares slots; operators behind it inherit it."""
+        self.operator("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Keep the operator out of the chain before it."""
+        self.operator("start_new_chain").chaining = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Let the operator be a task of its own."""
+        self.operator("disable_chaining").chaining = ChainingStrategy.NEVER
+        return self

@@ -1,0 +1,436 @@
+"""StreamExecutionEnvironment: where a program begins and where it is executed.
+
+Owner: the thread that builds the program; one environment is one program, whose jobs are executed one after the
+other. It starts nothing itself: `execute` builds the JobGraph and hands it to the executor of `execution.target`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import yarrow.runtime.config.options.execution as execution_options
+import yarrow.runtime.config.options.pipeline as pipeline_options
+import yarrow.runtime.config.options.python as python_options
+import yarrow.runtime.config.options.rest as rest_options
+from yarrow.common.configuration import Configuration
+from yarrow.common.execution_config import ExecutionConfig
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream.checkpoint_config import CheckpointConfig
+from yarrow.datastream.checkpointing_mode import CheckpointingMode
+from yarrow.datastream.connectors.base import Source
+from yarrow.datastream.connectors.collection import CollectionSource
+from yarrow.datastream.data_stream import DataStream, refuse_event_time
+from yarrow.datastream.execution_mode import RuntimeExecutionMode
+from yarrow.datastream.functions import ParallelSourceFunction, SourceFunction
+from yarrow.datastream.graph_builder import GraphBuilder, declared
+from yarrow.datastream.job_waiting import wait_for_job
+from yarrow.datastream.operator_settings import group_name
+from yarrow.datastream.program_files import ProgramFiles
+from yarrow.datastream.slot_sharing_group import SlotSharingGroup
+from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import base_configuration, executor_for
+from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType
+from yarrow.runtime.graph.job_graph_generator import generate_job_graph
+from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
+from yarrow.runtime.graph.plan import execution_plan
+from yarrow.runtime.graph.stream_graph import StreamGraph
+from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
+
+__all__ = ["StreamExecutionEnvironment"]
+
+#: Flink's, so that scripts that look for it find it.
+DEFAULT_JOB_NAME = "Flink Streaming Job"
+LOCAL_TARGET = "local"
+REMOTE_TARGET = "remote"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class StreamExecutionEnvironment:
+    """A program under construction, its configuration, and the way to execute it."""
+
+    _default_local_parallelism: int | None = None
+
+    def __init__(self, configuration: Configuration | None = None, ids: IdFactory | None = None) -> None:
+        values = {**base_configuration(), **({} if configuration is None else configuration.to_dict())}
+        self._configuration = Configuration.from_dict(values)
+        self._ids = RandomIdFactory() if ids is None else ids
+        self._config = ExecutionConfig(self._configuration)
+        self._checkpoint_config = CheckpointConfig(self._configuration)
+        self._files = ProgramFiles()
+        if not self._settings().is_set(pipeline_options.DEFAULT_PARALLELISM) and self._is_local():
+            self.set_parallelism(self.get_default_local_parallelism())
+        #: What streams of this environment add their transformations to.
+        self.graph_builder = GraphBuilder(self.get_parallelism)
+
+    # Making an environment
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """Return an environment for where the program was started: an embedded cluster, or the command line's.
+
+        Raises ConfigError for a key or value that cannot be.
+        """
+        environment = StreamExecutionEnvironment(configuration)
+        environment._settings().validate()
+        return environment
+
+    @staticmethod
+    def create_local_environment(parallelism: int | None = None) -> StreamExecutionEnvironment:
+        """Return an environment for an embedded cluster; its parallelism is that of the machine unless given."""
+        environment = StreamExecutionEnvironment(
+            Configuration.from_dict({execution_options.TARGET.key: LOCAL_TARGET})
+        )
+        return environment if parallelism is None else environment.set_parallelism(parallelism)
+
+    @staticmethod
+    def create_remote_environment(host: str, port: int) -> StreamExecutionEnvironment:
+        """Return an environment for the cluster whose REST address this is."""
+        return StreamExecutionEnvironment(
+            Configuration.from_dict(
+                {
+                    execution_options.TARGET.key: REMOTE_TARGET,
+                    rest_options.ADDRESS.key: host,
+                    rest_options.REST_PORT.key: str(port),
+                }
+            )
+        )
+
+    # Settings
+
+    def get_config(self) -> ExecutionConfig:
+        """Return the settings of the execution; changes to it change the environment."""
+        return self._config
+
+    def get_configuration(self) -> Configuration:
+        """Return the configuration itself; changes to it change the environment."""
+        return self._configuration
+
+    def configure(self, configuration: Configuration) -> None:
+        """Add these keys, in place of those already set. Raises ConfigError for a key or value that cannot be."""
+        Settings(configuration.to_dict()).validate()
+        self._configuration.add_all(configuration)
+
+    def get_parallelism(self) -> int:
+        """Return the parallelism of operators that set none."""
+        return self._config.get_parallelism()
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set the parallelism of operators that set none and are made from now on."""
+        self._config.set_parallelism(parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Return the number of key groups, or -1 when it follows from the parallelism."""
+        return self._config.get_max_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of key groups of operators that set none: the most subtasks they can be rescaled to."""
+        self._config.set_max_parallelism(max_parallelism)
+        return self
+
+    @classmethod
+    def get_default_local_parallelism(cls) -> int:
+        """Return the parallelism of embedded clusters: the number of cores unless set."""
+        return cls._default_local_parallelism or _cores()
+
+    @classmethod
+    def set_default_local_parallelism(cls, parallelism: int) -> None:
+        """Set the parallelism of embedded clusters of environments made from now on."""
+        if parallelism < 1:
+            raise ValueError(f"parallelism must be at least 1, not {parallelism}")
+        cls._default_local_parallelism = parallelism
+
+    def get_buffer_timeout(self) -> int:
+        """Return after how many ms a batch is sent that is not full; -1 is never."""
+        settings = self._settings()
+        if not settings.get(execution_options.BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return settings.get(execution_options.BUFFER_TIMEOUT).millis
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """Set after how many ms a batch is sent that is not full; -1 is never, 0 at once."""
+        if timeout_millis < -1:
+            raise ValueError(f"buffer timeout must be -1 or more milliseconds, not {timeout_millis}")
+        enabled = timeout_millis >= 0
+        self._configuration.set_string(execution_options.BUFFER_TIMEOUT_ENABLED.key, str(enabled).lower())
+        if enabled:
+            self._configuration.set_string(execution_options.BUFFER_TIMEOUT.key, f"{timeout_millis} ms")
+        return self
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Let every operator be a task of its own."""
+        self._configuration.set_string(pipeline_options.OPERATOR_CHAINING.key, "false")
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Return whether operators are chained where they can be."""
+        return self._settings().get(pipeline_options.OPERATOR_CHAINING)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Return whether operators whose max parallelism differs may be chained."""
+        return self._settings().get(pipeline_options.CHAIN_WITH_DIFFERENT_MAX_PARALLELISM)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Accept a group without resources of its own; others are refused in this version."""
+        group_name(slot_sharing_group)
+        return self
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Set the mode; STREAMING, the default, is the only one of this version."""
+        _refuse_batch(execution_mode.name)
+        self._configuration.set_string(execution_options.RUNTIME_MODE.key, execution_mode.name)
+        return self
+
+    def enable_checkpointing(
+        self, interval: int, mode: CheckpointingMode | None = None
+    ) -> StreamExecutionEnvironment:
+        """Store that a checkpoint is made every `interval` ms."""
+        self._checkpoint_config.set_checkpoint_interval(interval)
+        if mode is not None:
+            self._checkpoint_config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the settings of checkpoints; changes to it change the environment."""
+        return self._checkpoint_config
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the ms between checkpoints, or -1 when there are none."""
+        return self._checkpoint_config.get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what a checkpoint promises about records after a failure."""
+        return self._checkpoint_config.get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return what a checkpoint promises about records after a failure."""
+        return self._checkpoint_config.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers overtake records."""
+        return self._checkpoint_config.is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return whether barriers overtake records even where a program would not have it."""
+        return self._checkpoint_config.is_force_unaligned_checkpoints()
+
+    # Files of the program
+
+    def add_python_file(self, file_path: str) -> None:
+        """Ship a module, a package folder or a zip of them; workers import from it."""
+        self._files.add_python_file(file_path)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive, unpacked in each worker's folder under `target_dir` or its own name."""
+        self._files.add_archive(archive_path, target_dir)
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """Ship a requirements file, installed for the workers, with a folder of packages to install from."""
+        self._files.set_requirements(requirements_file_path, requirements_cache_dir)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Set the interpreter of the workers."""
+        self._configuration.set_string(python_options.EXECUTABLE.key, python_exec)
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Ship a file that functions find under a name."""
+        self._files.add_cached_file(file_path, name, executable)
+
+    # Sources
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Return the stream of the elements of a collection, read in order by one subtask."""
+        output_type = declared(type_info)
+        source = CollectionSource(collection, output_type)
+        return self._source("Collection Source", source, output_type, parallelism=1, non_parallel=True)
+
+    def from_sequence(self, start: int, end: int) -> DataStream:
+        """Return the stream of the whole numbers from `start` to `end`, both included, read in parallel."""
+        from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+
+        return self.from_source(
+            NumberSequenceSource(start, end), WatermarkStrategy.no_watermarks(), "Sequence Source"
+        )
+
+    def from_source(
+        self,
+        source: Source[Any, Any],
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return the stream of a Source's records.
+
+        The declared type is `type_info`, else what the source says. Raises what `source.validate` raises.
+        """
+        if not isinstance(source, Source):
+            raise TypeError(
+                f"from_source takes a Source, not {type(source).__name__}; a SourceFunction goes to add_source"
+            )
+        refuse_event_time(watermark_strategy, "from_source")
+        return self._source(source_name, source, declared(type_info))
+
+    def add_source(
+        self,
+        source_func: SourceFunction[Any],
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return the stream of a SourceFunction's records, read by one subtask unless it is parallel."""
+        require_function(source_func, SourceFunction, "add_source", callables=False)
+        spec = SourceFunctionOperator(function=self.graph_builder.pickle(source_func, source_name, "source"))
+        settings: dict[str, Any] = {"output_type": declared(type_info), "blocking": True}
+        if not isinstance(source_func, ParallelSourceFunction):
+            settings |= {"parallelism": 1, "non_parallel": True}
+        return DataStream(self, self.graph_builder.source(source_name, spec, **settings))
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """Return the stream of the lines of a file, or of the files in a folder, local or hdfs://."""
+        from yarrow.datastream.connectors.file_system import FileSource, StreamFormat
+
+        source = FileSource.for_record_stream_format(
+            StreamFormat.text_line_format(charset_name), file_path
+        ).build()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Read Text File")
+
+    def socket_text_stream(
+        self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream:
+        """Return the stream of the texts that a server sends, read by one subtask."""
+        from yarrow.datastream.connectors.socket import SocketTextSource
+
+        source = SocketTextSource(hostname, port, delimiter, max_retry)
+        return self._source("Socket Stream", source, None, parallelism=1, non_parallel=True)
+
+    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> NoReturn:
+        """Refused: this version reads files by Sources, not by InputFormats."""
+        raise UnsupportedFeatureError(
+            "create_input is refused: this version runs no InputFormat; use from_source with a FileSource or"
+            " a Source of your own."
+        )
+
+    def _source(
+        self,
+        name: str,
+        source: Source[Any, Any],
+        output_type: TypeInformation | None,
+        **settings: Any,
+    ) -> DataStream:
+        source.validate()
+        schema = source.produced_schema()
+        if schema is not None:
+            from yarrow.datastream.arrow_schemas import schema_bytes
+
+            settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": schema_bytes(schema)}
+        else:
+            settings["output_type"] = output_type or declared(source.produced_type())
+        spec = SourceOperator(source=self.graph_builder.pickle(source, name, "source"))
+        made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
+        return DataStream(self, made)
+
+    # Execution
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Execute the program and wait for its end.
+
+        Raises JobExecutionError, which begins with the user's own traceback where a function failed, and
+        KeyboardInterrupt, after the job was cancelled, for Ctrl-C.
+        """
+        return wait_for_job(self._submit(job_name))
+
+    def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
+        """Execute the program and return at once with a handle on the job."""
+        return self._submit(job_name)
+
+    def get_execution_plan(self) -> str:
+        """Return the program's operators as JSON, in Flink's shape. Nothing is executed."""
+        return json.dumps(execution_plan(self.get_stream_graph(clear_transformations=False)), indent=2)
+
+    def get_stream_graph(self, clear_transformations: bool = True) -> StreamGraph:
+        """Return the operators and edges; with `clear_transformations` the next job begins empty.
+
+        Raises InvalidProgramError, naming operators, for a program that cannot run.
+        """
+        settings = self._settings()
+        _refuse_batch(settings.get(execution_options.RUNTIME_MODE).value)
+        graph = generate_stream_graph(self.graph_builder.roots, self._graph_settings(settings))
+        if clear_transformations:
+            self.graph_builder.clear()
+        return graph
+
+    def get_job_graph(self, job_name: str | None = None, clear_transformations: bool = True) -> JobGraph:
+        """Return what `execute` would submit, with a new job id."""
+        settings = self._settings()
+        settings.validate()
+        name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
+        return generate_job_graph(
+            self.get_stream_graph(clear_transformations),
+            job_id=JobID(self._ids.hex_id()),
+            name=name,
+            user_code=self.graph_builder.packer.user_code(),
+            configuration=self._configuration.to_dict(),
+        )
+
+    def new_collect_id(self) -> str:
+        """Return a name for the results of one execute_and_collect."""
+        return self._ids.hex_id()
+
+    def close(self) -> None:
+        """Do nothing: an environment holds nothing open."""
+
+    def _submit(self, job_name: str | None) -> JobClient:
+        settings = self._settings()
+        files = self._files.all(settings)
+        job_graph = self.get_job_graph(job_name)
+        executor = executor_for(settings.get(execution_options.TARGET) or LOCAL_TARGET)
+        return executor.execute(job_graph, self._configuration.to_dict(), files)
+
+    def _settings(self) -> Settings:
+        return Settings(self._configuration.to_dict(), origin="the program")
+
+    def _is_local(self) -> bool:
+        return (self._settings().get(execution_options.TARGET) or LOCAL_TARGET) == LOCAL_TARGET
+
+    def _graph_settings(self, settings: Settings) -> GraphSettings:
+        max_parallelism = settings.get(pipeline_options.MAX_PARALLELISM)
+        blocking = settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING
+        return GraphSettings(
+            max_parallelism=None if max_parallelism == -1 else max_parallelism,
+            buffer_timeout_ms=self.get_buffer_timeout(),
+            chaining_enabled=self.is_chaining_enabled(),
+            chain_different_max_parallelism=(
+                self.is_chaining_of_operators_with_different_max_parallelism_enabled()
+            ),
+            exchange=ResultPartitionType.BLOCKING if blocking else ResultPartitionType.PIPELINED,
+            auto_generate_uids=self._config.has_auto_generated_uids_enabled(),
+            generic_types=not self._config.has_generic_types_disabled(),
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a StreamExecutionEnvironment cannot be used inside a function: it exists on the client only"
+        )
+
+
+def _refuse_batch(mode: str) -> None:
+    if mode != RuntimeExecutionMode.STREAMING.name:
+        raise UnsupportedFeatureError(
+            f"Runtime mode {mode} is refused: batch programs are to run on Spark, which this version does not do."
+            " A bounded input runs in STREAMING mode, which is the default."
+        )
