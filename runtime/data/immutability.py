@@ -39,7 +39,7 @@ Copier = Callable[[Any, Memo], Any]
 
 #: Classes whose instances cannot change and hold nothing that can; exact types, for a subclass may add
 #: attributes.
-_ATOMS: Final[frozenset[type]] = frozenset(
+ATOMIC_TYPES: Final[frozenset[type]] = frozenset(
     (
         type(None), bool, int, float, complex, str, bytes, range, Decimal, fractions.Fraction, uuid.UUID,
         dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone,
@@ -72,7 +72,7 @@ def freeze_or_copy(value: Any) -> Any:
     Raises UncopyableValueError for a mutable value that cannot be copied.
     """
     kind = type(value)
-    atoms = _ATOMS
+    atoms = ATOMIC_TYPES
     if kind is tuple:
         for item in value:
             if type(item) not in atoms:
@@ -97,7 +97,7 @@ def copier_for(type_info: TypeInformation | None) -> Callable[[Any], Any] | None
 
 def _copy(value: Any, memo: Memo) -> Any:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in ATOMIC_TYPES:
         return value
     known = memo.get(id(value))
     if known is not None:
@@ -121,7 +121,7 @@ def _tuple(value: tuple[Any, ...], memo: Memo) -> tuple[Any, ...]:
 def _list(value: list[Any], memo: Memo) -> list[Any]:
     made: list[Any] = []
     memo[id(value)] = made
-    atoms = _ATOMS
+    atoms = ATOMIC_TYPES
     for item in value:
         made.append(item if type(item) in atoms else _copy(item, memo))
     return made
@@ -130,7 +130,7 @@ def _list(value: list[Any], memo: Memo) -> list[Any]:
 def _dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     memo[id(value)] = made
-    atoms = _ATOMS
+    atoms = ATOMIC_TYPES
     for key, item in value.items():
         made[key if type(key) in atoms else _copy(key, memo)] = (
             item if type(item) in atoms else _copy(item, memo)
@@ -175,7 +175,7 @@ def _row(value: Row, memo: Memo) -> Row:
     _set(made, "_fields", value._fields)
     _set(made, "_row_kind", value._row_kind)
     values = value._values
-    atoms = _ATOMS
+    atoms = ATOMIC_TYPES
     for item in values:
         if type(item) not in atoms:
             _set(made, "_values", [_copy(item, memo) for item in values])
@@ -199,7 +199,7 @@ def _clone(value: Any, memo: Memo) -> Any:
 
 
 _BUILT_IN: Final[dict[type, Copier]] = {
-    **dict.fromkeys(_ATOMS, _same),
+    **dict.fromkeys(ATOMIC_TYPES, _same),
     tuple: _tuple,
     list: _list,
     dict: _dict,
@@ -239,7 +239,7 @@ def _copier_of(cls: type) -> Copier:
         return _clone  # shares the immutable buffers
     if issubclass(cls, tuple) and _adds_nothing(cls, tuple):
         return functools.partial(_named_tuple, cls)
-    if issubclass(cls, tuple(_ATOMS)) and not getattr(cls, "__dictoffset__", 0):
+    if issubclass(cls, tuple(ATOMIC_TYPES)) and not getattr(cls, "__dictoffset__", 0):
         return _same
     names = _fields_of_plain_class(cls)
     if names is None:
@@ -318,7 +318,7 @@ def _object_copier(cls: type) -> Copier:
     """
 
     def copy_object(value: Any, memo: Memo) -> Any:
-        atoms = _ATOMS
+        atoms = ATOMIC_TYPES
         made: Any = _new(cls)
         memo[id(value)] = made
         fields = value.__dict__
@@ -330,7 +330,7 @@ def _object_copier(cls: type) -> Copier:
         return made
 
     def copy_whole(value: Any) -> Any:
-        atoms = _ATOMS
+        atoms = ATOMIC_TYPES
         fields = value.__dict__
         for item in fields.values():
             if type(item) not in atoms:
@@ -347,7 +347,7 @@ def _frozen_object_copier(cls: type) -> Copier:
     """As _object_copier, for a frozen dataclass: the value itself when nothing in it can change."""
 
     def copy_frozen(value: Any, memo: Memo) -> Any:
-        atoms = _ATOMS
+        atoms = ATOMIC_TYPES
         fields = value.__dict__
         for item in fields.values():
             if type(item) not in atoms:
@@ -404,7 +404,7 @@ def _compile_slots(cls: type, slots: list[str], frozen: bool) -> Copier:
     filename = f"<copier of {cls.__module__}.{cls.__qualname__}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     scope: dict[str, Any] = {
-        "atoms": _ATOMS, "cls": cls, "copy": _copy, "deep": _deep, "new": _new, "store": _set,
+        "atoms": ATOMIC_TYPES, "cls": cls, "copy": _copy, "deep": _deep, "new": _new, "store": _set,
     }  # fmt: skip
     exec(compile(source, filename, "exec"), scope)
     copier: Copier = scope["copy_slots"]

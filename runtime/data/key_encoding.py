@@ -108,7 +108,7 @@ def _encode(key: Any, put: Append, depth: int) -> None:
         atom = _ATOMS.get(kind)
         if atom is not None:
             put(atom(key))
-        elif isinstance(key, enum.Enum):
+        elif isinstance(key, enum.Enum) and not isinstance(key, (int, str, bytes, float)):
             put(b"\x0f" + _text(declared_name(kind)) + _text(key.name))
         elif hasattr(kind, "__dataclass_fields__"):
             plan = record_plan(kind)

@@ -173,7 +173,7 @@ def _tuple(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _row(key: Row) -> RowKey:
-    return RowKey(key._fields, tuple([canonicalize(value) for value in key._values]))
+    return RowKey(key._fields or None, tuple([canonicalize(value) for value in key._values]))
 
 
 def _record(key: Any, plan: RecordPlan) -> Any:

@@ -125,7 +125,7 @@ def distinct_tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Code
 def _distinct_structs(column: pa.Array) -> tuple[Codes, list[Any]]:
     names = tuple(column.type.names)
     if not names:
-        return _with_null_code(np.zeros(1, dtype=np.int64), [RowKey((), ())], _zeros_like(column))
+        return _with_null_code(np.zeros(1, dtype=np.int64), [RowKey(None, ())], _zeros_like(column))
     codes, tuples = distinct_tuples(column.flatten())
     keys: list[Any] = [RowKey(names, values) for values in tuples]
     absent = _nulls(column)
