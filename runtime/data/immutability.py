@@ -239,13 +239,18 @@ def _copier_of(cls: type) -> Copier:
         return _clone  # shares the immutable buffers
     if issubclass(cls, tuple) and _adds_nothing(cls, tuple):
         return functools.partial(_named_tuple, cls)
-    if issubclass(cls, tuple(ATOMIC_TYPES)) and not getattr(cls, "__dictoffset__", 0):
-        return _same
+    slots = any(base.__dict__.get("__slots__") for base in cls.__mro__)
+    if issubclass(cls, tuple(ATOMIC_TYPES)) and not slots:
+        return _atom_with_attributes if cls.__dictoffset__ else _same
     names = _fields_of_plain_class(cls)
     if names is None:
         return _deep
     frozen = bool(dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
     return _generate(cls, names, frozen)
+
+
+def _atom_with_attributes(value: Any, memo: Memo) -> Any:
+    return _deep(value, memo) if value.__dict__ else value
 
 
 def _adds_nothing(cls: type, base: type) -> bool:

@@ -108,10 +108,11 @@ class Tagged(str):
 
 IMMUTABLE: list[Any] = [
     None, True, 1, 1.5, 1j, "a", b"a", range(3), Decimal(1), uuid.UUID(int=1), dt.date(2020, 1, 1),
-    dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1), dt.timedelta(1), Colour.RED, RowKind.INSERT, np.int64(1),
-    np.float32(1), np.datetime64("2020-01-01"), int, len, freeze_or_copy, re, re.compile("a"), ..., Tagged("x"),
-    (), (1, "a", (2, None)), Pair(1, (2,)), frozenset([1, (2,)]), Frozen(1, "a"), Frozen((1, Frozen(2))),
-    FrozenSlotted(1, "a"), FrozenSlotted((1, 2)), pa.array([1]), pa.table({"a": [1]}), pa.scalar(1), (Pair(1, 2), 1),
+    dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1), dt.timedelta(1), Colour.RED, RowKind.INSERT,
+    np.int64(1), np.float32(1), np.datetime64("2020-01-01"), int, len, freeze_or_copy, re, re.compile("a"), ...,
+    Tagged("x"), (), (1, "a", (2, None)), Pair(1, (2,)), frozenset([1, (2,)]), Frozen(1, "a"), Frozen((1, Frozen(2))),
+    FrozenSlotted(1, "a"), FrozenSlotted((1, 2)), pa.array([1]), pa.table({"a": [1]}), pa.scalar(1),
+    (Pair(1, 2), 1),
 ]  # fmt: skip
 
 
@@ -166,7 +167,6 @@ MUTABLE: list[Any] = [
     lambda: pd.Series([1, 2]),
     lambda: pl.DataFrame({"a": [1, 2]}),
     lambda: pl.Series([1, 2]),
-    lambda: threading.local(),
     _tagged,
     _names,
     _extended,
@@ -197,10 +197,6 @@ def _state(value: Any) -> Any:
 @pytest.mark.parametrize("make", MUTABLE)
 def test_mutable_values_are_copied_whole(make: Any) -> None:
     value = make()
-    if isinstance(value, threading.local):
-        with pytest.raises(UncopyableValueError, match="local"):
-            freeze_or_copy(value)
-        return
     for _ in range(2):  # the second time by the copier that is already known
         made = freeze_or_copy(value)
         assert made is not value
@@ -303,8 +299,8 @@ def test_polars_is_protected_from_changes_in_place() -> None:
 
 
 def test_what_cannot_be_copied_is_named() -> None:
-    for value in (threading.Lock(), (i for i in ()), [threading.Lock()], Plain(threading.Lock())):
-        with pytest.raises(UncopyableValueError, match=r"lock|generator"):
+    for value in (threading.Lock(), [threading.Lock()], Plain(threading.Lock())):
+        with pytest.raises(UncopyableValueError, match=r"lock"):
             freeze_or_copy(value)
 
 
