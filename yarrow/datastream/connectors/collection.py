@@ -118,8 +118,8 @@ def _pickled(elements: list[Any]) -> bytes:
         index, reason = _first_unpicklable(elements) or (None, error)
         where = "the collection" if index is None else f"element {index} ({_short(elements[index])})"
         raise InvalidProgramError(
-            f"from_collection: {where} cannot be pickled: {reason}; elements travel to another process, so give "
-            "plain data, or classes defined at the top level of a module"
+            f"from_collection: {where} cannot be pickled: {reason}; elements travel to another process, "
+            "so give plain data, or classes defined at the top level of a module"
         ) from error
 
 
@@ -136,7 +136,8 @@ def _typed(element: Any, type_info: TypeInformation, index: int) -> Any:
     value = conform(element, type_info)
     if not type_info.accepts(value):
         raise InvalidProgramError(
-            f"from_collection: element {index} ({_short(element)}) does not belong to the declared type {type_info}"
+            f"from_collection: element {index} ({_short(element)}) does not belong to the declared type "
+            f"{type_info}"
         )
     return value
 

@@ -69,7 +69,8 @@ class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
             raise ValueError(f"DataGeneratorSource: count must not be negative: {count}")
         if not callable(generator_function):
             raise TypeError(
-                f"DataGeneratorSource: generator_function must be callable with an index, not {generator_function!r}"
+                f"DataGeneratorSource: generator_function must be callable with an index, not "
+                f"{generator_function!r}"
             )
         self._function = generator_function
         self._count = count

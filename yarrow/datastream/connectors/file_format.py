@@ -1,0 +1,154 @@
+"""What a file format is to a FileSource: it makes readers of splits, which give records and say where they
+stand.
+
+Owner: the task's thread. A position is a byte (or other) offset that the format can resume at and the
+number of records behind it that were handed out already. Formats know nothing of enumerators, checkpoints
+or tasks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from yarrow.datastream.connectors.base import SourceRecords, SourceSplit
+from yarrow.runtime.common.errors import YarrowError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from yarrow.common.typeinfo import TypeInformation
+
+T = TypeVar("T")
+
+#: Id of the OutputTag that malformed records go to with MalformedPolicy.SIDE_OUTPUT.
+MALFORMED_RECORDS = "malformed-records"
+
+_SHOWN_TEXT = 120
+
+
+class MalformedPolicy(Enum):
+    """What happens to a record of a file that cannot be read as its format declares."""
+
+    #: The job fails with an error that names file, line and reason.
+    FAIL = "fail"
+    #: It is left out and counted in numRecordsInErrors.
+    SKIP = "skip"
+    #: As SKIP, and a MalformedRecord goes to the side output `OutputTag(MALFORMED_RECORDS)`.
+    SIDE_OUTPUT = "side_output"
+
+
+class MalformedRecord(NamedTuple):
+    """A record that could not be read; `line` counts from 1."""
+
+    file: str
+    line: int
+    text: str
+    error: str
+
+
+class MalformedRecordError(YarrowError):
+    """A record of a file cannot be read and the policy is to fail."""
+
+    def __init__(self, record: MalformedRecord) -> None:
+        text = record.text if len(record.text) <= _SHOWN_TEXT else record.text[: _SHOWN_TEXT - 3] + "..."
+        super().__init__(
+            f"{record.file}, line {record.line}: {record.error}: {text!r}; mend the line, or give the format "
+            "on_malformed=MalformedPolicy.SKIP or SIDE_OUTPUT"
+        )
+        self.record = record
+
+
+class FileFormatError(YarrowError):
+    """A file is not what its format or schema says."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """Where to resume: at `offset`, leaving out the first `records` records from there."""
+
+    offset: int
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSourceSplit(SourceSplit):
+    """The bytes `offset` to `offset + length` of a file; a record belongs to the split in which it begins."""
+
+    id: str
+    path: str
+    offset: int
+    length: int
+    file_size: int
+    #: None = not begun.
+    position: FilePosition | None = None
+
+    @property
+    def split_id(self) -> str:
+        return self.id
+
+    @property
+    def end(self) -> int:
+        """The first byte behind the split."""
+        return self.offset + self.length
+
+
+class FileReader(ABC):
+    """Reads one split; `position` lies just behind what `read` returned last."""
+
+    @abstractmethod
+    def read(self, max_rows: int) -> SourceRecords | None:
+        """Up to `max_rows` rows; None = the end of the split."""
+
+    @abstractmethod
+    def position(self) -> FilePosition:
+        """Where a reader of the same split would go on."""
+
+    def close(self) -> None:
+        """Closes the file."""
+        return None
+
+
+class FileFormat(ABC, Generic[T]):
+    """How records lie in a file: a picklable description."""
+
+    #: Whether a file may be read in parts; compressed text never is, whatever this says.
+    splittable: bool = False
+    #: Whether the format reads through a decompressor chosen by the file name (.gz, .bz2, .xz).
+    decompresses: bool = False
+
+    @abstractmethod
+    def create_reader(self, split: FileSourceSplit) -> FileReader:
+        """A reader of a split, at its position."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """The declared type of the rows; None = undeclared."""
+        return None
+
+    def produced_schema(self, first_file: str | None) -> pa.Schema | None:
+        """The Arrow schema of a columnar format; `first_file` may be looked at where none was declared."""
+        return None
+
+
+class StreamFormat(FileFormat[T], Generic[T]):
+    """A format read record by record."""
+
+    @staticmethod
+    def text_line_format(
+        charset_name: str = "UTF-8", on_malformed: MalformedPolicy = MalformedPolicy.FAIL
+    ) -> StreamFormat[str]:
+        """Lines of text without their ends.
+
+        Raises LookupError for an unknown character set, ValueError for one in which a newline is not the
+        byte 10.
+        """
+        # The implementation builds on this module, so it cannot be imported before it.
+        from yarrow.datastream.formats.text import TextLineFormat
+
+        return TextLineFormat(charset_name, on_malformed)
+
+
+class BulkFormat(FileFormat[T], Generic[T]):
+    """A format read many records at a time."""

@@ -1,0 +1,247 @@
+"""Reading files of lines: blocks of whole lines, and the reader that hands out the records parsed from them.
+
+Owner: the task's thread. A split owns the lines that begin in it: it skips the rest of a line begun before
+its offset and reads a line begun before its end to that line's end. Blocks depend on nothing but the file
+and the offset where reading began, so a position is a block's offset and the number of its records handed
+out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.datastream.connectors.file_format import (
+    MALFORMED_RECORDS,
+    FileFormatError,
+    FilePosition,
+    FileReader,
+    FileSourceSplit,
+    MalformedPolicy,
+    MalformedRecord,
+    MalformedRecordError,
+)
+from yarrow.runtime.fs.file_system import file_system_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Bytes of a block: small where each record becomes Python objects, so that a poll stays short.
+ROW_BLOCK = 1 << 16
+COLUMN_BLOCK = 1 << 20
+#: A line, or a record with line ends in quotes, that is longer is taken for damage.
+LONGEST_RECORD = 64 << 20
+_BOM = b"\xef\xbb\xbf"
+_COUNT_CHUNK = 1 << 20
+
+_DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the name says that the file is compressed as a whole."""
+    return path.endswith(tuple(_DECOMPRESSORS))
+
+
+def open_lines(path: str) -> BinaryIO:
+    """The file's bytes, decompressed where its name says so; offsets count decompressed bytes."""
+    stream = file_system_for(path).open(path)
+    for suffix, decompressor in _DECOMPRESSORS.items():
+        if path.endswith(suffix):
+            return cast(BinaryIO, decompressor(stream))
+    return stream
+
+
+class LineBlocks:
+    """The lines of a split in blocks that end with a line."""
+
+    def __init__(self, split: FileSourceSplit, block_size: int, quote: bytes | None = None) -> None:
+        """With `quote` a line end inside a pair of quotes ends no block."""
+        self._path = split.path
+        self._stream = open_lines(split.path)
+        self._size = block_size
+        self._quote = quote
+        self._end = None if is_compressed(split.path) else split.end
+        self._rest = b""
+        #: Offset of the next block.
+        self.offset = split.offset if split.position is None else split.position.offset
+        if split.position is None and split.offset > 0:
+            # The byte before the split tells whether a line begins right at it.
+            self.offset -= 1
+            self._stream.seek(self.offset)
+            self._skip_line()
+        elif self.offset:
+            self._stream.seek(self.offset)
+
+    def next(self) -> bytes | None:
+        """The next block; None at the end of the split."""
+        if self._end is not None and self.offset >= self._end:
+            return None
+        data = self._rest
+        while True:
+            chunk = self._stream.read(self._size)
+            data += chunk
+            if not chunk:
+                block, self._rest = data, b""
+                break
+            cut = self._cut(data)
+            if cut:
+                block, self._rest = data[:cut], data[cut:]
+                break
+            if len(data) > LONGEST_RECORD:
+                raise FileFormatError(
+                    f"{self._path}: no end of record within {LONGEST_RECORD} bytes from byte {self.offset}; "
+                    "is the format right, is a quote left open?"
+                )
+        if self._end is not None and self.offset + len(block) > self._end:
+            last = block.find(b"\n", self._end - 1 - self.offset) + 1
+            if last:
+                block = block[:last]
+        self.offset += len(block)
+        return block or None
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stream.close()
+
+    def _cut(self, data: bytes) -> int:
+        """The length of the longest beginning of `data` that ends with a line outside of quotes; 0 = none."""
+        cut = data.rfind(b"\n") + 1
+        if self._quote is None or not cut:
+            return cut
+        odd = data.count(self._quote, 0, cut) % 2
+        while odd and cut:
+            shorter = data.rfind(b"\n", 0, cut - 1) + 1
+            odd ^= data.count(self._quote, shorter, cut) % 2
+            cut = shorter
+        return cut
+
+    def _skip_line(self) -> None:
+        while chunk := self._stream.read(self._size):
+            end = chunk.find(b"\n") + 1
+            if end:
+                self.offset += end
+                self._rest = chunk[end:]
+                return
+            self.offset += len(chunk)
+
+
+class LineNumbers:
+    """Turns offsets into line numbers by counting, only when an error asks for one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 1
+
+    def at(self, offset: int) -> int:
+        """The number, from 1, of the line that begins at `offset`; asked for in rising order."""
+        if offset > self._offset:
+            with open_lines(self._path) as stream:
+                stream.seek(self._offset)
+                left = offset - self._offset
+                while left and (chunk := stream.read(min(left, _COUNT_CHUNK))):
+                    self._line += chunk.count(b"\n")
+                    left -= len(chunk)
+            self._offset = offset
+        return self._line
+
+
+class BlockErrors:
+    """Carries out the policy for the malformed records of one block."""
+
+    def __init__(self, policy: MalformedPolicy, path: str, offset: int, numbers: LineNumbers) -> None:
+        self._policy = policy
+        self._path = path
+        self._offset = offset
+        self._numbers = numbers
+        self.count = 0
+        self.side: list[tuple[str, Any]] = []
+
+    def report(self, line_in_block: int, text: str, error: str) -> None:
+        """A record that begins at a line of the block, from 0; with FAIL it raises MalformedRecordError."""
+        self.count += 1
+        if self._policy is MalformedPolicy.SKIP:
+            return
+        line = self._numbers.at(self._offset) + line_in_block
+        record = MalformedRecord(self._path, line, text, error)
+        if self._policy is MalformedPolicy.FAIL:
+            raise MalformedRecordError(record)
+        self.side.append((MALFORMED_RECORDS, record))
+
+
+class BlockParser(ABC):
+    """What a format does with a block."""
+
+    @abstractmethod
+    def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any] | pa.RecordBatch:
+        """The records of a block; malformed ones go to `errors`."""
+
+
+class BlockReader(FileReader):
+    """Hands out the records of a split's blocks in slices."""
+
+    def __init__(
+        self, split: FileSourceSplit, blocks: LineBlocks, parser: BlockParser, policy: MalformedPolicy
+    ) -> None:
+        self._split = split
+        self._blocks = blocks
+        self._parser = parser
+        self._policy = policy
+        self._numbers = LineNumbers(split.path)
+        self._block_offset = blocks.offset
+        self._records: Any = []
+        self._handed_out = 0
+        self._skip = 0 if split.position is None else split.position.records
+
+    def read(self, max_rows: int) -> SourceRecords | None:
+        """A slice of the block's records; what was malformed in a block comes with its first slice."""
+        errors = None
+        while self._handed_out >= len(self._records) and (errors is None or not errors.count):
+            self._block_offset = self._blocks.offset
+            block = self._blocks.next()
+            self._records, self._handed_out = [], 0
+            if block is None:
+                return None
+            errors = self._parse(block)
+        start = self._handed_out
+        rows = self._slice(start, max_rows)
+        self._handed_out = start + len(rows)
+        if errors is None or not errors.count:
+            return SourceRecords(rows, split_id=self._split.id)
+        return SourceRecords(rows, split_id=self._split.id, side=errors.side or None, num_errors=errors.count)
+
+    def position(self) -> FilePosition:
+        """The block and the number of its records handed out."""
+        if self._handed_out >= len(self._records):
+            return FilePosition(self._blocks.offset, self._skip)
+        return FilePosition(self._block_offset, self._handed_out)
+
+    def close(self) -> None:
+        self._blocks.close()
+
+    def _parse(self, block: bytes) -> BlockErrors | None:
+        at_file_start = self._block_offset == 0
+        errors = BlockErrors(self._policy, self._split.path, self._block_offset, self._numbers)
+        data = block.removeprefix(_BOM) if at_file_start else block
+        self._records = self._parser.parse(data, at_file_start, errors)
+        if not self._skip:
+            return errors
+        # A restored position: these records, and what was malformed before them, were handed out already.
+        self._handed_out = min(self._skip, len(self._records))
+        self._skip -= self._handed_out
+        return None
+
+    def _slice(self, start: int, max_rows: int) -> Any:
+        records = self._records
+        if isinstance(records, list):
+            return records if not start and len(records) <= max_rows else records[start : start + max_rows]
+        return records.slice(start, max_rows)

@@ -1,0 +1,158 @@
+"""Declared types as Arrow columns: the schema of a Row type, and rows turned into record batches.
+
+Owner: the calling thread; no state. None becomes null and nothing else does; a value that does not fit its
+column fails naming row and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.common.typeinfo import (
+    BasicTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TypeInformation,
+)
+from yarrow.common.types import Row
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.runtime.common.errors import InvalidProgramError
+
+_TYPES: dict[str, Callable[[], pa.DataType]] = {
+    "STRING": pa.string,
+    "CHAR": pa.string,
+    "BOOLEAN": pa.bool_,
+    "BYTE": pa.int8,
+    "SHORT": pa.int16,
+    "INT": pa.int32,
+    "LONG": pa.int64,
+    "FLOAT": pa.float32,
+    "DOUBLE": pa.float64,
+    "BIG_DEC": lambda: pa.decimal128(38, 18),
+    "SQL_DATE": pa.date32,
+    "SQL_TIME": lambda: pa.time64("us"),
+    "SQL_TIMESTAMP": lambda: pa.timestamp("us"),
+}
+
+
+def arrow_type(type_info: TypeInformation) -> pa.DataType:
+    """The Arrow type of a declared one. Raises InvalidProgramError where there is none."""
+    if isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo) and type_info.tag in _TYPES:
+        return _TYPES[type_info.tag]()
+    if isinstance(type_info, RowTypeInfo):
+        return pa.struct(list(arrow_schema(type_info)))
+    if isinstance(type_info, MapTypeInfo):
+        return pa.map_(arrow_type(type_info.key_type_info), arrow_type(type_info.value_type_info))
+    element = getattr(type_info, "element_type", None)
+    if element is not None:
+        return pa.binary() if type_info.python_type is bytes else pa.list_(arrow_type(element))
+    raise InvalidProgramError(
+        f"the type {type_info} has no columnar form; use Types.STRING, BOOLEAN, the numbers, SQL_DATE, "
+        "SQL_TIME, SQL_TIMESTAMP, or LIST, MAP and ROW of these"
+    )
+
+
+def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
+    """A column for each field of a Row type."""
+    fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
+    return pa.schema([pa.field(name, arrow_type(field)) for name, field in fields])
+
+
+def as_schema(row_type: RowTypeInfo | pa.Schema) -> pa.Schema:
+    """The Arrow schema of a Row type, or the schema given. Raises TypeError for anything else."""
+    if isinstance(row_type, RowTypeInfo):
+        return arrow_schema(row_type)
+    if isinstance(row_type, pa.Schema):
+        return row_type
+    raise TypeError(f"a Row type (Types.ROW_NAMED) or a pyarrow.Schema is expected, not {row_type!r}")
+
+
+def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows, tuples or dicts as columns. Raises FileFormatError naming the first value that does not fit."""
+    if rows and isinstance(rows[0], dict):
+        columns: Iterable[Sequence[Any]] = [[row.get(name) for row in rows] for name in schema.names]
+    else:
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    columns = list(columns)
+    if len(columns) != len(schema):
+        raise FileFormatError(
+            f"rows of {len(columns)} fields do not fit the {len(schema)} columns {schema.names}: {rows[0]!r}"
+        )
+    arrays = [_array(column, field) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    try:
+        return pa.array(_plain(values, field.type), field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as whole:
+        for index, value in enumerate(values):
+            try:
+                pa.array(_plain([value], field.type), field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise FileFormatError(
+                    f"row {index} of the batch: {value!r} does not fit column {field.name!r} of type "
+                    f"{field.type}: {error}"
+                ) from error
+        raise FileFormatError(f"column {field.name!r} of type {field.type}: {whole}") from whole
+
+
+def _plain(values: Sequence[Any], target: pa.DataType) -> Sequence[Any]:
+    """Nested Rows as dicts, which Arrow knows."""
+    if not pa.types.is_nested(target):
+        return values
+    return [_plain_value(value, target) for value in values]
+
+
+def _plain_value(value: Any, target: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(target) and isinstance(value, Row | tuple):
+        parts = zip(value, target, strict=True)
+        return {field.name: _plain_value(part, field.type) for part, field in parts}
+    if pa.types.is_list(target):
+        return [_plain_value(part, target.value_type) for part in value]
+    if pa.types.is_map(target) and isinstance(value, dict):
+        return [(key, _plain_value(part, target.item_type)) for key, part in value.items()]
+    return value
+
+
+def rows_of_batch(batch: pa.RecordBatch, row_type: RowTypeInfo | None) -> list[Row]:
+    """The rows of a batch, named by its columns."""
+    template = Row(*batch.schema.names)
+    if row_type is None:
+        return [template(*values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
+    readers = [_value_of_arrow(field) for field in row_type.get_field_types()]
+    columns = [
+        [read(value) for value in column.to_pylist()]
+        for read, column in zip(readers, batch.columns, strict=True)
+    ]
+    return [template(*values) for values in zip(*columns, strict=True)]
+
+
+def _value_of_arrow(type_info: TypeInformation) -> Callable[[Any], Any]:
+    """What turns Arrow's Python value of a column into the value of its declared type."""
+    if isinstance(type_info, RowTypeInfo):
+        names = type_info.get_field_names()
+        readers = [_value_of_arrow(field) for field in type_info.get_field_types()]
+        template = Row(*names) if type_info.is_named else None
+
+        def read_row(value: Any) -> Any:
+            if value is None:
+                return None
+            parts = [read(value[name]) for name, read in zip(names, readers, strict=True)]
+            return Row(*parts) if template is None else template(*parts)
+
+        return read_row
+    if isinstance(type_info, MapTypeInfo):
+        read_item = _value_of_arrow(type_info.value_type_info)
+        return lambda value: None if value is None else {key: read_item(item) for key, item in value}
+    element = getattr(type_info, "element_type", None)
+    if isinstance(element, RowTypeInfo | MapTypeInfo):
+        read_element = _value_of_arrow(element)
+        return lambda value: None if value is None else [read_element(item) for item in value]
+    return lambda value: value

@@ -1,0 +1,163 @@
+"""CSV records as Rows and Rows as CSV records.
+
+Owner: the task's thread. Knows text and Rows; files and blocks come in as lines, errors go out through the
+caller.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.connectors.line_blocks import BlockErrors, BlockParser
+from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_reader
+
+
+class CsvRowParser(BlockParser):
+    """Reads record by record."""
+
+    def __init__(self, schema: CsvSchema, names: Sequence[str] | None) -> None:
+        self._schema = schema
+        self._dialect = schema.dialect()
+        wanted = [column.name for column in schema.columns]
+        self._width = len(wanted if names is None else names)
+        positions = range(len(wanted)) if names is None else [names.index(name) for name in wanted]
+        self._fields = [
+            (position, column.name, field_reader(column), _takes_empty(column))
+            for position, column in zip(positions, schema.columns, strict=True)
+        ]
+        self._template = Row(*wanted)
+
+    def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Row]:
+        leading = self._schema.use_header + self._schema.skip_first_data_row if at_file_start else 0
+        lines, is_utf8 = _lines_of(block)
+        rows = []
+        for first, end, fields, problem in self._records(lines):
+            if leading:
+                leading -= 1
+                continue
+            if problem is None:
+                try:
+                    if not is_utf8:
+                        _refuse_other_than_utf8(fields)
+                    rows.append(self.row(fields))
+                    continue
+                except ValueError as error:
+                    problem = str(error)
+            text = "".join(lines[first:end]).rstrip("\r\n")
+            errors.report(first, text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), problem)
+        return rows
+
+    def row(self, fields: list[str]) -> Row:
+        """The Row of one record. Raises ValueError naming the column that does not fit."""
+        if len(fields) != self._width:
+            raise ValueError(f"{len(fields)} fields where {self._width} are expected")
+        null_value = self._schema.null_value
+        values: list[Any] = []
+        for position, name, read, takes_empty in self._fields:
+            text = fields[position]
+            if text == null_value or not (text or takes_empty):
+                values.append(None)
+                continue
+            try:
+                values.append(read(text))
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}, found {text!r}") from None
+        return self._template(*values)
+
+    def _records(self, lines: list[str]) -> Iterator[tuple[int, int, list[str], str | None]]:
+        """First line, line behind, fields and problem of each record; without blank lines and comments."""
+        comments = self._schema.allow_comments
+        start = 0
+        while start < len(lines):
+            if comments and lines[start].startswith("#"):
+                start += 1
+                continue
+            base = first = start
+            reader = csv.reader(islice(lines, base, None), **self._dialect)
+            while not (comments and first < len(lines) and lines[first].startswith("#")):
+                try:
+                    fields = next(reader, None)
+                except csv.Error as error:
+                    # One line is taken for the malformed record, so that an open quote costs no more.
+                    start = first + 1
+                    yield first, start, [], str(error)
+                    break
+                if fields is None:
+                    return
+                start = base + reader.line_num
+                if fields:
+                    yield first, start, fields, None
+                first = start
+
+
+def _takes_empty(column: CsvColumn) -> bool:
+    """Whether an empty field is a value, not None."""
+    return column.separator is not None or column.type_info == Types.STRING()
+
+
+def _lines_of(block: bytes) -> tuple[list[str], bool]:
+    """The lines with their ends, and whether all are UTF-8; other bytes are kept as lone surrogates."""
+    try:
+        text, is_utf8 = block.decode(), True
+    except UnicodeDecodeError:
+        text, is_utf8 = block.decode("utf-8", "surrogateescape"), False
+    return io.StringIO(text, newline="\n").readlines(), is_utf8
+
+
+def _refuse_other_than_utf8(fields: list[str]) -> None:
+    try:
+        "".join(fields).encode()
+    except UnicodeEncodeError:
+        raise ValueError("not UTF-8") from None
+
+
+class CsvRowWriter:
+    """Turns Rows into lines."""
+
+    def __init__(self, schema: CsvSchema) -> None:
+        self._schema = schema
+        self._buffer = io.StringIO(newline="")
+        self._writer = csv.writer(self._buffer, **schema.dialect())
+        self._null = schema.null_value or ""
+
+    def header(self) -> bytes:
+        """The line of column names."""
+        self._writer.writerow([column.name for column in self._schema.columns])
+        return self._taken()
+
+    def line(self, row: Any) -> bytes:
+        """One line. Raises FileFormatError for a row with another number of fields."""
+        if len(row) != len(self._schema.columns):
+            raise FileFormatError(
+                f"{row!r} has {len(row)} fields, the CSV schema {len(self._schema.columns)}"
+            )
+        self._writer.writerow(
+            [self._text(value, column) for value, column in zip(row, self._schema.columns, strict=True)]
+        )
+        return self._taken()
+
+    def _text(self, value: Any, column: CsvColumn) -> str:
+        if value is None:
+            return self._null
+        if column.separator is not None:
+            return column.separator.join(_plain_text(element) for element in value)
+        return _plain_text(value)
+
+    def _taken(self) -> bytes:
+        text = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return text.encode()
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,221 @@
+"""CsvSchema: the columns of a CSV file and how they are written, as a value with a builder.
+
+Owner: the client makes it, the task's thread reads it; never changed after `build`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from yarrow.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
+from yarrow.datastream.formats.values import text_reader
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+
+
+@dataclass(frozen=True, slots=True)
+class CsvColumn:
+    """A column: `separator` stands between the elements of an array column."""
+
+    name: str
+    type_info: TypeInformation
+    separator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSchema:
+    """Columns in order and how they are written; made by `CsvSchema.builder()`."""
+
+    columns: tuple[CsvColumn, ...]
+    column_separator: str = ","
+    quote_char: str | None = '"'
+    escape_char: str | None = None
+    #: The text that stands for None; None = only an empty field that is no string.
+    null_value: str | None = None
+    line_separator: str = "\n"
+    #: The first record of a file names its columns; fields are found by these names.
+    use_header: bool = False
+    #: With `use_header`: the names must be those of the schema, in its order.
+    strict_headers: bool = False
+    skip_first_data_row: bool = False
+    #: Lines that begin with # are left out.
+    allow_comments: bool = False
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        """A builder without columns."""
+        return CsvSchemaBuilder()
+
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self.columns)
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """The type of the Rows read with this schema."""
+        return Types.ROW_NAMED(
+            [column.name for column in self.columns], [column.type_info for column in self.columns]
+        )
+
+    def dialect(self) -> dict[str, Any]:
+        """What the csv module takes."""
+        return {
+            "delimiter": self.column_separator,
+            "quotechar": self.quote_char,
+            "quoting": csv.QUOTE_NONE if self.quote_char is None else csv.QUOTE_MINIMAL,
+            "escapechar": self.escape_char,
+            "lineterminator": self.line_separator,
+            "strict": True,
+        }
+
+
+class CsvSchemaBuilder:
+    """Collects columns and settings."""
+
+    def __init__(self) -> None:
+        self._columns: list[CsvColumn] = []
+        self._settings: dict[str, Any] = {}
+        self._array_separator: str | None = ";"
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """A column of str."""
+        return self._add(CsvColumn(name, Types.STRING()))
+
+    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
+        """A column of numbers: Types.LONG() unless another number type is given."""
+        return self._add(CsvColumn(name, number_type or Types.LONG()))
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        """A column of true and false."""
+        return self._add(CsvColumn(name, Types.BOOLEAN()))
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """A column of lists; elements are strings unless another type is given."""
+        return self._add(CsvColumn(name, Types.LIST(element_type or Types.STRING()), separator))
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """The columns of another schema, behind those there are."""
+        for column in schema.columns:
+            self._add(column)
+        return self
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        """Removes all columns."""
+        self._columns.clear()
+        return self
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        """One character between fields; a comma unless set."""
+        return self._set("column_separator", one_character("column separator", char))
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        """The character around fields that hold separators; a double quote unless set."""
+        return self._set("quote_char", one_character("quote", char))
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        """Quotes mean nothing; files can then be read in parts."""
+        return self._set("quote_char", None)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        """The character that takes the meaning from the next one; none unless set."""
+        return self._set("escape_char", one_character("escape", char))
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        """No escape character."""
+        return self._set("escape_char", None)
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """The text of a field that stands for None."""
+        return self._set("null_value", null_value)
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        """What a writer puts behind a record; readers take `\\n` and `\\r\\n`."""
+        if separator not in ("\n", "\r\n"):
+            raise ValueError(f"the line separator must be \\n or \\r\\n, not {separator!r}")
+        return self._set("line_separator", separator)
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """Whether the first record of a file names its columns."""
+        return self._set("use_header", use)
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """Whether the header must have the schema's names in the schema's order."""
+        return self._set("strict_headers", strict)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """Whether the first record behind the header is left out."""
+        return self._set("skip_first_data_row", skip)
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Whether lines that begin with # are left out."""
+        return self._set("allow_comments", allow)
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """The separator of all array columns added so far."""
+        self._columns = [
+            replace(column, separator=separator) if column.separator is not None else column
+            for column in self._columns
+        ]
+        return self
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """The array column at this position has one element."""
+        self._columns[index] = replace(self._columns[index], separator="")
+        return self
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """All array columns added so far have one element."""
+        return self.set_array_element_separator("")
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """Refused: a Row has the declared columns only."""
+        raise UnsupportedFeatureError(
+            f"set_any_property_name({name!r}): a Row cannot take columns beyond the schema; "
+            "declare them with add_..."
+        )
+
+    def size(self) -> int:
+        """The number of columns so far."""
+        return len(self._columns)
+
+    def build(self) -> CsvSchema:
+        """The schema. Raises ValueError without columns or when two have one name."""
+        names = [column.name for column in self._columns]
+        if not names:
+            raise ValueError(
+                "a CSV schema needs at least one column: add_string_column, add_number_column, ..."
+            )
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"columns of a CSV schema must have different names: {sorted(twice)}")
+        return CsvSchema(tuple(self._columns), **self._settings)
+
+    def _add(self, column: CsvColumn) -> CsvSchemaBuilder:
+        field_reader(column)  # refuses a type without a form in text
+        self._columns.append(column)
+        return self
+
+    def _set(self, name: str, value: Any) -> CsvSchemaBuilder:
+        self._settings[name] = value
+        return self
+
+
+def one_character(what: str, char: str) -> str:
+    if len(char) != 1 or char in "\r\n":
+        raise ValueError(f"the {what} must be one character and no line end, not {char!r}")
+    return char
+
+
+def field_reader(column: CsvColumn) -> Callable[[str], Any]:
+    if column.separator is None:
+        return text_reader(column.type_info)
+    if not isinstance(column.type_info, ListTypeInfo | ObjectArrayTypeInfo):
+        raise TypeError(f"column {column.name!r}: an array column needs a list type, not {column.type_info}")
+    read, separator = text_reader(column.type_info.element_type), column.separator
+    if not separator:
+        return lambda text: [read(text)]
+    return lambda text: [read(part) for part in text.split(separator)] if text else []

@@ -1,0 +1,263 @@
+"""JSON: lines of a file as rows or columns, and single messages.
+
+Owner: the task's thread. Rows are decoded one by one; columns are parsed by Arrow block by block, and a
+block that Arrow refuses is read again row by row, so that both ways give the same rows and the same
+malformed ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from yarrow.common.serialization import DeserializationSchema, Encoder, SerializationSchema
+from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
+from yarrow.common.types import Row
+from yarrow.datastream.connectors.file_format import (
+    FileFormatError,
+    FileSourceSplit,
+    MalformedPolicy,
+    StreamFormat,
+)
+from yarrow.datastream.connectors.line_blocks import (
+    COLUMN_BLOCK,
+    ROW_BLOCK,
+    BlockErrors,
+    BlockParser,
+    BlockReader,
+    LineBlocks,
+)
+from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
+from yarrow.datastream.formats.values import row_reader, to_json
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+
+__all__ = [
+    "JsonLinesEncoder",
+    "JsonLinesFormat",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
+]
+
+
+class JsonLinesFormat(StreamFormat[Any]):
+    """One JSON value a line: Rows of a declared type, otherwise whatever the line holds; blank lines are
+    left out.
+
+    With `columnar` the lines are objects and come as record batches. Raises InvalidProgramError when a
+    columnar format has no declared type.
+    """
+
+    splittable = True
+    decompresses = True
+
+    def __init__(
+        self,
+        type_info: RowTypeInfo | None = None,
+        columnar: bool = False,
+        on_malformed: MalformedPolicy = MalformedPolicy.FAIL,
+    ) -> None:
+        if columnar and type_info is None:
+            raise InvalidProgramError(
+                "JsonLinesFormat: columns need a declared type; give type_info=Types.ROW_NAMED(...)"
+            )
+        self._type_info = type_info
+        self._schema = arrow_schema(type_info) if columnar and type_info is not None else None
+        self._on_malformed = on_malformed
+        if type_info is not None:
+            row_reader(type_info, missing_is_error=False)  # refuses a type without a form in JSON
+
+    def produced_type(self) -> TypeInformation | None:
+        """The Row type declared."""
+        return self._type_info
+
+    def produced_schema(self, first_file: str | None) -> pa.Schema | None:
+        """The declared type's columns, when columnar."""
+        return self._schema
+
+    def create_reader(self, split: FileSourceSplit) -> BlockReader:
+        """A reader of rows or columns."""
+        rows = _LineParser(self._type_info)
+        if self._schema is None:
+            return BlockReader(split, LineBlocks(split, ROW_BLOCK), rows, self._on_malformed)
+        columns = _ColumnParser(self._schema, rows)
+        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK), columns, self._on_malformed)
+
+
+class _LineParser(BlockParser):
+    def __init__(self, type_info: RowTypeInfo | None) -> None:
+        self._decode = msgspec.json.Decoder().decode
+        self._read = None if type_info is None else row_reader(type_info, missing_is_error=False)
+
+    def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any]:
+        decode, read = self._decode, self._read
+        records = []
+        for index, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
+            if not line or line.isspace():
+                continue
+            try:
+                value = decode(line)
+                records.append(value if read is None else read(value))
+            except (ValueError, msgspec.DecodeError) as error:
+                errors.report(index, line.decode("utf-8", "replace").rstrip("\r"), str(error))
+        return records
+
+
+class _ColumnParser(BlockParser):
+    def __init__(self, schema: pa.Schema, rows: _LineParser) -> None:
+        self._schema = schema
+        self._rows = rows
+        self._options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        # Arrow's reader takes fewer forms of these than rows do.
+        self._only_rows = any(
+            pa.types.is_temporal(field.type)
+            or pa.types.is_nested(field.type)
+            or pa.types.is_binary(field.type)
+            or pa.types.is_decimal(field.type)
+            for field in schema
+        )
+
+    def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> pa.RecordBatch:
+        if self._only_rows:
+            return self._by_rows(block, at_file_start, errors)
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(block),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=self._options,
+            )
+            batches = table.select(self._schema.names).cast(self._schema).combine_chunks().to_batches()
+        except (pa.ArrowInvalid, KeyError):
+            return self._by_rows(block, at_file_start, errors)
+        return batches[0] if batches else self._schema.empty_table().to_batches()[0]
+
+    def _by_rows(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> pa.RecordBatch:
+        return batch_of_rows(self._rows.parse(block, at_file_start, errors), self._schema)
+
+
+class JsonLinesEncoder(Encoder[Any]):
+    """Writes each record as one line of JSON, for a FileSink in row format: named Rows and dicts as
+    objects.
+    """
+
+    def encode(self, element: Any, stream: BinaryIO) -> None:
+        """Writes one line. Raises FileFormatError for a value that JSON has no form for."""
+        stream.write(_encoded(element) + b"\n")
+
+
+def _encoded(element: Any) -> bytes:
+    try:
+        return msgspec.json.encode(to_json(element))
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"no JSON form: {error}: {element!r}") from error
+
+
+class JsonRowSerializationSchema(SerializationSchema[Row]):
+    """A Row as a JSON object; made by `JsonRowSerializationSchema.builder()`."""
+
+    class Builder:
+        """Collects settings."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: RowTypeInfo) -> JsonRowSerializationSchema.Builder:
+            """The Row type: its names are the object's."""
+            self._type_info = type_info
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            """The schema. Raises InvalidProgramError without a type."""
+            if self._type_info is None:
+                raise InvalidProgramError("JsonRowSerializationSchema: give the Row type by with_type_info")
+            return JsonRowSerializationSchema(self._type_info)
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        """A builder."""
+        return JsonRowSerializationSchema.Builder()
+
+    def __init__(self, type_info: RowTypeInfo) -> None:
+        self._names = type_info.get_field_names()
+
+    def serialize(self, element: Row) -> bytes:
+        """The JSON object. Raises FileFormatError for a Row of another length or a value without a form."""
+        if len(element) != len(self._names):
+            raise FileFormatError(
+                f"{element!r} has {len(element)} fields, the declared type {len(self._names)}"
+            )
+        return _encoded(dict(zip(self._names, element, strict=True)))
+
+
+class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
+    """A JSON object as a Row; made by `JsonRowDeserializationSchema.builder()`."""
+
+    class Builder:
+        """Collects settings."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: RowTypeInfo) -> JsonRowDeserializationSchema.Builder:
+            """The Row type."""
+            self._type_info = type_info
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Refused: types are declared by `type_info`."""
+            raise UnsupportedFeatureError(
+                "JsonRowDeserializationSchema: a JSON schema is not read; declare the type by type_info(...)"
+            )
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            """An absent field is an error, not None."""
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            """A message that cannot be read gives None."""
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            """The schema. Raises InvalidProgramError without a type."""
+            if self._type_info is None:
+                raise InvalidProgramError("JsonRowDeserializationSchema: give the Row type by type_info")
+            return JsonRowDeserializationSchema(
+                self._type_info, self._fail_on_missing_field, self._ignore_parse_errors
+            )
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        """A builder."""
+        return JsonRowDeserializationSchema.Builder()
+
+    def __init__(
+        self, type_info: RowTypeInfo, fail_on_missing_field: bool = False, ignore_parse_errors: bool = False
+    ) -> None:
+        self._settings = (type_info, fail_on_missing_field, ignore_parse_errors)
+        self._read = row_reader(type_info, fail_on_missing_field)
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """The Row; None for what cannot be read where that is ignored, else raises FileFormatError."""
+        try:
+            return self._read(msgspec.json.decode(message))
+        except (ValueError, msgspec.DecodeError) as error:
+            if self._settings[2]:
+                return None
+            raise FileFormatError(
+                f"no JSON object of the declared type: {error}: {message[:120]!r}"
+            ) from error
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._settings[0]
+
+    def __getstate__(self) -> tuple[RowTypeInfo, bool, bool]:
+        return self._settings
+
+    def __setstate__(self, state: tuple[RowTypeInfo, bool, bool]) -> None:
+        self.__init__(*state)  # type: ignore[misc]

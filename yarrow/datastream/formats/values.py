@@ -1,0 +1,164 @@
+"""Values of declared types in text fields and in JSON.
+
+Owner: the calling thread; no state. Readers raise ValueError with what was expected; who calls them knows
+the place.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from yarrow.common.typeinfo import (
+    BasicTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from yarrow.common.types import Row
+from yarrow.runtime.common.errors import InvalidProgramError
+
+_TRUE = {"true", "True", "TRUE", "1"}
+_FALSE = {"false", "False", "FALSE", "0"}
+_FROM_ISO: dict[str, Callable[[str], Any]] = {
+    "SQL_DATE": date.fromisoformat,
+    "SQL_TIME": time.fromisoformat,
+    "SQL_TIMESTAMP": datetime.fromisoformat,
+}
+#: Basic types whose values JSON has itself.
+_JSON_TAGS = {"STRING", "CHAR", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_INT", "FLOAT", "DOUBLE"}
+
+
+def text_reader(type_info: TypeInformation) -> Callable[[str], Any]:
+    """What turns the text of one field into a value of the type; it raises ValueError for text that is none.
+
+    Raises InvalidProgramError for a type that has no form in text.
+    """
+    if isinstance(type_info, BasicTypeInfo):
+        if type_info.python_type is str:
+            return str
+        if type_info.python_type is bool:
+            return _read_boolean
+        if type_info.python_type in (int, float, Decimal):
+            return lambda text: _read_number(text, type_info)
+    if isinstance(type_info, SqlTimeTypeInfo):
+        return _FROM_ISO[type_info.tag]
+    raise InvalidProgramError(f"the type {type_info} has no form in a text field; declare Types.STRING()")
+
+
+def _read_boolean(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("true or false is expected")
+
+
+def _read_number(text: str, type_info: BasicTypeInfo) -> Any:
+    # Python's own parsers take underscores and digits of other scripts, which no other reader of the file
+    # does.
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{type_info} is expected")
+    try:
+        value = type_info.python_type(text)
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"{type_info} is expected") from None
+    if type_info.value_range is not None and not type_info.accepts(value):
+        low, high = type_info.value_range
+        raise ValueError(f"{type_info} must lie between {low} and {high}")
+    return value
+
+
+def json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
+    """What turns a decoded JSON value into a value of the type; it raises ValueError for one that does not
+    fit.
+    """
+    reader = _json_reader(type_info)
+    return lambda value: None if value is None else reader(value)
+
+
+def _json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
+    if isinstance(type_info, RowTypeInfo):
+        return row_reader(type_info, missing_is_error=False)
+    if isinstance(type_info, MapTypeInfo):
+        item = json_reader(type_info.value_type_info)
+        return lambda value: {key: item(part) for key, part in _of(dict, value, "an object").items()}
+    if isinstance(type_info, TupleTypeInfo):
+        readers = [json_reader(field) for field in type_info.get_field_types()]
+        return lambda value: tuple(
+            read(part) for read, part in zip(readers, _of(list, value, "an array"), strict=True)
+        )
+    element = getattr(type_info, "element_type", None)
+    if element is not None and type_info.python_type is list:
+        read_element = json_reader(element)
+        return lambda value: [read_element(part) for part in _of(list, value, "an array")]
+    if type_info.python_type is bytes:
+        return lambda value: base64.b64decode(_of(str, value, "base64 text"), validate=True)
+    if isinstance(type_info, SqlTimeTypeInfo) or type_info.python_type is Decimal:
+        read_text = text_reader(type_info)
+        return lambda value: read_text(str(value))
+    if isinstance(type_info, BasicTypeInfo) and type_info.tag in _JSON_TAGS:
+        return lambda value: _accepted(value, type_info)
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return lambda value: value
+    raise InvalidProgramError(f"the type {type_info} has no form in JSON; declare Types.STRING() or a number")
+
+
+def row_reader(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[Any], Row]:
+    """What turns a JSON object into a Row; absent fields are None unless `missing_is_error`."""
+    names = row_type.get_field_names()
+    readers = [
+        (name, json_reader(field)) for name, field in zip(names, row_type.get_field_types(), strict=True)
+    ]
+    template = Row(*names) if row_type.is_named else None
+
+    def read_row(value: Any) -> Row:
+        record = _of(dict, value, "an object")
+        values = []
+        for name, read in readers:
+            if missing_is_error and name not in record:
+                raise ValueError(f"field {name!r} is missing")
+            try:
+                values.append(read(record.get(name)))
+            except ValueError as error:
+                raise ValueError(f"field {name!r}: {error}") from None
+        return Row(*values) if template is None else template(*values)
+
+    return read_row
+
+
+def _of(kind: type, value: Any, expected: str) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{expected} is expected, not {value!r}")
+    return value
+
+
+def _accepted(value: Any, type_info: BasicTypeInfo) -> Any:
+    if not type_info.accepts(value):
+        raise ValueError(f"{type_info} is expected, not {value!r}")
+    return float(value) if type_info.python_type is float else value
+
+
+def to_json(value: Any) -> Any:
+    """A value as JSON's encoder takes it: Rows as objects or arrays, times in ISO form, bytes in base64."""
+    if isinstance(value, Row):
+        names = value.get_field_names()
+        parts = [to_json(part) for part in value]
+        return parts if names is None else dict(zip(names, parts, strict=True))
+    if isinstance(value, dict):
+        return {key: to_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(part) for part in value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return str(value)
+    return value
