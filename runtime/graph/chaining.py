@@ -1,7 +1,7 @@
 """Which operators are fused into one vertex: Flink's conditions, as pure functions over the StreamGraph.
 
-Owner: the thread that builds the program. Nothing here changes the graph. A chain is a tree: its head takes records
-from edges, every other operator has exactly one input, called by the one before it.
+Owner: the thread that builds the program. Nothing here changes the graph. A chain is a tree: its head takes
+records from edges, every other operator has exactly one input, called by the one before it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def heads(graph: StreamGraph) -> Iterator[StreamNode]:
 
 
 def chain_of(head: StreamNode, graph: StreamGraph) -> list[StreamNode]:
-    """The operators of the vertex that `head` begins, each behind the one that calls it; the head is first."""
+    """The operators of the vertex that `head` begins, each behind its caller; the head is first."""
     members: list[StreamNode] = []
     waiting = [head]
     while waiting:

@@ -1,8 +1,9 @@
 """How a program reaches execution: the PipelineExecutor protocol and the ways to find one.
 
-Owner: the thread that runs the program. The graph-building API knows this protocol only; the embedded cluster, the
-REST client and YARN register under the entry point group `yarrow.executors`. `plan_only` and `collect_job_graphs`
-put another executor in place for as long as a user's main() runs, so that it can be run without running its jobs.
+Owner: the thread that runs the program. The graph-building API knows this protocol only; the embedded
+cluster, the REST client and YARN register under the entry point group `yarrow.executors`. `plan_only` and
+`collect_job_graphs` put another executor in place for as long as a user's main() runs, so that it can be run
+without running its jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _OWN_EXECUTORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFile:
-    """A file of the client that workers need; the executor uploads it and adds its blob key to the JobGraph."""
+    """A file that workers need; the executor uploads it and puts its blob key into the JobGraph."""
 
     name: str
     #: python_file, archive, requirements, requirements_cache or cached_file.
@@ -91,7 +92,7 @@ class _PlanOnlyExecutor:
 
 
 class _JobGraphCollector:
-    """Hands each JobGraph to a callback and lets the program run on, as one that is submitted detached does."""
+    """Hands each JobGraph to a callback and lets the program run on, as if submitted detached."""
 
     def __init__(self, deliver: Callable[[JobGraph, Sequence[LocalFile]], None]) -> None:
         self._deliver = deliver
@@ -135,7 +136,8 @@ class DetachedJobClient(JobClient):
     def _refuse(self, what: str) -> CompletableFuture[Any]:
         return CompletableFuture.failed(
             UnsupportedFeatureError(
-                f"Job {self._job_id} was submitted detached and cannot be {what} by the program that submitted it:"
+                f"Job {self._job_id} was submitted detached and cannot be {what} by the program that"
+                " submitted it:"
                 " use the command line or the REST API."
             )
         )
@@ -174,7 +176,7 @@ _base_configuration: ContextVar[Mapping[str, str]] = ContextVar(
 
 
 def base_configuration() -> Mapping[str, str]:
-    """What every environment of this context begins with: the command line's options and configuration file."""
+    """What environments of this context begin with: the command line's and the file's settings."""
     return _base_configuration.get()
 
 
@@ -189,7 +191,7 @@ def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
 
 
 def executor_for(target: str) -> PipelineExecutor:
-    """The executor in place, else that of an `execution.target`; InvalidProgramError names the targets there are."""
+    """The executor in place, else that of the target; InvalidProgramError names the targets there are."""
     in_place = _in_place.get()
     if in_place is not None:
         return in_place

@@ -1,13 +1,13 @@
 """The JobGraph: chained vertices and the edges between them, as sent from client to Dispatcher and workers.
 
-Owner: none (frozen values, msgspec-encoded). Must not contain live objects; user code is cloudpickle bytes.
-A vertex's operators form a tree: index 0 is its head, `chained_edges` lead from an operator to those fused behind it,
-`JobEdge`s leave from any operator of it.
+Owner: none (frozen values, msgspec-encoded). Must not contain live objects; user code is cloudpickle bytes. A
+vertex's operators form a tree: index 0 is its head, `chained_edges` lead from an operator to those fused
+behind it, `JobEdge`s leave from any operator of it.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec,
 JOB_GRAPH_VERSION = 1
 
 
-class ResultPartitionType(str, Enum):
+class ResultPartitionType(StrEnum):
     """Whether consumers read while the producer writes, or after it has finished."""
 
     PIPELINED = "PIPELINED"
@@ -40,7 +40,7 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """A forward edge inside a vertex: call instead of exchange. `side_output` is the tag id it carries."""
+    """A forward edge inside a vertex: call, no exchange. `side_output` is the tag id it carries."""
 
     source: int
     target: int
@@ -57,7 +57,7 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: int
     max_parallelism: int
     slot_sharing_group: str
-    #: Buffer timeout of this vertex's outputs in ms; -1 = only full batches are sent, 0 = after every record slice.
+    #: Buffer timeout of the outputs in ms; -1 = only full batches are sent, 0 = after every slice.
     buffer_timeout_ms: int
     #: A source or function that blocks has its own thread.
     blocking: bool = False

@@ -45,7 +45,7 @@ def generate_job_graph(
     user_code: UserCode,
     configuration: Mapping[str, str],
 ) -> JobGraph:
-    """The JobGraph, with its plan. Raises InvalidProgramError for a program without operators or with equal ids."""
+    """The JobGraph, with its plan. Raises InvalidProgramError where operators are missing or ids equal."""
     if not graph.nodes:
         raise InvalidProgramError(
             "The program defines no operators, so there is nothing to execute: read a source and add a sink."

@@ -1,8 +1,8 @@
 """Operator ids: the 128 bits by which a savepoint finds an operator of a changed program.
 
-Owner: the thread that builds the program; pure. A stored format: the id of a uid never changes. Without a uid the
-id follows from the place in the graph alone (order of visit, operators chained behind it, ids of the inputs), so
-names, functions and parallelism may change as long as the shape does not.
+Owner: the thread that builds the program; pure. A stored format: the id of a uid never changes. Without a uid
+the id follows from the place in the graph alone (order of visit, operators chained behind it, ids of the
+inputs), so names, functions and parallelism may change as long as the shape does not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _id(node: StreamNode, place: int, graph: StreamGraph, ids: dict[int, Operato
 
 
 def _breadth_first(graph: StreamGraph) -> list[StreamNode]:
-    """Operators level by level from the sources, each when all its inputs were visited, as Flink numbers them."""
+    """Operators level by level from the sources, each after all its inputs, as Flink numbers them."""
     visited: dict[int, StreamNode] = {}
     waiting = list(graph.sources())
     while waiting:

@@ -1,12 +1,12 @@
-"""What an operator is, as data: the graph-building API names operators by these structs, only `container` runs them.
+"""What an operator is, as data: the API names operators by these structs, only `container` runs them.
 
-Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold cloudpickle
-bytes that the control plane passes on unread.
+Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold
+cloudpickle bytes that the control plane passes on unread.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -15,14 +15,14 @@ import msgspec
 TypeSpec = Any
 
 
-class StreamKind(str, Enum):
+class StreamKind(StrEnum):
     """What an edge carries: Python rows or Arrow record batches; fixed when the JobGraph is built."""
 
     ROW = "row"
     COLUMNAR = "columnar"
 
 
-class BatchContainer(str, Enum):
+class BatchContainer(StrEnum):
     """What a columnar user function receives and returns; PYARROW is a RecordBatch."""
 
     PYARROW = "pyarrow"
@@ -31,7 +31,7 @@ class BatchContainer(str, Enum):
     PANDAS = "pandas"
 
 
-class RowShape(str, Enum):
+class RowShape(StrEnum):
     """Shapes of stateless one-input row functions, which the chain compiler fuses."""
 
     MAP = "map"
@@ -39,14 +39,14 @@ class RowShape(str, Enum):
     FILTER = "filter"
 
 
-class CoShape(str, Enum):
+class CoShape(StrEnum):
     """Shapes of stateless two-input row functions."""
 
     CO_MAP = "co_map"
     CO_FLAT_MAP = "co_flat_map"
 
 
-class AggregateKind(str, Enum):
+class AggregateKind(StrEnum):
     """Built-in running aggregates."""
 
     SUM = "sum"
@@ -77,7 +77,7 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
 class RowFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="row_function"):
     """map, flat_map or filter.
 
-    `key_selector` is given where a rich function runs on a keyed stream and so may ask for keyed state in open().
+    `key_selector` is given where a rich function on a keyed stream may ask for keyed state in open().
     """
 
     shape: RowShape
@@ -128,7 +128,7 @@ class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process
     key_selectors: tuple[bytes, bytes] | None = None
 
 
-class BatchShape(str, Enum):
+class BatchShape(StrEnum):
     """Shapes of columnar user functions: a batch to a batch, or a batch to a boolean column."""
 
     MAP_BATCHES = "map_batches"
@@ -145,7 +145,7 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
 
 
 class ColumnAggregate(msgspec.Struct, frozen=True):
-    """One aggregate of a vectorised keyed aggregation: `name` is the output column, `column` None for COUNT."""
+    """One vectorised keyed aggregate: `name` is the output column, `column` None for COUNT."""
 
     kind: AggregateKind
     column: str | None
@@ -153,7 +153,7 @@ class ColumnAggregate(msgspec.Struct, frozen=True):
 
 
 class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_aggregate"):
-    """Running vectorised aggregates by key column: emits the updated row of every key touched, once a slice."""
+    """Running vectorised aggregates by key column: emits the row of every key touched, once a slice."""
 
     key_column: str
     aggregates: tuple[ColumnAggregate, ...]
@@ -190,7 +190,7 @@ class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
 
 
 class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
-    """Hands records to the client of execute_and_collect through the JobMaster; bounded buffer, flow-controlled."""
+    """Hands records to the client of execute_and_collect through the JobMaster; flow-controlled."""
 
     collect_id: str
     max_buffered_rows: int = 10_000
@@ -217,7 +217,7 @@ AnyOperatorSpec = (
 )
 
 
-class PartitionerKind(str, Enum):
+class PartitionerKind(StrEnum):
     """Flink's eight partitioners."""
 
     FORWARD = "FORWARD"

@@ -1,4 +1,4 @@
-"""Plans as JSON in Flink's two shapes: the execution plan of a StreamGraph and the plan of a JobGraph for REST.
+"""Plans as JSON in Flink's two shapes: the execution plan of a StreamGraph, the plan of a JobGraph.
 
 Owner: none; pure. Beyond Flink's fields an input says by `stream_kind` whether it carries rows or columns.
 """

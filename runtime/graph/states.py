@@ -6,11 +6,11 @@ Owner: the JobMaster's loop drives both machines; workers report ExecutionStates
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 
 
-class JobStatus(str, Enum):
+class JobStatus(StrEnum):
     """State of a whole job."""
 
     INITIALIZING = "INITIALIZING"
@@ -31,7 +31,7 @@ class JobStatus(str, Enum):
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
 
-class ExecutionState(str, Enum):
+class ExecutionState(StrEnum):
     """State of one attempt of one subtask."""
 
     CREATED = "CREATED"

@@ -1,8 +1,9 @@
 """The StreamGraph: the operators of a program and the edges between them, before chaining.
 
-Owner: the thread that builds the program. Made by stream_graph_generator, read by chaining, job_graph_generator and
-plan; nothing changes it afterwards. It is the only form in which uid, group and parallelism of every single
-operator are settled, so everything that is refused for the shape of the graph is refused here.
+Owner: the thread that builds the program. Made by stream_graph_generator, read by chaining,
+job_graph_generator and plan; nothing changes it afterwards. It is the only form in which uid, group and
+parallelism of every single operator are settled, so everything that is refused for the shape of the graph is
+refused here.
 """
 
 from __future__ import annotations

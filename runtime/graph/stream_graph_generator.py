@@ -1,8 +1,9 @@
-"""From transformations to the StreamGraph: resolves partitions, unions and side outputs into edges, and refuses bad graphs.
+"""From transformations to the StreamGraph: partitions, unions and side outputs become edges.
 
-Owner: the thread that builds the program. Pure: reads transformations, makes a new graph, does no I/O. Flink's rules
-hold: of two partitioners in a row the one nearest to the consumer counts; without one an edge is FORWARD between
-equal parallelisms and REBALANCE otherwise; a slot sharing group is inherited where all inputs agree.
+Owner: the thread that builds the program. Pure: reads transformations, makes a new graph, does no I/O.
+Flink's rules hold: of two partitioners in a row the one nearest to the consumer counts; without one an edge
+is FORWARD between equal parallelisms and REBALANCE otherwise; a slot sharing group is inherited where all
+inputs agree.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class _Origin:
 
 
 def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettings) -> StreamGraph:
-    """The graph of everything the roots read. Raises InvalidProgramError, naming operators, for what cannot run."""
+    """The graph of all that the roots read. Raises InvalidProgramError, naming operators, for bad ones."""
     graph = StreamGraph(
         chaining_enabled=settings.chaining_enabled,
         chain_different_max_parallelism=settings.chain_different_max_parallelism,
@@ -168,7 +169,7 @@ def _displayed_name(transformation: OperatorTransformation) -> str:
 
 
 def inherited_group(groups: Sequence[str]) -> str:
-    """The slot sharing group of an operator that names none: that of its inputs if they agree, else the default."""
+    """The group of an operator that names none: that of its inputs if they agree, else the default."""
     return groups[0] if len(set(groups)) == 1 else DEFAULT_SLOT_SHARING_GROUP
 
 
@@ -235,7 +236,8 @@ def _check_generic(origin: _Origin, node: StreamNode, settings: GraphSettings) -
     if settings.generic_types or origin.type is not None or origin.kind is StreamKind.COLUMNAR:
         return
     raise InvalidProgramError(
-        f"The stream from {origin.node.name!r} to {node.name!r} has no declared type, and pipeline.generic-types is"
+        f"The stream from {origin.node.name!r} to {node.name!r} has no declared type, and"
+        " pipeline.generic-types is"
         " false: give the operator an output_type, or allow pickled values."
     )
 

@@ -1,8 +1,8 @@
 """Transformations: what the calls of a program built, one node a call, before anything is resolved.
 
-Owner: the thread that builds the program; nodes change until the StreamGraph is made (name, uid, parallelism ...).
-They hold specs and declared types, never user functions. Partition, union and side output are no operators: they
-say how the next operator is reached, and vanish in the StreamGraph.
+Owner: the thread that builds the program; nodes change until the StreamGraph is made (name, uid, parallelism
+...). They hold specs and declared types, never user functions. Partition, union and side output are no
+operators: they say how the next operator is reached, and vanish in the StreamGraph.
 """
 
 from __future__ import annotations

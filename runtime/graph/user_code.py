@@ -1,9 +1,10 @@
-"""Shipping of user code: functions to bytes on the client, and the classes of the main program to the workers.
+"""Shipping of user code: functions as bytes, and the classes of the main program.
 
 Owner: the thread that builds the program (packing), the worker's task thread before its first record
-(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of the main
-program travel once, as definitions that a worker puts into its own `__main__`; cloudpickle recognises a class that
-it has loaded before, so that functions, sources and records of one job all meet the same class object.
+(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of the
+main program travel once, as definitions that a worker puts into its own `__main__`; cloudpickle recognises a
+class that it has loaded before, so that functions, sources and records of one job all meet the same class
+object.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SEARCH_DEPTH = 4
 
 
 class UnpicklableFunctionError(InvalidProgramError):
-    """A function, source or sink that cannot be sent to the workers; names operator, function and captured value."""
+    """A function, source or sink that cannot be pickled; names operator, function and captured value."""
 
 
 class _FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -85,7 +86,7 @@ class UserCodePacker:
 
 
 def main_definitions() -> bytes:
-    """cloudpickle of {name: class} for the classes of `__main__`; those that cannot be pickled are left out."""
+    """cloudpickle of {name: class} for the classes of `__main__`, without those that do not pickle."""
     main = sys.modules.get("__main__")
     classes = {
         name: value
@@ -114,12 +115,13 @@ def register_main_definitions(definitions: bytes) -> None:
 
 
 def describe_callable(value: Any) -> str:
-    """How messages name a user's function: `<lambda> at job.py:12`, `parse at job.py:3`, `Splitter object`."""
+    """How messages name a function: `<lambda> at job.py:12`, `parse at job.py:3`, `Splitter object`."""
     if isinstance(value, MethodType):
         return f"{type(value.__self__).__name__}.{value.__func__.__name__}"
     if isinstance(value, FunctionType):
         code = value.__code__
-        return f"{value.__qualname__.rpartition('<locals>.')[2]} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+        name = value.__qualname__.rpartition("<locals>.")[2]
+        return f"{name} at {os.path.basename(code.co_filename)}:{code.co_firstlineno}"
     if isinstance(value, BuiltinFunctionType | type):
         return value.__qualname__
     return f"{type(value).__qualname__} object"
@@ -129,9 +131,11 @@ def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> Unpi
     culprit = next(_culprits(value, _SEARCH_DEPTH), None)
     named = f" because of {culprit}" if culprit else ""
     return UnpicklableFunctionError(
-        f"Operator {operator!r}: its {role} ({describe_callable(value)}) cannot be sent to the workers{named}:"
+        f"Operator {operator!r}: its {role} ({describe_callable(value)}) cannot be sent to the"
+        f" workers{named}:"
         f" {type(error).__name__}: {error}."
-        " Create such an object in open() of a rich function, or inside the function, instead of capturing it."
+        " Create such an object in open() of a rich function, or inside the function, instead of capturing"
+        " it."
     )
 
 
@@ -179,7 +183,7 @@ def _can_pickle(value: Any) -> bool:
 
 
 def _python_path(modules: Iterable[str]) -> tuple[str, ...]:
-    """The folder of the main program, and those of the modules that functions need and no installation provides."""
+    """The folder of the main program, and those of needed modules that no installation provides."""
     folders: dict[str, None] = {}
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if script:

@@ -1,4 +1,4 @@
-"""AsyncDataStream: functions that wait for answers from outside, many at a time. Named for programs; refused so far.
+"""AsyncDataStream: functions that wait for answers from outside, many at a time; refused so far.
 
 Owner: the thread that builds the program.
 """

@@ -1,7 +1,7 @@
 """Which container a columnar function wants: read from its annotation or from the argument.
 
-Owner: the thread that builds the program. Never imports polars or pandas: a program that annotates with their types
-has imported them.
+Owner: the thread that builds the program. Never imports polars or pandas: a program that annotates with their
+types has imported them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def container_of(
     found = _BY_CLASS.get(_class_name(annotation))
     if found is None:
         raise InvalidProgramError(
-            f"{method}: the batch parameter is annotated with {annotation!r}, which is no container of columns:"
+            f"{method}: the batch parameter is annotated with {annotation!r}, which is no container of"
+            " columns:"
             " use pyarrow.RecordBatch, pyarrow.Table, polars.DataFrame or pandas.DataFrame,"
             " or say container=..."
         )

@@ -22,12 +22,13 @@ _ROWS_PER_FETCH = 1000
 
 
 class CloseableIterator(Iterator[Any]):
-    """Iterates over a job's records once. Closing it, or leaving its `with` block, cancels a job that still runs."""
+    """Iterates over a job's records once; closing it, or leaving its `with` block, cancels the job."""
 
     def __init__(self, client: JobClient, collect_id: str, limit: int | None = None) -> None:
         if not isinstance(client, CollectingJobClient):
             raise UnsupportedFeatureError(
-                f"execute_and_collect needs a cluster that hands results back, which {type(client).__name__} does not:"
+                f"execute_and_collect needs a cluster that hands results back, which {type(client).__name__}"
+                " does not:"
                 " use a sink."
             )
         self._client = client
@@ -54,7 +55,7 @@ class CloseableIterator(Iterator[Any]):
         return self._client
 
     def close(self) -> None:
-        """Cancel the job if it still runs, wait for its end and drop what was fetched; further calls do nothing."""
+        """Cancel the job if it still runs, wait for its end, drop what was fetched. May be repeated."""
         if not self._closed:
             self._closed = True
             self._fetched.clear()

@@ -1,6 +1,7 @@
-"""ColumnarKeyedStream: record batches distributed by a key column, with aggregates that never touch a single row.
+"""ColumnarKeyedStream: record batches distributed by a key column, and vectorised aggregates.
 
-Owner: the thread that builds the program. Results are running: for every batch, the updated row of each key in it.
+Owner: the thread that builds the program. Results are running: for every batch, the updated row of each key
+in it.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class ColumnarKeyedStream(DataStream):
     ) -> DataStream:
         """Return key and several running aggregates, each `(column, kind)` or `(column, kind, name)`.
 
-        Kinds are sum, min, max, mean and count, whose column is None. Raises InvalidProgramError for an unknown
-        kind or column and for two results of one name.
+        Kinds are sum, min, max, mean and count, whose column is None. Raises InvalidProgramError for an
+        unknown kind or column and for two results of one name.
         """
         if not aggregates:
             raise InvalidProgramError("aggregate takes at least one (column, kind)")
@@ -102,9 +103,9 @@ class ColumnarKeyedStream(DataStream):
         self, item: ColumnAggregate | tuple[str | None, str] | tuple[str | None, str, str | None]
     ) -> ColumnAggregate:
         if isinstance(item, ColumnAggregate):
-            column, kind_name, name = item.column, item.kind.value, item.name
-        else:
-            column, kind_name, name = item[0], item[1], item[2] if len(item) == 3 else None
+            item = item.column, item.kind.value, item.name
+        column, kind_name = item[0], item[1]
+        name = item[2] if len(item) == 3 else None
         kinds = {kind.value: kind for kind in _COLUMN_KINDS}
         if kind_name not in kinds:
             raise InvalidProgramError(

@@ -1,7 +1,7 @@
 """ConnectedStreams: two streams, of any types, read by one operator.
 
-Owner: the thread that builds the program. Where both streams are keyed, their operator sees one key space: state
-kept for a key by records of the first is seen by those of the second.
+Owner: the thread that builds the program. Where both streams are keyed, their operator sees one key space:
+state kept for a key by records of the first is seen by those of the second.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ class ConnectedStreams:
         func: CoProcessFunction[Any, Any, Any] | KeyedCoProcessFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Return the stream of what a CoProcessFunction emits, or a KeyedCoProcessFunction on keyed streams."""
+        """Return what a CoProcessFunction emits, or a KeyedCoProcessFunction on keyed streams."""
         selectors = self._key_selectors()
         if isinstance(func, KeyedCoProcessFunction):
             if selectors is None:
                 raise TypeError(
-                    "process takes a KeyedCoProcessFunction where both streams are keyed: call key_by before it"
+                    "process takes a KeyedCoProcessFunction where both streams are keyed: call key_by before"
+                    " it"
                 )
             name = "Co-Keyed-Process"
         else:

@@ -1,9 +1,9 @@
 """DataStream: a stream of records, and the operators that can be put behind it.
 
-Owner: the thread that builds the program. Each method adds a transformation and returns a stream; nothing runs
-before `execute`. A stream carries rows (Python objects) or columns (Arrow record batches); an operator that needs
-the other kind gets a conversion before it, which the plan shows. What this version does not do is refused here, at
-the line that asks for it.
+Owner: the thread that builds the program. Each method adds a transformation and returns a stream; nothing
+runs before `execute`. A stream carries rows (Python objects) or columns (Arrow record batches); an operator
+that needs the other kind gets a conversion before it, which the plan shows. What this version does not do is
+refused here, at the line that asks for it.
 """
 
 from __future__ import annotations
@@ -222,8 +222,9 @@ class DataStream(OperatorSettings):
     ) -> KeyedStream | ColumnarKeyedStream:
         """Return the stream distributed by key: equal keys reach the same subtask.
 
-        The key is what a function or KeySelector returns for a record or, on a columnar stream, a column. Keys
-        may be of any type that docs/design names for keys; another is refused at its first record.
+        The key is what a function or KeySelector returns for a record or, on a columnar stream, a column.
+        Numbers, texts, bytes, dates, None, tuples, Rows, enums and frozen dataclasses of these can be keys;
+        a key of another type fails the job at its first record.
         """
         if isinstance(key_selector, str):
             from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
@@ -231,7 +232,8 @@ class DataStream(OperatorSettings):
             if not self.is_columnar:
                 raise InvalidProgramError(
                     f"key_by({key_selector!r}): only a columnar stream has columns to name."
-                    f" Convert with to_arrow() first, or pass a function, such as lambda row: row[{key_selector!r}]."
+                    " Convert with to_arrow() first, or pass a function, such as lambda row:"
+                    f" row[{key_selector!r}]."
                 )
             return ColumnarKeyedStream.of(self, key_selector)
         from yarrow.datastream.keyed_stream import KeyedStream
@@ -310,8 +312,8 @@ class DataStream(OperatorSettings):
         """Return the stream of `fn`'s result for each batch.
 
         `fn` takes and returns a pyarrow RecordBatch or Table, or a polars or pandas DataFrame: what its first
-        parameter is annotated with, else `container` ("pyarrow", "polars", "pandas"), else a RecordBatch. With a
-        schema, each result must have it.
+        parameter is annotated with, else `container` ("pyarrow", "polars", "pandas"), else a RecordBatch.
+        With a schema, each result must have it.
         """
         return self._batch_function("Map Batches", BatchShape.MAP_BATCHES, fn, schema, container)
 
@@ -324,7 +326,7 @@ class DataStream(OperatorSettings):
     # Ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Write each record as a line to the TaskExecutor's output and, embedded, to the client's stdout."""
+        """Write each record as a line to the TaskExecutor's output, embedded to the client's stdout."""
         spec = PrintOperator(identifier=sink_identifier or "")
         return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
 
@@ -351,8 +353,8 @@ class DataStream(OperatorSettings):
     ) -> CloseableIterator:
         """Execute the program and return its records as an iterator; closing it cancels the job.
 
-        With a limit the iterator ends, and the job is cancelled, after so many records. Raises the job's error
-        from `next`.
+        With a limit the iterator ends, and the job is cancelled, after so many records.
+        Raises the job's error from `next`.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")
@@ -391,7 +393,7 @@ class DataStream(OperatorSettings):
         return self._one_input(name, spec, output_type, declares_blocking(func))
 
     def _key_selector_for(self, func: Any) -> bytes | None:
-        """What a stateless-looking function needs to reach keyed state; nothing unless the stream is keyed."""
+        """What a rich function needs to reach keyed state; nothing unless the stream is keyed."""
         return None
 
     def _one_input(
@@ -442,7 +444,8 @@ class DataStream(OperatorSettings):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} is part of the program that is being built and cannot be used inside a function"
+            f"a {type(self).__name__} is part of the program that is being built and cannot be used inside a"
+            " function"
         )
 
 

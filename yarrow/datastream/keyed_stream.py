@@ -1,7 +1,7 @@
-"""KeyedStream: a stream whose records are distributed by key, with the operators that keep something for each key.
+"""KeyedStream: a stream distributed by key, with the operators that keep something for each key.
 
-Owner: the thread that builds the program. The key selector is pickled once and shared by the partition before the
-operator and the operator itself, so that both see the same key.
+Owner: the thread that builds the program. The key selector is pickled once and shared by the partition before
+the operator and the operator itself, so that both see the same key.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation
+from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.datastream.data_stream import DataStream, KeyFunction, _refuse
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
@@ -144,8 +144,9 @@ def _check_position(method: str, position: int | str, record_type: TypeInformati
             raise InvalidProgramError(
                 f"{method}({position!r}): there is no such field; the records have {names}"
             )
-    fields = getattr(record_type, "get_field_types", list)()
-    if fields and isinstance(position, int) and not 0 <= position < len(fields):
-        raise InvalidProgramError(
-            f"{method}({position}): the records have {len(fields)} fields, 0 to {len(fields) - 1}"
-        )
+    if isinstance(record_type, RowTypeInfo | TupleTypeInfo) and isinstance(position, int):
+        count = len(record_type.get_field_types())
+        if not 0 <= position < count:
+            raise InvalidProgramError(
+                f"{method}({position}): the records have {count} fields, 0 to {count - 1}"
+            )

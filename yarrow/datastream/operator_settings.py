@@ -1,7 +1,8 @@
-"""The settings of one operator: name, ids, parallelism, chaining, slots and buffers; shared by streams and sinks.
+"""The settings of one operator, shared by streams and sinks: name, ids, parallelism, chaining, slots.
 
-Owner: the thread that builds the program. Each setter changes the transformation in place and returns the object it
-was called on. Values are checked here where one operator alone decides, in the generators where the graph does.
+Owner: the thread that builds the program. Each setter changes the transformation in place and returns the
+object it was called on. Values are checked here where one operator alone decides, in the generators where the
+graph does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
         return slot_sharing_group
     if slot_sharing_group != SlotSharingGroup(slot_sharing_group.name):
         raise UnsupportedFeatureError(
-            f"Slot sharing group {slot_sharing_group.name!r} asks for resources of its own, but all slots of this"
+            f"Slot sharing group {slot_sharing_group.name!r} asks for resources of its own, but all slots of"
+            " this"
             " version are alike: leave them out, and set taskmanager.memory.process.size and"
             " taskmanager.numberOfTaskSlots."
         )
@@ -35,7 +37,7 @@ class OperatorSettings:
         self.transformation = transformation
 
     def operator(self, method: str) -> OperatorTransformation:
-        """The operator. Raises InvalidProgramError where the stream is a partition, a union or a side output."""
+        """The operator. Raises InvalidProgramError for a partition, a union or a side output."""
         if not isinstance(self.transformation, OperatorTransformation):
             kind = type(self.transformation).__name__.removesuffix("Transformation").lower()
             raise InvalidProgramError(
@@ -103,7 +105,7 @@ class OperatorSettings:
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Set after how many ms a batch is sent that is not full; -1 sends full ones only, 0 every one at once."""
+        """Set after how many ms a batch is sent that is not full: -1 is never, 0 at once."""
         if not isinstance(timeout_millis, int) or timeout_millis < -1:
             raise ValueError(f"buffer timeout must be -1 or more milliseconds, not {timeout_millis!r}")
         self.operator("set_buffer_timeout").buffer_timeout_ms = timeout_millis

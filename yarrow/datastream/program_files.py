@@ -1,6 +1,7 @@
 """ProgramFiles: the files that a program ships to its workers, as calls and configuration name them.
 
-Owner: the thread that builds the program. It checks that files exist and reads none; the executor uploads them.
+Owner: the thread that builds the program. It checks that files exist and reads none; the executor uploads
+them.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def _local_file(path: str, kind: str, target: str | None = None) -> LocalFile:
     absolute = os.path.abspath(path)
     if not os.path.exists(absolute):
         raise InvalidProgramError(
-            f"The program ships {path!r} ({kind}), but there is no such file. Working directory: {os.getcwd()}"
+            f"The program ships {path!r} ({kind}), but there is no such file. Working directory:"
+            f" {os.getcwd()}"
         )
     return LocalFile(name=os.path.basename(absolute), kind=kind, path=absolute, target=target)

@@ -1,7 +1,8 @@
 """StreamExecutionEnvironment: where a program begins and where it is executed.
 
-Owner: the thread that builds the program; one environment is one program, whose jobs are executed one after the
-other. It starts nothing itself: `execute` builds the JobGraph and hands it to the executor of `execution.target`.
+Owner: the thread that builds the program; one environment is one program, whose jobs are executed one after
+the other. It starts nothing itself: `execute` builds the JobGraph and hands it to the executor of
+`execution.target`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class StreamExecutionEnvironment:
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """Return an environment for where the program was started: an embedded cluster, or the command line's.
+        """Return an environment for where the program was started: embedded, or the command line's.
 
         Raises ConfigError for a key or value that cannot be.
         """
@@ -88,7 +89,7 @@ class StreamExecutionEnvironment:
 
     @staticmethod
     def create_local_environment(parallelism: int | None = None) -> StreamExecutionEnvironment:
-        """Return an environment for an embedded cluster; its parallelism is that of the machine unless given."""
+        """Return an environment for an embedded cluster; parallelism is the number of cores unless given."""
         environment = StreamExecutionEnvironment(
             Configuration.from_dict({execution_options.TARGET.key: LOCAL_TARGET})
         )
@@ -118,7 +119,7 @@ class StreamExecutionEnvironment:
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
-        """Add these keys, in place of those already set. Raises ConfigError for a key or value that cannot be."""
+        """Add these keys, in place of those set. Raises ConfigError for a key or value that cannot be."""
         Settings(configuration.to_dict()).validate()
         self._configuration.add_all(configuration)
 
@@ -136,7 +137,7 @@ class StreamExecutionEnvironment:
         return self._config.get_max_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set the number of key groups of operators that set none: the most subtasks they can be rescaled to."""
+        """Set the number of key groups of operators that set none: the most subtasks they can have."""
         self._config.set_max_parallelism(max_parallelism)
         return self
 
@@ -281,7 +282,8 @@ class StreamExecutionEnvironment:
         """
         if not isinstance(source, Source):
             raise TypeError(
-                f"from_source takes a Source, not {type(source).__name__}; a SourceFunction goes to add_source"
+                f"from_source takes a Source, not {type(source).__name__}; a SourceFunction goes to"
+                " add_source"
             )
         refuse_event_time(watermark_strategy, "from_source")
         return self._source(source_name, source, declared(type_info))
@@ -302,7 +304,8 @@ class StreamExecutionEnvironment:
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """Return the stream of the lines of a file, or of the files in a folder, local or hdfs://."""
-        from yarrow.datastream.connectors.file_system import FileSource, StreamFormat
+        from yarrow.datastream.connectors.file_format import StreamFormat
+        from yarrow.datastream.connectors.file_source import FileSource
 
         source = FileSource.for_record_stream_format(
             StreamFormat.text_line_format(charset_name), file_path
@@ -431,6 +434,7 @@ class StreamExecutionEnvironment:
 def _refuse_batch(mode: str) -> None:
     if mode != RuntimeExecutionMode.STREAMING.name:
         raise UnsupportedFeatureError(
-            f"Runtime mode {mode} is refused: batch programs are to run on Spark, which this version does not do."
+            f"Runtime mode {mode} is refused: batch programs are to run on Spark, which this version does"
+            " not do."
             " A bounded input runs in STREAMING mode, which is the default."
         )

@@ -1,7 +1,7 @@
 """Types of streams that this version cannot make: named for programs that annotate with them.
 
-Owner: none. The methods that would return them (`broadcast` with descriptors, `window`) are refused, naming what is
-missing; so are their constructors.
+Owner: none. The methods that would return them (`broadcast` with descriptors, `window`) are refused, naming
+what is missing; so are their constructors.
 """
 
 from __future__ import annotations

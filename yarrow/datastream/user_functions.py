@@ -11,7 +11,7 @@ from yarrow.datastream.functions import Function
 
 
 def require_function(func: Any, expected: type[Function], method: str, *, callables: bool = True) -> None:
-    """Raises TypeError unless `func` is an `expected` or, where `callables`, any callable that is no class."""
+    """Raises TypeError unless `func` is an `expected` or, where `callables`, a callable but no class."""
     if isinstance(func, expected):
         return
     if isinstance(func, type):
