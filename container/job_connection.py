@@ -101,7 +101,7 @@ class JobConnection:
         self._offer_wake = asyncio.Event()
         self._closed = False
         #: Calls at this address bear the JobMaster's token.
-        self.gateway: JobMasterGateway = service.connect(leader.address, JOB_MASTER, leader.leader_id)
+        self.gateway: JobMasterGateway = self.gateway_of(service, leader)
 
         async def register(gateway: JobMasterGateway) -> RegistrationSuccess | RegistrationRejection:
             return await gateway.register_task_executor(resource_id, address, host)
@@ -114,6 +114,11 @@ class JobConnection:
             self, f"its JobMaster refused this TaskExecutor: {reason}"
         )
         self._work: list[asyncio.Task[None]] = []
+
+    @staticmethod
+    def gateway_of(service: RpcService, leader: LeaderInformation) -> JobMasterGateway:
+        """A client of that JobMaster."""
+        return service.connect(leader.address, JOB_MASTER, leader.leader_id)
 
     def start(self) -> None:
         """Registers, tried again until it is accepted, refused or the connection is closed."""
@@ -242,7 +247,7 @@ class JobConnection:
         return 1
 
     def _first_updates(self) -> tuple[TaskExecutionStateUpdate, ...]:
-        batch = []
+        batch: list[TaskExecutionStateUpdate] = []
         for report in self._reports:
             if not isinstance(report, TaskExecutionStateUpdate) or len(batch) == MAX_BATCH:
                 break

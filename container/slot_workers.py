@@ -16,7 +16,7 @@ from pathlib import Path
 from yarrow.container.current_call import read_current_call
 from yarrow.container.errors import WorkerStartError
 from yarrow.container.output_files import OutputFiles, read_tail
-from yarrow.container.worker_handle import WorkerHandle, WorkerListener
+from yarrow.container.worker_handle import EXIT_GRACE, WorkerHandle, WorkerListener
 from yarrow.container.worker_launcher import WorkerLauncher
 from yarrow.container.worker_protocol import CurrentUserCall, WorkerSettings
 from yarrow.runtime.common.ids import ResourceID, WorkerID
@@ -117,6 +117,9 @@ class SlotWorkers:
             reason = f"it was not ready after {START_TIMEOUT:g} s"
             handle.kill(reason)
             raise WorkerStartError(f"the worker {worker_id} did not start: {reason}") from None
+        except WorkerStartError:
+            handle.stop("it did not start", EXIT_GRACE)
+            raise
 
     def _worker_settings(self, worker_id: WorkerID, directory: Path) -> WorkerSettings:
         settings = self._settings
