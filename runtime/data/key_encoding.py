@@ -16,7 +16,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from yarrow.runtime.data.errors import KeyDecodeError
+from yarrow.runtime.data.errors import KeyDecodeError, UnsupportedKeyError
 from yarrow.runtime.data.key_classes import (
     EnumKey,
     RecordKey,
@@ -91,7 +91,9 @@ def encode_key(key: Any) -> bytes:
 
 def _encode(key: Any, put: Append, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise TypeError(f"a key nested deeper than {MAX_DEPTH} levels cannot be encoded; key by a flat tuple")
+        raise UnsupportedKeyError(
+            type(key), f"it is nested deeper than {MAX_DEPTH} levels in its key", "Key by a flat tuple"
+        )
     kind = type(key)
     if kind is str:
         text = key.encode("utf-8", "surrogatepass")

@@ -23,7 +23,7 @@ MASK64: Final = (1 << 64) - 1
 GAMMA: Final = 0x9E3779B97F4A7C15
 MIX1: Final = 0xBF58476D1CE4E5B9
 MIX2: Final = 0x94D049BB133111EB
-#: Seed of xxh3_64 for all keys that are not one 64-bit payload.
+#: Seed of xxh3_64, for all keys that are not one 64-bit payload: the one it has when none is given.
 SEED: Final = 0
 
 #: Tags whose encoding is one 64-bit payload, and what the payload is xor-ed with before it is mixed.
@@ -48,7 +48,7 @@ def key_hash(encoded: bytes) -> int:
     """The unsigned 64-bit hash of a key encoding."""
     salt = SALTS.get(encoded[1])
     if salt is None:
-        return _xxh3(encoded, SEED)
+        return _xxh3(encoded)
     return mix64(int.from_bytes(encoded[2:10], "big") ^ salt)
 
 
@@ -178,8 +178,13 @@ class KeyRouter:
         """The channel of a raw key that `cache` does not hold, and holds from now on. Raises
         UnsupportedKeyError.
         """
-        canonical = canonicalize(key)
-        channel = self._channel_of_group[hash_of_key(canonical) % self._max_parallelism]
+        if type(key) is str:  # the commonest key of a stream with more keys than the cache holds
+            canonical: Any = key
+            hashed = _xxh3(encode_key(key))
+        else:
+            canonical = canonicalize(key)
+            hashed = hash_of_key(canonical)
+        channel = self._channel_of_group[hashed % self._max_parallelism]
         cache = self.cache
         if len(cache) >= self._cache_size:
             cache.clear()

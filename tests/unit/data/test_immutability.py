@@ -109,8 +109,9 @@ class Tagged(str):
 IMMUTABLE: list[Any] = [
     None, True, 1, 1.5, 1j, "a", b"a", range(3), Decimal(1), uuid.UUID(int=1), dt.date(2020, 1, 1),
     dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1), dt.timedelta(1), Colour.RED, RowKind.INSERT,
-    np.int64(1), np.float32(1), np.datetime64("2020-01-01"), int, len, freeze_or_copy, re, re.compile("a"), ...,
-    Tagged("x"), (), (1, "a", (2, None)), Pair(1, (2,)), frozenset([1, (2,)]), Frozen(1, "a"), Frozen((1, Frozen(2))),
+    np.int64(1), np.float32(1), np.datetime64("2020-01-01"), int, len, freeze_or_copy, re, re.compile("a"),
+    ..., Tagged("x"), (), (1, "a", (2, None)), Pair(1, (2,)), frozenset([1, (2,)]), Frozen(1, "a"),
+    Frozen((1, Frozen(2))),
     FrozenSlotted(1, "a"), FrozenSlotted((1, 2)), pa.array([1]), pa.table({"a": [1]}), pa.scalar(1),
     (Pair(1, 2), 1),
 ]  # fmt: skip

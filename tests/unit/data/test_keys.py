@@ -235,6 +235,7 @@ def _nested(depth: int) -> Any:
         (Holder([1]), "tuple"),
         ((1, [2]), "tuple"),
         (Row(a={}), "tuple"),
+        (_nested(70), "flat"),
         (_nested(100_000), "flat"),
     ],
     ids=lambda value: type(value).__name__,
