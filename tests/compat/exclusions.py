@@ -46,6 +46,8 @@ JAVA_ONLY = {
     "pyflink.datastream.async_data_stream.get_j_env_configuration": "returns a Java object",
     "pyflink.datastream.connectors.Sink.__init__": "names a Java class; an interface here",
     "pyflink.datastream.connectors.Source.__init__": "names a Java class; an interface here",
+    "pyflink.datastream.connectors.file_system.FileSink.get_transformer": "changes a stream before a Java "
+    "sink",
     "pyflink.datastream.connectors.base.JavaFunctionWrapper": "wraps a Java function",
     "pyflink.datastream.connectors.base.StreamTransformer": "changes a stream before a Java sink",
     "pyflink.datastream.connectors.base.SupportsPreprocessing": "changes a stream before a Java sink",
@@ -54,27 +56,23 @@ JAVA_ONLY = {
     "pyflink.datastream.output_tag.RowTypeInfo.get_java_type_info": "returns a Java object",
 }
 
-_STREAMS = "the graph-building classes"
+_ASYNC = "asynchronous functions"
+_BROADCAST = "broadcast state"
+_WINDOWS = "windows"
+_SINK = "the file sink"
 _EXTERNAL = "a connector to an external system"
 _FILES = "a file format"
 _STATE = "state backends and savepoints"
 
 #: Names, or modules with a trailing `.*`, that a part of Yarrow will bring that is not built yet.
 NOT_BUILT_YET = {
-    "pyflink.datastream (exports)": "the package exports its names when the graph-building classes are there",
-    "pyflink.datastream.AsyncDataStream": _STREAMS,
-    "pyflink.datastream.BroadcastConnectedStream": _STREAMS,
-    "pyflink.datastream.BroadcastStream": _STREAMS,
     "pyflink.datastream.StreamExecutionEnvironment.enable_changelog_state_backend": _STATE,
     "pyflink.datastream.StreamExecutionEnvironment.is_changelog_state_backend_enabled": _STATE,
     "pyflink.datastream.StreamExecutionEnvironment.get_default_savepoint_directory": _STATE,
     "pyflink.datastream.StreamExecutionEnvironment.set_default_savepoint_directory": _STATE,
-    "pyflink.datastream.WindowedStream": _STREAMS,
-    "pyflink.datastream.async_data_stream.*": _STREAMS,
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,
-    "pyflink.datastream.connectors.file_system.*": "file source and sink",
     "pyflink.datastream.connectors.hybrid_source.*": "a source that reads others one after the other",
     "pyflink.datastream.connectors.jdbc.*": _EXTERNAL,
     "pyflink.datastream.connectors.kafka.*": _EXTERNAL,
@@ -82,7 +80,27 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.pulsar.*": _EXTERNAL,
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,
     "pyflink.datastream.formats.avro.*": _FILES,
-    "pyflink.datastream.formats.json.*": _FILES,
     "pyflink.datastream.formats.orc.*": _FILES,
-    "pyflink.datastream.formats.parquet.*": _FILES,
+    "pyflink.datastream.BroadcastConnectedStream.__init__": _BROADCAST,
+    "pyflink.datastream.BroadcastConnectedStream.process": _BROADCAST,
+    "pyflink.datastream.BroadcastStream.__init__": _BROADCAST,
+    "pyflink.datastream.WindowedStream.__init__": _WINDOWS,
+    "pyflink.datastream.WindowedStream.aggregate": _WINDOWS,
+    "pyflink.datastream.WindowedStream.allowed_lateness": _WINDOWS,
+    "pyflink.datastream.WindowedStream.apply": _WINDOWS,
+    "pyflink.datastream.WindowedStream.get_execution_environment": _WINDOWS,
+    "pyflink.datastream.WindowedStream.get_input_type": _WINDOWS,
+    "pyflink.datastream.WindowedStream.process": _WINDOWS,
+    "pyflink.datastream.WindowedStream.reduce": _WINDOWS,
+    "pyflink.datastream.WindowedStream.side_output_late_data": _WINDOWS,
+    "pyflink.datastream.WindowedStream.trigger": _WINDOWS,
+    "pyflink.datastream.async_data_stream (exports)": _ASYNC,
+    "pyflink.datastream.connectors.file_system.FileCompactStrategy": _SINK,
+    "pyflink.datastream.connectors.file_system.FileCompactor": _SINK,
+    "pyflink.datastream.connectors.file_system.FileSink.BaseBuilder": _SINK,
+    "pyflink.datastream.connectors.file_system.FileSink.BulkFormatBuilder": _SINK,
+    "pyflink.datastream.connectors.file_system.FileSink.RowFormatBuilder": _SINK,
+    "pyflink.datastream.connectors.file_system.StreamingFileSink": _SINK,
+    "pyflink.datastream.formats.parquet.AvroParquetReaders": _FILES,
+    "pyflink.datastream.formats.parquet.AvroParquetWriters": _FILES,
 }
