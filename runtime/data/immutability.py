@@ -279,6 +279,7 @@ def _fields_of_plain_class(cls: type) -> tuple[list[str], bool] | None:
     """Names of slots, and whether there is a __dict__; None when the class is not made of these alone."""
     customized = (
         hasattr(cls, "__deepcopy__")
+        or hasattr(cls, "__del__")  # must not meet the empty instance made below
         or hasattr(cls, "__copy__")
         or (hasattr(cls, "__setstate__") and not dataclasses.is_dataclass(cls))
         or hasattr(cls, "__getnewargs_ex__")

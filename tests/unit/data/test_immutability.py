@@ -96,6 +96,14 @@ class Custom:
         return made
 
 
+class Closing:
+    def __init__(self) -> None:
+        self.a = [1]
+
+    def __del__(self) -> None:
+        assert self.a  # never on an instance that nobody filled
+
+
 class Names(list[str]):
     """A list with an attribute."""
 
@@ -163,6 +171,7 @@ MUTABLE: list[Any] = [
     lambda: Derived([1], 2),
     lambda: Guarded([1]),
     lambda: Custom([1]),
+    Closing,
     lambda: (1, [2]),
     lambda: Pair([1], 2),
     lambda: pd.Series([1, 2]),
