@@ -11,10 +11,10 @@ from yarrow.datastream.functions import Function
 
 
 def require_function(func: Any, expected: type[Function], method: str, *, callables: bool = True) -> None:
-    """Raises TypeError unless `func` is an `expected` or, where `callables`, a callable but no class."""
+    """Raises TypeError unless `func` is an `expected` or, where `callables`, can be called."""
     if isinstance(func, expected):
         return
-    if isinstance(func, type):
+    if isinstance(func, type) and issubclass(func, Function):
         raise TypeError(f"{method} takes an object, not a class: pass {func.__name__}(...) instead")
     if isinstance(func, Function):
         raise TypeError(f"{method} takes a {expected.__name__}, not a {type(func).__name__}")

@@ -1,0 +1,13 @@
+"""Environments for tests of graphs: fixed parallelism, ids that count, so that every JobGraph is reproducible."""
+
+from __future__ import annotations
+
+from yarrow.common.configuration import Configuration
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.runtime.common.ids import CountingIdFactory
+
+
+def environment(parallelism: int = 2, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
+    """An environment with this parallelism and these settings."""
+    values = {"parallelism.default": str(parallelism), **(settings or {})}
+    return StreamExecutionEnvironment(Configuration.from_dict(values), CountingIdFactory())
