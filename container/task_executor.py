@@ -123,6 +123,7 @@ class TaskExecutor(RpcEndpoint):
         self._resource_manager.on_lost = self._resource_manager_lost
         self._registration_deadline: TimerHandle | None = None
         self._ticks: dict[str, TimerHandle] = {}
+        self._stop_grace = settings.release_grace
 
     # Life
 
@@ -143,12 +144,11 @@ class TaskExecutor(RpcEndpoint):
         gateway = self._resource_manager.gateway
         self._resource_manager.stop()
         cause = self.finished.result()[1] if self.finished.done() else "the TaskExecutor was stopped"
-        await asyncio.gather(
-            self._say_goodbye(gateway, cause), self.workers.close(cause, self._settings.release_grace)
-        )
-        for slot in self.slots.table:
-            if slot.owner is not None:
-                self.slots.close_job(slot.owner.job_id, cause)
+        await asyncio.gather(self._say_goodbye(gateway, cause), self.workers.close(cause, self._stop_grace))
+        jobs = self.slots.jobs()
+        for job in jobs:
+            self.slots.close_job(job.job_id, cause)
+        await asyncio.gather(*(job.files.close() for job in jobs))
         self._services.rpc.stop_serving(self.name)
         self._services.files.close()
 
@@ -162,8 +162,10 @@ class TaskExecutor(RpcEndpoint):
         except TimeoutError:
             _log.info("not everybody answered the good-bye")
 
-    def finish(self, cause: str, *, orderly: bool = True) -> None:
-        """Asks the owner of the process to stop this TaskExecutor."""
+    def finish(self, cause: str, *, orderly: bool = True, grace: float | None = None) -> None:
+        """Asks the owner of the process to stop this TaskExecutor; workers have `grace` seconds then."""
+        if grace is not None:
+            self._stop_grace = grace
         if not self.finished.done():
             _log.log(logging.INFO if orderly else logging.ERROR, "this TaskExecutor ends: %s", cause)
             self.finished.set_result((orderly, cause))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.container.supervisor.conftest import (
+    ROOT,
     OpenLauncher,
     eventually,
     launch_settings,
@@ -265,7 +266,7 @@ def test_a_killed_supervisor_leaves_no_process(start_mode: str, tmp_path: Path) 
 
     async def body() -> None:
         process = subprocess.Popen(  # noqa: ASYNC220
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
         with process:
             assert process.stdout is not None

@@ -1,0 +1,73 @@
+"""Memory is read as PSS and summed; past the budget the largest process is named once."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from yarrow.container.process_watch import ProcessWatch, read_pss, sample_process
+from yarrow.runtime.common.clock import ManualClock
+
+
+def write_process(proc: Path, pid: int, pss_mb: int, ticks: int = 0) -> None:
+    folder = proc / str(pid)
+    (folder / "fd").mkdir(parents=True, exist_ok=True)
+    (folder / "fd" / "0").touch()
+    (folder / "smaps_rollup").write_text(f"0-f ---p [rollup]\nRss: 9 kB\nPss:  {pss_mb * 1024} kB\n")
+    fields = ["S"] + ["0"] * 10 + [str(ticks), "0"] + ["0"] * 4 + ["3"]
+    (folder / "stat").write_text(f"{pid} (odd) name) {' '.join(fields)}")
+
+
+def test_own_process_is_read() -> None:
+    pss = read_pss(os.getpid())
+    assert pss is not None
+    assert 1 << 20 < pss < 4 << 30
+    sample = sample_process("me", os.getpid())
+    assert sample is not None
+    assert sample.threads >= 1
+    assert sample.descriptors >= 3
+
+
+def test_a_process_that_is_gone_counts_nothing(tmp_path: Path) -> None:
+    watch = ProcessWatch(100 << 20, ManualClock(), proc=tmp_path)
+    write_process(tmp_path, 1, 10)
+    watch.sample([("supervisor", 1), ("gone", 2)])
+    assert watch.used == 10 << 20
+
+
+def test_largest_is_named_once_when_the_budget_is_nearly_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = ProcessWatch(100 << 20, ManualClock(), proc=tmp_path)
+    processes = [("supervisor", 1), ("worker of slot 0", 2)]
+    write_process(tmp_path, 1, 20)
+    with caplog.at_level(logging.WARNING):
+        for pss, warnings in [(60, 0), (75, 1), (76, 1), (10, 1), (80, 2)]:
+            write_process(tmp_path, 2, pss)
+            watch.sample(processes)
+            assert len(caplog.records) == warnings
+    assert "95 of 100 MB" in caplog.records[0].message
+    assert "worker of slot 0 (pid 2) with 75 MB" in caplog.records[0].message
+
+
+def test_metrics_bear_flinks_names(tmp_path: Path) -> None:
+    clock = ManualClock()
+    watch = ProcessWatch(100 << 20, clock, proc=tmp_path)
+    second = os.sysconf("SC_CLK_TCK")
+    write_process(tmp_path, 1, 10, ticks=second)
+    watch.sample([("a", 1)])
+    clock.advance(2.0)
+    write_process(tmp_path, 1, 10, ticks=2 * second)
+    watch.sample([("a", 1)])
+    worker = {"Status.JVM.GarbageCollector.All.Time": 7.0, "Status.JVM.Memory.Heap.Used": 1.0, "arrow": 2.0}
+    values = watch.metrics([worker, worker])
+    assert values["Status.JVM.Memory.Heap.Used"] == 10 << 20
+    assert values["Status.JVM.Memory.Heap.Max"] == 100 << 20
+    assert values["Status.JVM.Threads.Count"] == 3
+    assert values["Status.JVM.FileDescriptor.Open"] == 1
+    assert values["Status.JVM.CPU.Load"] == pytest.approx(0.5 / (os.cpu_count() or 1))
+    assert values["Status.JVM.GarbageCollector.All.Time"] == 14.0
+    assert values["arrow"] == 4.0
