@@ -128,7 +128,7 @@ def describe_callable(value: Any) -> str:
 
 
 def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> UnpicklableFunctionError:
-    culprit = next(_culprits(value, _SEARCH_DEPTH), None)
+    culprit = _culprit(value, _SEARCH_DEPTH)
     named = f" because of {culprit}" if culprit else ""
     return UnpicklableFunctionError(
         f"Operator {operator!r}: its {role} ({describe_callable(value)}) cannot be sent to the"
@@ -139,16 +139,17 @@ def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> Unpi
     )
 
 
-def _culprits(value: Any, depth: int, path: str = "") -> Iterator[str]:
-    """The innermost captured values that cannot be pickled, as `captured variable 'x' (module.Type)`."""
+def _culprit(value: Any, depth: int) -> str:
+    """The first captured value that cannot be pickled and what in it makes it so; empty if none is found."""
     for kind, name, captured in _captured(value):
         if _can_pickle(captured):
             continue
-        step = f"{path} of " if path else ""
         here = f"{kind} {name!r} ({type(captured).__module__}.{type(captured).__qualname__})"
-        if depth:
-            yield from _culprits(captured, depth - 1, "")
-        yield f"{step}{here}"
+        # An object that says itself why it does not pickle is the culprit, whatever it holds.
+        speaks = type(captured).__reduce__ is not object.__reduce__
+        deeper = "" if speaks or not depth else _culprit(captured, depth - 1)
+        return f"{here}, in it {deeper}" if deeper else here
+    return ""
 
 
 def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:

@@ -131,7 +131,9 @@ def test_an_attribute_is_named() -> None:
 
 def test_what_lies_deeper_is_named() -> None:
     settings = {"inner": [1, threading.Lock()]}
-    with pytest.raises(UnpicklableFunctionError, match=r"the element '1' \(_thread\.lock\)"):
+    with pytest.raises(
+        UnpicklableFunctionError, match=r"'settings' \(builtins\.dict\), in it .*the element '1' \(_thread"
+    ):
         UserCodePacker().pickle(lambda value: settings, "Map")
 
 

@@ -1,0 +1,355 @@
+"""What a program must not do, each with the message that says so."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.graph.programs import environment
+from yarrow.common import Duration, MemorySize, Types, WatermarkStrategy
+from yarrow.datastream import (
+    AsyncDataStream,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    MapStateDescriptor,
+    OutputTag,
+    ProcessFunction,
+    RuntimeExecutionMode,
+    SlotSharingGroup,
+    StreamExecutionEnvironment,
+    WindowedStream,
+)
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
+
+Build = Callable[[StreamExecutionEnvironment], object]
+
+
+class Keyed(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        return None
+
+
+class Plain(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        return None
+
+
+class PlainCo(CoProcessFunction[Any, Any, Any]):
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return None
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return None
+
+
+class KeyedCo(KeyedCoProcessFunction[Any, Any, Any, Any]):
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        return None
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        return None
+
+
+class Identity(MapFunction[Any, Any]):
+    def map(self, value: Any) -> Any:
+        return value
+
+
+DESCRIPTOR = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
+BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+
+
+def numbers(env: StreamExecutionEnvironment) -> Any:
+    return env.from_sequence(1, 9)
+
+
+def keyed(env: StreamExecutionEnvironment) -> Any:
+    return numbers(env).key_by(lambda x: x)
+
+
+def columns(env: StreamExecutionEnvironment) -> Any:
+    return numbers(env).to_arrow(pa.schema([("value", pa.int64())]))
+
+
+UNSUPPORTED: dict[str, tuple[Build, str]] = {
+    "window": (lambda env: keyed(env).window(None), "this version has no windows"),
+    "count window": (lambda env: keyed(env).count_window(3), "this version has no windows"),
+    "window all": (lambda env: numbers(env).window_all(None), "this version has no windows"),
+    "windowed stream": (lambda env: WindowedStream(), "this version has no windows"),
+    "broadcast state": (
+        lambda env: numbers(env).broadcast(DESCRIPTOR),
+        "this version has no broadcast state",
+    ),
+    "event time": (
+        lambda env: numbers(env).assign_timestamps_and_watermarks(BOUNDED),
+        "assign_timestamps_and_watermarks with a strategy other than WatermarkStrategy.no_watermarks() is refused",
+    ),
+    "async": (
+        lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
+        "AsyncDataStream.unordered_wait is refused",
+    ),
+    "batch": (
+        lambda env: env.set_runtime_mode(RuntimeExecutionMode.BATCH),
+        "batch programs are to run on Spark",
+    ),
+    "automatic": (lambda env: env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC), "AUTOMATIC is refused"),
+    "input format": (lambda env: env.create_input(None), "this version runs no InputFormat"),
+    "cache": (lambda env: numbers(env).cache(), "no cached intermediate results"),
+    "group with resources": (
+        lambda env: numbers(env).slot_sharing_group(
+            SlotSharingGroup.builder("gpu")
+            .set_cpu_cores(1)
+            .set_task_heap_memory(MemorySize.of_mebi_bytes(1))
+            .build()
+        ),
+        "'gpu' asks for resources of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_unsupported(name: str) -> None:
+    build, message = UNSUPPORTED[name]
+    with pytest.raises(UnsupportedFeatureError, match=re.escape(message)):
+        build(environment())
+
+
+INVALID: dict[str, tuple[Build, str]] = {
+    "union of types": (
+        lambda env: numbers(env).union(env.from_collection(["a"], Types.STRING())),
+        "Cannot union streams of different types: Long and String",
+    ),
+    "union of kinds": (lambda env: numbers(env).union(columns(env)), "Cannot union rows and columns"),
+    "union of environments": (
+        lambda env: numbers(env).union(numbers(environment())),
+        "belong to two execution environments",
+    ),
+    "repartitioned keys": (
+        lambda env: keyed(env).rebalance(),
+        "A keyed stream is distributed by its key, which",
+    ),
+    "settings of a partition": (
+        lambda env: numbers(env).shuffle().uid("u"),
+        "uid() concerns an operator, but this stream is a partition",
+    ),
+    "settings of a union": (
+        lambda env: numbers(env).union(numbers(env)).set_parallelism(1),
+        "set_parallelism() concerns an operator, but this stream is a union",
+    ),
+    "parallel collection": (
+        lambda env: env.from_collection([1]).set_parallelism(2),
+        "Operator 'Collection Source' can only run with parallelism 1, not 2",
+    ),
+    "column name on rows": (
+        lambda env: numbers(env).key_by("value"),
+        "key_by('value'): only a columnar stream has columns to name",
+    ),
+    "unknown key column": (
+        lambda env: columns(env).key_by("id"),
+        "key_by: there is no column 'id'; the stream has ['value']",
+    ),
+    "unknown aggregate column": (
+        lambda env: columns(env).key_by("value").sum("amount"),
+        "sum: there is no column 'amount'; the stream has ['value']",
+    ),
+    "unknown aggregate": (
+        lambda env: columns(env).key_by("value").aggregate([("value", "median")]),
+        "there is no kind 'median'; use one of ['count', 'max', 'mean', 'min', 'sum']",
+    ),
+    "result columns of one name": (
+        lambda env: columns(env).key_by("value").aggregate([("value", "sum", "x"), (None, "count", "x")]),
+        "two columns of the result are named ['x']",
+    ),
+    "columns of an undeclared type": (
+        lambda env: numbers(env).map(lambda x: x).name("Parse").map_batches(lambda batch: batch),
+        "map_batches() takes columns, but the rows of operator 'Parse' have no declared type",
+    ),
+    "columns of a type that Arrow lacks": (
+        lambda env: (
+            numbers(env)
+            .map(lambda x: x, Types.ROW_NAMED(["n"], [Types.BIG_INT()]))
+            .name("Parse")
+            .map_batches(lambda batch: batch)
+        ),
+        "Operator 'Parse': its field 'n' has the type",
+    ),
+    "unknown container": (
+        lambda env: columns(env).map_batches(lambda batch: batch, container="numpy"),
+        "there is no container 'numpy'; use one of 'pyarrow'",
+    ),
+    "projected field": (
+        lambda env: env.from_collection([(1, 2)], Types.TUPLE([Types.LONG(), Types.LONG()])).project(0, 2),
+        "project: there is no field 2; the records have 2 fields, 0 to 1",
+    ),
+    "summed field": (
+        lambda env: (
+            env.from_collection([(1,)], Types.TUPLE([Types.LONG()])).key_by(lambda row: row[0]).sum(1)
+        ),
+        "sum(1): the records have 1 fields, 0 to 0",
+    ),
+    "tag of two types": (
+        lambda env: _two_types(env),
+        "The side output 'late' of operator 'Process' is asked for with two types",
+    ),
+    "missing file": (
+        lambda env: env.add_python_file("missing.py"),
+        "ships 'missing.py' (python_file), but there is no",
+    ),
+    "cached file of one name": (
+        lambda env: [env.register_cached_file(__file__, "model") for _ in range(2)],
+        "A cached file named 'model' is registered already",
+    ),
+}
+
+
+def _two_types(env: StreamExecutionEnvironment) -> None:
+    stream = numbers(env).process(Plain())
+    stream.get_side_output(OutputTag("late", Types.LONG()))
+    stream.get_side_output(OutputTag("late", Types.STRING()))
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_at_the_call(name: str) -> None:
+    build, message = INVALID[name]
+    with pytest.raises(InvalidProgramError, match=re.escape(message)):
+        build(environment())
+
+
+WRONG_FUNCTIONS: dict[str, tuple[Build, str]] = {
+    "class of a function": (
+        lambda env: numbers(env).map(Identity),
+        "not a class: pass Identity(...) instead",
+    ),
+    "other function": (
+        lambda env: numbers(env).filter(Identity()),
+        "filter takes a FilterFunction, not a Identity",
+    ),
+    "no function": (lambda env: numbers(env).map(3), "map takes a MapFunction or a callable, not 3"),
+    "callable to process": (
+        lambda env: numbers(env).process(lambda value, ctx: []),
+        "process takes a ProcessFunction, not <function",
+    ),
+    "keyed function on a plain stream": (
+        lambda env: numbers(env).process(Keyed()),
+        "a KeyedProcessFunction on a keyed stream only: call key_by before it",
+    ),
+    "plain function on a keyed stream": (
+        lambda env: keyed(env).process(Plain()),
+        "process on a keyed stream takes a KeyedProcessFunction, not a Plain",
+    ),
+    "keyed function on connected streams": (
+        lambda env: numbers(env).connect(numbers(env)).process(KeyedCo()),
+        "a KeyedCoProcessFunction where both streams are keyed",
+    ),
+    "sink as function": (lambda env: numbers(env).add_sink(print), "add_sink takes a SinkFunction, not"),
+    "source as function": (lambda env: env.add_source(lambda: 1), "add_source takes a SourceFunction, not"),
+    "output type": (lambda env: numbers(env).map(str, "string"), "output_type must be a TypeInformation"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FUNCTIONS)
+def test_wrong_functions(name: str) -> None:
+    build, message = WRONG_FUNCTIONS[name]
+    with pytest.raises(TypeError, match=re.escape(message)):
+        build(environment())
+
+
+def two_maps(env: StreamExecutionEnvironment) -> tuple[Any, Any]:
+    first = numbers(env).map(lambda x: x).name("First")
+    return first, first.map(lambda x: x).name("Second")
+
+
+def test_forward_between_different_parallelisms() -> None:
+    env = environment()
+    numbers(env).forward().map(lambda x: x).set_parallelism(3)
+    with pytest.raises(
+        InvalidProgramError, match="'Source: Sequence Source' has 2, 'Map' has 3. Make them equal"
+    ):
+        env.get_stream_graph()
+
+
+def test_parallelism_above_max_parallelism() -> None:
+    env = environment()
+    two_maps(env)[1].set_parallelism(9).set_max_parallelism(8)
+    with pytest.raises(
+        InvalidProgramError, match="'Second' has parallelism 9, which is above its max parallelism 8"
+    ):
+        env.get_job_graph()
+
+
+def test_parallelism_above_the_max_parallelism_of_the_job() -> None:
+    env = environment().set_max_parallelism(128)
+    two_maps(env)[1].set_parallelism(200)
+    with pytest.raises(InvalidProgramError, match="parallelism 200, which is above its max parallelism 128"):
+        env.get_job_graph()
+
+
+def test_a_cycle_names_its_operators() -> None:
+    env = environment()
+    first, second = two_maps(env)
+    first.transformation.reads = (second.transformation,)
+    with pytest.raises(
+        InvalidProgramError,
+        match="a cycle that no iteration made: (First -> Second -> First|Second -> First -> Second)",
+    ):
+        env.get_stream_graph()
+
+
+def test_an_iteration_is_refused_as_missing_not_as_a_cycle() -> None:
+    env = environment()
+    first, second = two_maps(env)
+    assert isinstance(first.transformation, OneInputTransformation)
+    loop = FeedbackTransformation(id=99, name="Loop", read=first.transformation.reads[0])
+    first.transformation.reads = (loop,)
+    loop.feedback.append(second.transformation)
+    with pytest.raises(UnsupportedFeatureError, match="'Loop' is an iteration, and this version runs none"):
+        env.get_stream_graph()
+
+
+def test_an_empty_program() -> None:
+    env = environment()
+    env.from_sequence(1, 9)
+    with pytest.raises(InvalidProgramError, match="The program defines no operators"):
+        env.get_job_graph()
+
+
+def test_undeclared_types_where_generic_types_are_disabled() -> None:
+    env = environment()
+    env.get_config().disable_generic_types()
+    numbers(env).map(lambda x: x).print()
+    with pytest.raises(InvalidProgramError, match=r"from 'Map' to 'Sink: Print.* has no declared type"):
+        env.get_stream_graph()
+
+
+def test_an_unknown_key_of_the_configuration() -> None:
+    env = environment()
+    env.get_configuration().set_string("paralelism.default", "2")
+    two_maps(env)
+    with pytest.raises(ValueError, match=r"paralelism\.default.*Did you mean parallelism\.default"):
+        env.get_job_graph()
+
+
+def test_batch_by_configuration() -> None:
+    env = environment(settings={"execution.runtime-mode": "BATCH"})
+    two_maps(env)
+    with pytest.raises(UnsupportedFeatureError, match="Runtime mode BATCH is refused"):
+        env.get_job_graph()
+
+
+def test_streams_and_environments_stay_on_the_client() -> None:
+    env = environment()
+    stream = numbers(env)
+    with pytest.raises(TypeError, match="a DataStream is part of the program that is being built"):
+        pickle.dumps(stream)
+    with pytest.raises(
+        InvalidProgramError, match=r"'Map'.*the captured variable 'env'.*exists on the client only"
+    ):
+        stream.map(lambda x: env.get_parallelism() + x)
