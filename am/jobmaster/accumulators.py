@@ -32,15 +32,13 @@ def _copy(value: Any) -> Any:
 
 def _merge(name: str, left: Any, right: Any) -> Any:
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return {
-            key: _merge(name, left[key], right[key]) if key in left and key in right else (left | right)[key]
-            for key in {**left, **right}
-        }
+        both = {key: _merge(name, left[key], right[key]) for key in left if key in right}
+        return {**left, **right, **both}
     if isinstance(left, list) and isinstance(right, list | tuple):
         return [*left, *right]
     if isinstance(left, int | float) and isinstance(right, int | float):
         return left + right
     raise AccumulatorMergeError(
-        f"the accumulator {name!r} is {type(left).__name__} in one subtask and {type(right).__name__} in another:"
-        " use one kind for one name"
+        f"the accumulator {name!r} is {type(left).__name__} in one subtask and {type(right).__name__} in"
+        " another: use one kind for one name"
     )

@@ -6,6 +6,7 @@ JobMaster to carry out, in order; it never sends, waits or looks at a clock of i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from yarrow.am.jobmaster.regions import (
     shared_slot,
 )
 from yarrow.am.jobmaster.settings import SchedulerMode
-from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
+from yarrow.am.jobmaster.slot_pool import HeldSlot, SharedSlot, SlotPool
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
@@ -87,11 +88,15 @@ class JobScheduler:
         #: Regions that wait for slots.
         self._waiting: list[PipelinedRegion] = []
         self._declared = 0
-        #: Executions not ended in each shared slot, and whether any may still come.
-        self._users: dict[object, int] = {}
+        #: What still needs each shared slot: executions that have not ended, and coordinators of sources.
+        self._users: Counter[SharedSlot] = Counter()
+        #: Executions of each vertex that have not ended.
+        self._live = {vertex.id: vertex.parallelism for vertex in job.vertices}
         for execution in graph.executions():
-            key = shared_slot(execution.vertex, execution.subtask)
-            self._users[key] = self._users.get(key, 0) + 1
+            self._users[shared_slot(execution.vertex, execution.subtask)] += 1
+        for vertex in job.vertices:
+            if vertex.is_source:
+                self._users[shared_slot(vertex, 0)] += 1
 
     def start(self, now: float) -> Actions:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
@@ -250,13 +255,23 @@ class JobScheduler:
         return self._conclude()
 
     def _leave_slot(self, execution: Execution, now: float) -> None:
-        key = shared_slot(execution.vertex, execution.subtask)
-        self._users[key] -= 1
-        if self._users[key] == 0:
-            self.pool.release(key, now)
+        """A source's coordinator lives with its subtask 0, until the last of its readers has ended."""
+        vertex = execution.vertex
+        self._live[vertex.id] -= 1
+        self._leave(shared_slot(vertex, execution.subtask), now)
+        if self._live[vertex.id] == 0 and vertex.is_source:
+            self._leave(shared_slot(vertex, 0), now)
+
+    def _leave(self, shared: SharedSlot, now: float) -> None:
+        self._users[shared] -= 1
+        if self._users[shared] == 0:
+            self.pool.release(shared, now)
 
     def _task_failed(self, execution: Execution, cause: FailureCause, now: float) -> Actions:
-        self.graph.record_exception(cause, execution)
+        history = self.graph.exceptions
+        # The loss of a worker fails all its tasks at once: one line in the history.
+        if not history or history[-1].cause is not cause:
+            self.graph.record_exception(cause, execution)
         if self.graph.status is not JobStatus.RUNNING:
             return self._conclude()
         return self._decide(execution, cause, now)

@@ -6,13 +6,13 @@ Owner: none (frozen values). Times are seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 
 
-class SchedulerMode(str, Enum):
+class SchedulerMode(StrEnum):
     """jobmanager.scheduler.mode."""
 
     #: All slots first, then all tasks.

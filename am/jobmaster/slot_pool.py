@@ -16,10 +16,10 @@ from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddres
 
 
 class SharedSlot(NamedTuple):
-    """Slot number `index` of a slot sharing group."""
+    """The slot of one subtask index of a slot sharing group."""
 
     group: str
-    index: int
+    subtask: int
 
 
 @dataclass(slots=True)

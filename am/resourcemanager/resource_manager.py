@@ -317,8 +317,17 @@ class ResourceManager(RpcEndpoint):
         self.assert_main_thread()
         if self._executors.pop(resource_id, None) is not None:
             _log.info("TaskExecutor %s is gone: %s", resource_id, cause)
+            for job in self._jobs.values():
+                self._go(self._tell_job(job, resource_id, cause), "TaskExecutor lost")
         self._executor_beats.unmonitor(resource_id)
         self._handle(TaskExecutorGone(resource_id, cause))
+
+    async def _tell_job(self, job: _Job, resource_id: ResourceID, cause: str) -> None:
+        """Jobs need not wait for their own heartbeats to learn that a TaskExecutor is gone."""
+        try:
+            await job.gateway.disconnect_task_executor(resource_id, cause)
+        except YarrowError as error:
+            _log.info("job %s was not told of it: %s", job.registration.job_id, error)
 
     def _lose_job(self, job_id: JobID) -> None:
         self._jobs.pop(job_id, None)

@@ -1,7 +1,7 @@
 """The root of Yarrow's typed errors.
 
-Owner: none. Every message names the thing, says what was expected and what to do; `YarrowError` is what a caller may
-catch to tell our errors from the user's own.
+Owner: none. Every message names the thing, says what was expected and what to do; `YarrowError` is what a
+caller may catch to tell our errors from the user's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class FencingTokenError(YarrowError):
 
 
 class JobExecutionError(YarrowError):
-    """A job ended otherwise than FINISHED; the message begins with the user's own traceback where there is one."""
+    """A job ended otherwise than FINISHED; the message begins with the user's own traceback where there is
+    one."""
 
     def __init__(self, message: str, job_id: str | None = None) -> None:
         super().__init__(message)
@@ -33,3 +34,19 @@ class JobExecutionError(YarrowError):
 
 class JobCancelledError(JobExecutionError):
     """The job was cancelled."""
+
+
+class JobSubmissionError(InvalidProgramError):
+    """The Dispatcher refused a job: nothing of it was started."""
+
+
+class DuplicateJobError(JobSubmissionError):
+    """A job of that id runs or has run on this cluster."""
+
+
+class JobNotFoundError(YarrowError):
+    """The cluster knows no job of that id (any more)."""
+
+
+class JobAlreadyEndedError(YarrowError):
+    """What was asked for needs a job that still runs."""

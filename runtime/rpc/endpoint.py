@@ -153,11 +153,9 @@ class Receiver(Generic[G]):
         try:
             self._check_token(method, token)
             call = getattr(self._endpoint, method.name)(*method.decode_call(arguments))
-            if method.waits:
-                result = await call
-            else:
-                # A caller that gives up must not leave a mutation half done.
-                result = await asyncio.shield(self._endpoint.run_call(call, method.name))
+            task = self._endpoint.run_call(call, method.name)
+            # A caller that gives up must not leave a mutation half done; one that waits just stops waiting.
+            result = await (task if method.waits else asyncio.shield(task))
             return method.encode_result(result)
         except asyncio.CancelledError:
             if self._endpoint.is_running:

@@ -31,8 +31,8 @@ class LeaderRetrieval(Protocol):
         """Begins to call `listener`, at once where the leader is known."""
         ...
 
-    def stop(self) -> None:
-        """No call reaches the listener afterwards."""
+    def stop(self, listener: LeaderListener) -> None:
+        """No call reaches `listener` afterwards."""
         ...
 
 
@@ -48,8 +48,9 @@ class AnnouncedLeader:
         if self._leader is not None:
             listener(self._leader)
 
-    def stop(self) -> None:
-        self._listeners.clear()
+    def stop(self, listener: LeaderListener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def announce(self, leader: LeaderInformation | None) -> None:
         """Makes `leader` the leader and tells every listener."""

@@ -80,7 +80,7 @@ class LeaderConnection(Generic[G]):
 
     def stop(self) -> None:
         """Tries no more; the registration itself is left to the caller to end."""
-        self._retrieval.stop()
+        self._retrieval.stop(self._leader_changed)
         self._abandon()
         self._gateway = None
 

@@ -1,0 +1,91 @@
+"""CollectBuffer: rows of one collect operator between its subtasks and the client of execute_and_collect.
+
+Owner: the JobMaster's loop. Bounded: a push waits while the client is behind, which holds the operator up.
+Must not look into the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.rpc.messages import CollectRows
+
+
+class CollectBuffer:
+    """Rows in the order in which they arrived; of each subtask in its own order."""
+
+    def __init__(self, job_id: JobID, collect_id: str, subtasks: int, max_rows: int) -> None:
+        self._job_id = job_id
+        self._collect_id = collect_id
+        self._open = subtasks
+        self._max_rows = max_rows
+        self._queue: deque[CollectRows] = deque()
+        self._rows = 0
+        #: Highest sequence number taken of each subtask: a message sent twice counts once.
+        self._taken: dict[int, int] = {}
+        self._changed = asyncio.Condition()
+
+    async def push(self, rows: CollectRows) -> None:
+        """Returns when there is room for the next; at once after the end of the job."""
+        async with self._changed:
+            if rows.sequence > self._taken.get(rows.subtask, -1):
+                self._taken[rows.subtask] = rows.sequence
+                if rows.row_count:
+                    self._queue.append(rows)
+                    self._rows += rows.row_count
+                if rows.last:
+                    self._open -= 1
+                self._changed.notify_all()
+            await self._changed.wait_for(lambda: self._rows < self._max_rows or self._open <= 0)
+
+    async def fetch(self, max_rows: int) -> tuple[CollectRows, ...]:
+        """The next messages, at least one, with about `max_rows` rows; waits until there are some.
+
+        After all rows comes one without any and with `last` set, again and again.
+        """
+        async with self._changed:
+            await self._changed.wait_for(lambda: bool(self._queue) or self._open <= 0)
+            if not self._queue:
+                return (self._end(),)
+            found: list[CollectRows] = []
+            count = 0
+            while self._queue and (not found or count + self._queue[0].row_count <= max_rows):
+                rows = self._queue.popleft()
+                count += rows.row_count
+                found.append(_not_last(rows))
+            self._rows -= count
+            self._changed.notify_all()
+            return tuple(found)
+
+    async def close(self) -> None:
+        """The job has ended: what is there can still be fetched, nothing more will come."""
+        async with self._changed:
+            self._open = 0
+            self._changed.notify_all()
+
+    def _end(self) -> CollectRows:
+        return CollectRows(
+            job_id=self._job_id,
+            collect_id=self._collect_id,
+            subtask=-1,
+            sequence=-1,
+            payload=b"",
+            row_count=0,
+            last=True,
+        )
+
+
+def _not_last(rows: CollectRows) -> CollectRows:
+    """`last` of one subtask is not the end of all: only the end mark bears it to the client."""
+    if not rows.last:
+        return rows
+    return CollectRows(
+        job_id=rows.job_id,
+        collect_id=rows.collect_id,
+        subtask=rows.subtask,
+        sequence=rows.sequence,
+        payload=rows.payload,
+        row_count=rows.row_count,
+    )

@@ -1,0 +1,107 @@
+"""What others see of a job: details, overview and result, made from its ExecutionGraph.
+
+Owner: the JobMaster's loop. Pure.
+"""
+
+from __future__ import annotations
+
+from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.messages import (
+    AttemptDetails,
+    ExecutionGraphDetails,
+    JobOverview,
+    JobResult,
+    VertexDetails,
+)
+
+_ENDS = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+
+
+def job_details(graph: ExecutionGraph, waiting_for: str = "") -> ExecutionGraphDetails:
+    """Everything that REST shows."""
+    return ExecutionGraphDetails(
+        job_id=graph.job.job_id,
+        name=graph.job.name,
+        status=graph.status,
+        timestamps={status.value: stamp for status, stamp in graph.machine.timestamps.items()},
+        end_time=_end_time(graph),
+        max_parallelism=max((vertex.max_parallelism for vertex in graph.job.vertices), default=-1),
+        plan=graph.job.plan,
+        configuration=graph.job.configuration,
+        vertices=tuple(_vertex(vertex) for vertex in graph.vertices.values()),
+        exceptions=tuple(graph.exceptions),
+        accumulators=graph.accumulators(),
+        waiting_for=waiting_for,
+    )
+
+
+def job_overview(graph: ExecutionGraph) -> JobOverview:
+    """The job's line in a list."""
+    tasks = {state.value.lower(): 0 for state in ExecutionState}
+    for vertex in graph.vertices.values():
+        for state, count in vertex.counts.items():
+            tasks[state.value.lower()] += count
+    return JobOverview(
+        job_id=graph.job.job_id,
+        name=graph.job.name,
+        status=graph.status,
+        start_time=_start_time(graph),
+        end_time=_end_time(graph),
+        last_modification=graph.last_modification,
+        tasks={"total": sum(tasks.values()), **tasks},
+    )
+
+
+def job_result(graph: ExecutionGraph) -> JobResult:
+    """How the job ended; to be called when it has."""
+    return JobResult(
+        job_id=graph.job.job_id,
+        name=graph.job.name,
+        status=graph.status,
+        net_runtime_ms=max(0, _end_time(graph) - _start_time(graph)),
+        start_time=_start_time(graph),
+        end_time=_end_time(graph),
+        accumulators=graph.accumulators(),
+        cause=graph.failure,
+    )
+
+
+def _start_time(graph: ExecutionGraph) -> int:
+    return graph.machine.timestamps[JobStatus.INITIALIZING]
+
+
+def _end_time(graph: ExecutionGraph) -> int:
+    """Epoch ms, -1 while the job has not ended."""
+    return graph.machine.timestamps[graph.status] if graph.status in _ENDS else -1
+
+
+def _vertex(vertex: ExecutionJobVertex) -> VertexDetails:
+    spec = vertex.vertex
+    return VertexDetails(
+        vertex_id=spec.id,
+        name=spec.name,
+        parallelism=spec.parallelism,
+        max_parallelism=spec.max_parallelism,
+        slot_sharing_group=spec.slot_sharing_group,
+        operators=tuple((operator.id, operator.name) for operator in spec.operators),
+        subtasks=tuple(_attempt(execution) for execution in vertex.executions),
+        former_attempts=tuple(_attempt(execution) for execution in vertex.former),
+    )
+
+
+def _attempt(execution: Execution) -> AttemptDetails:
+    worker = execution.worker
+    return AttemptDetails(
+        attempt_id=execution.attempt_id,
+        subtask=execution.subtask,
+        attempt_number=execution.attempt_number,
+        state=execution.state,
+        timestamps={state.value: stamp for state, stamp in execution.machine.timestamps.items()},
+        host=worker.host if worker is not None else "",
+        endpoint=f"{worker.host}:{worker.port}" if worker is not None else "",
+        resource_id=worker.resource_id if worker is not None else "",
+        cause=execution.cause,
+        metrics=execution.metrics,
+        accumulators=execution.accumulators,
+    )

@@ -1,0 +1,559 @@
+"""JobMaster: runs one job; carries out what its JobScheduler decides.
+
+Owner: its endpoint loop. Must not decide about tasks or slots itself (job_scheduler.py, slot_pool.py) and
+must not look into user code, rows or operator events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from yarrow.am.dispatcher.blob_store import BlobStore
+from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
+from yarrow.am.jobmaster.details import job_details, job_overview, job_result
+from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.failover import FailoverStrategy, NoRestart
+from yarrow.am.jobmaster.job_scheduler import (
+    Actions,
+    ArmCancellationTimeout,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    JobScheduler,
+    SchedulerAction,
+)
+from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    IdFactory,
+    JobMasterID,
+    ResourceID,
+)
+from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import qualified_name
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
+from yarrow.runtime.rpc.gateways import ResourceManagerGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
+from yarrow.runtime.rpc.leader import LeaderRetrieval
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    BlobPart,
+    CollectRows,
+    ExecutionGraphDetails,
+    FailureCause,
+    JobMasterRegistration,
+    JobOverview,
+    JobResult,
+    OperatorEvent,
+    RegistrationRejection,
+    RegistrationSuccess,
+    ResourceProfile,
+    ResourceRequirement,
+    ResourceRequirements,
+    SlotOffer,
+    TaskExecutionStateUpdate,
+    TaskExecutorToJobMasterHeartbeat,
+)
+from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+_RESOURCE_MANAGER = "resourcemanager"
+#: heartbeat.rpc-failure-threshold: so many in a row, and a TaskExecutor is taken for dead.
+_FAILED_HEARTBEATS = 2
+
+
+class TaskExecutorLostError(YarrowError):
+    """A TaskExecutor that ran tasks of the job is gone."""
+
+
+class NoResourceAvailableError(YarrowError):
+    """The job did not get its slots within slot.request.timeout."""
+
+
+class UnknownTaskExecutorError(YarrowError):
+    """A TaskExecutor that is not registered with this JobMaster sent a message: it must register first."""
+
+
+class UnknownCollectError(YarrowError):
+    """The job has no collect operator of that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterServices:
+    """What a JobMaster gets from its surroundings."""
+
+    rpc: RpcService
+    resource_manager: LeaderRetrieval
+    blobs: BlobStore
+    clock: Clock
+    timers: Timers
+    ids: IdFactory
+
+
+def failure_of(kind: type[BaseException], message: str) -> FailureCause:
+    """A FailureCause for what the control plane itself found out: the message is all there is to say."""
+    return FailureCause(exception_name=qualified_name(kind), message=message, stacktrace=message)
+
+
+class JobMaster(RpcEndpoint):
+    """Implements JobMasterGateway; the Dispatcher beside it calls the other public methods."""
+
+    def __init__(
+        self,
+        job: JobGraph,
+        services: JobMasterServices,
+        settings: JobMasterSettings,
+        failover: FailoverStrategy | None = None,
+    ) -> None:
+        self.leader_id = JobMasterID(services.ids.hex_id())
+        super().__init__(f"jobmanager_{job.job_id}", self.leader_id)
+        self._services = services
+        self._settings = settings
+        self.graph = ExecutionGraph(job, services.clock, services.ids, settings.exception_history_size)
+        self._pool = SlotPool(settings.slot_idle_timeout)
+        self._scheduler = JobScheduler(
+            self.graph, self._pool, settings.scheduler_mode, failover or NoRestart()
+        )
+        self._encoded = EncodedGraph(encode_job_graph(job))
+        self._links: dict[ResourceID, TaskExecutorLink] = {}
+        self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
+        self._resource_manager_beats: HeartbeatMonitor[str] = HeartbeatMonitor(
+            settings.heartbeat, services.clock
+        )
+        self._collects: dict[str, CollectBuffer] = {}
+        #: Events for executions that are not deployed yet.
+        self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
+        self._required = 0
+        self._not_enough = ""
+        self._slot_timer: TimerHandle | None = None
+        self._timers: dict[str, TimerHandle] = {}
+        self._ended = asyncio.Event()
+        #: Called once, when the job has ended and all its messages are out.
+        self.on_ended: Callable[[JobMaster], None] = lambda master: None
+        self.address = ""
+        self._registration: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
+            self, services.rpc, RESOURCE_MANAGER, services.resource_manager, self._register, services.timers
+        )
+
+    # Life cycle.
+
+    async def on_start(self) -> None:
+        if len(self._encoded.data) > self._settings.inline_graph_bytes:
+            key = await self.run_blocking(self._services.blobs.put, self._encoded.data)
+            self._encoded = EncodedGraph(b"", key)
+        self._make_collect_buffers()
+        self.address = self._services.rpc.serve(JOB_MASTER, self)
+        self._registration.on_registered = self._registered
+        self._registration.on_rejected = self._rejected
+        self._carry_out(self._scheduler.start(self._now()))
+        self._registration.start()
+        self._every("heartbeat", self._settings.heartbeat.interval, self._beat)
+        self._every("check", self._settings.check_interval, self._check)
+
+    async def on_stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._stop_slot_timer()
+        self._registration.stop()
+        self._services.rpc.stop_serving(self.name)
+        for buffer in self._collects.values():
+            await buffer.close()
+
+    def _make_collect_buffers(self) -> None:
+        for vertex in self.graph.job.vertices:
+            for operator in vertex.operators:
+                if isinstance(operator.spec, CollectOperator):
+                    collect_id = operator.spec.collect_id
+                    self._collects[collect_id] = CollectBuffer(
+                        self.graph.job.job_id,
+                        collect_id,
+                        vertex.parallelism,
+                        self._settings.collect_buffer_rows,
+                    )
+
+    def _now(self) -> float:
+        return self._services.clock.monotonic()
+
+    def _every(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers[name] = self._services.timers.call_later(seconds, run)
+            action()
+
+        self._timers[name] = self._services.timers.call_later(seconds, run)
+
+    def on_background_failure(self, error: BaseException) -> None:
+        """A bug of the control plane fails the job instead of leaving it hanging."""
+        super().on_background_failure(error)
+        cause = failure_of(type(error), f"internal error of the JobMaster: {error!r}")
+        self._carry_out(self._scheduler.fail(cause, self._now()))
+
+    # For the Dispatcher.
+
+    def details(self) -> ExecutionGraphDetails:
+        """All that REST shows of the job."""
+        return job_details(self.graph, self.waiting_for())
+
+    def overview(self) -> JobOverview:
+        """The job's line in a list."""
+        return job_overview(self.graph)
+
+    def result(self) -> JobResult:
+        """How the job ended; to be called when it has."""
+        return job_result(self.graph)
+
+    async def wait_until_ended(self) -> JobStatus:
+        """Returns when the job has ended."""
+        await self._ended.wait()
+        return self.graph.status
+
+    def cancel(self) -> None:
+        """Starts cancelling."""
+        self.assert_main_thread()
+        self._carry_out(self._scheduler.cancel(self._now()))
+
+    def waiting_for(self) -> str:
+        """What the job waits for, "" when for nothing."""
+        text = self._scheduler.explanation()
+        if not text:
+            return ""
+        if self._registration.gateway is None:
+            return f"{text}; not registered with a ResourceManager yet"
+        return f"{text}; ResourceManager: {self._not_enough}" if self._not_enough else text
+
+    async def fetch_collected(self, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
+        """Next rows for the client."""
+        return await self._collect(collect_id).fetch(max_rows)
+
+    def collect_buffer(self, collect_id: str) -> CollectBuffer:
+        """The buffer itself: it outlives the JobMaster until the client has read it."""
+        return self._collect(collect_id)
+
+    def _collect(self, collect_id: str) -> CollectBuffer:
+        try:
+            return self._collects[collect_id]
+        except KeyError:
+            raise UnknownCollectError(
+                f"job {self.graph.job.job_id} has no collect operator {collect_id!r}"
+            ) from None
+
+    # The gateway: TaskExecutors.
+
+    async def register_task_executor(
+        self, resource_id: ResourceID, address: str, host: str
+    ) -> RegistrationSuccess | RegistrationRejection:
+        if self.graph.machine.is_terminal:
+            return RegistrationRejection(reason=f"job {self.graph.job.job_id} is {self.graph.status.value}")
+        if resource_id not in self._links:
+            gateway = self._services.rpc.connect(address, TASK_EXECUTOR)
+            self._links[resource_id] = TaskExecutorLink(
+                self, resource_id, gateway, self.graph.job.job_id, self.leader_id, self._submit_failed
+            )
+        self._beats.monitor(resource_id)
+        interval = int(self._settings.heartbeat.interval * 1000)
+        return RegistrationSuccess(leader_id=self.leader_id, heartbeat_interval_ms=interval)
+
+    async def offer_slots(
+        self, resource_id: ResourceID, offers: tuple[SlotOffer, ...]
+    ) -> tuple[AllocationID, ...]:
+        if resource_id not in self._links:
+            raise UnknownTaskExecutorError(
+                f"TaskExecutor {resource_id} is not registered with {self.name}: register before offering"
+            )
+        taken, actions = self._scheduler.offered(resource_id, offers, self._now())
+        self._carry_out(actions)
+        return taken
+
+    async def fail_slot(
+        self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
+    ) -> Acknowledge:
+        self._carry_out(self._scheduler.slot_lost(allocation_id, cause, self._now()))
+        return Acknowledge()
+
+    async def update_task_execution_states(
+        self, updates: tuple[TaskExecutionStateUpdate, ...]
+    ) -> Acknowledge:
+        self._carry_out(self._scheduler.updated(updates, self._now()))
+        return Acknowledge()
+
+    async def heartbeat_from_task_executor(self, payload: TaskExecutorToJobMasterHeartbeat) -> Acknowledge:
+        link = self._links.get(payload.resource_id)
+        if link is None:
+            raise UnknownTaskExecutorError(f"TaskExecutor {payload.resource_id} is not registered here")
+        self._take_payload(link, payload)
+        return Acknowledge()
+
+    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge:
+        self._lose_task_executor(resource_id, cause)
+        return Acknowledge()
+
+    async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
+        execution = self.graph.subtask(event.vertex_id, max(0, event.target_subtask))
+        if execution is None or execution.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
+            return Acknowledge()
+        # A reader that has FINISHED may leave its source's coordinator behind: it still gets its events.
+        if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
+            self._early_events.setdefault(execution.attempt_id, []).append(event)
+        else:
+            self._route(execution, event)
+        return Acknowledge()
+
+    async def push_collected(self, rows: CollectRows) -> Acknowledge:
+        await self._collect(rows.collect_id).push(rows)
+        return Acknowledge()
+
+    async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
+        data, size = await self.run_blocking(self._services.blobs.read, key, offset, length)
+        return BlobPart(data=data, total_size=size)
+
+    # The gateway: the ResourceManager.
+
+    async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
+        self._not_enough = explanation
+        return Acknowledge()
+
+    async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
+        registration = JobMasterRegistration(
+            job_id=self.graph.job.job_id, job_master_id=self.leader_id, address=self.address
+        )
+        return await gateway.register_job_master(registration)
+
+    def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
+        self._resource_manager_beats.monitor(_RESOURCE_MANAGER)
+        self.spawn(self._declare(gateway), "declare requirements")
+
+    def _rejected(self, reason: str) -> None:
+        text = f"the ResourceManager refused the job: {reason}"
+        self._carry_out(self._scheduler.fail(failure_of(NoResourceAvailableError, text), self._now()))
+
+    async def _declare(self, gateway: ResourceManagerGateway) -> None:
+        requirement = ResourceRequirement(profile=ResourceProfile(), number_of_slots=self._required)
+        requirements = ResourceRequirements(
+            job_id=self.graph.job.job_id,
+            job_master_address=self.address,
+            requirements=(requirement,) if self._required else (),
+        )
+        try:
+            await gateway.declare_required_resources(self.leader_id, requirements)
+        except YarrowError as error:
+            _log.info("%s: requirements not declared, registering again: %s", self.name, error)
+            if self._registration.gateway is gateway and not self.graph.machine.is_terminal:
+                self._registration.reconnect()
+
+    # Carrying out.
+
+    def _carry_out(self, actions: Actions) -> None:
+        self.assert_main_thread()
+        for action in actions:
+            self._do(action)
+        if self._pool.waiting and self.graph.status is JobStatus.RUNNING:
+            self._start_slot_timer()
+        else:
+            self._stop_slot_timer()
+
+    def _do(self, action: SchedulerAction) -> None:
+        match action:
+            case DeclareRequirements(slots):
+                self._required = slots
+                if (gateway := self._registration.gateway) is not None and slots:
+                    self.spawn(self._declare(gateway), "declare requirements")
+            case Deploy(executions):
+                self._deploy(executions)
+            case CancelTasks(resource_id, attempts):
+                if (link := self._links.get(resource_id)) is not None:
+                    link.cancel(attempts)
+            case FreeSlot(slot, cause):
+                if (link := self._links.get(slot.resource_id)) is not None:
+                    link.free_slot(slot.allocation_id, cause)
+            case ArmCancellationTimeout():
+                timeout = self._settings.cancellation_timeout
+                self._timers["cancellation"] = self._services.timers.call_later(
+                    timeout, self._cancellation_timed_out
+                )
+            case JobEnded():
+                self.spawn(self._conclude(), "conclude")
+
+    def _deploy(self, executions: tuple[Execution, ...]) -> None:
+        deployments = build_deployments(self.graph, self.leader_id, self._encoded, executions)
+        for resource_id, deployment in deployments.items():
+            self._links[resource_id].submit(deployment)
+        for execution in executions:
+            for event in self._early_events.pop(execution.attempt_id, ()):
+                self._route(execution, event)
+
+    def _route(self, execution: Execution, event: OperatorEvent) -> None:
+        if execution.worker is not None:
+            link = self._links.get(execution.worker.resource_id)
+            if link is not None:
+                link.send_event(event)
+
+    def _submit_failed(self, attempts: tuple[ExecutionAttemptID, ...], error: YarrowError) -> None:
+        cause = failure_of(type(error), f"tasks could not be deployed: {error}")
+        self._carry_out(self._scheduler.tasks_lost(attempts, cause, self._now()))
+
+    def _cancellation_timed_out(self) -> None:
+        seconds = self._settings.cancellation_timeout
+        text = f"the task did not end within {seconds:g} s of its cancellation (task.cancellation.timeout)"
+        self._carry_out(self._scheduler.cancellation_timed_out(self._now(), text))
+
+    async def _conclude(self) -> None:
+        """Says goodbye to everybody, then tells the Dispatcher."""
+        for buffer in self._collects.values():
+            await buffer.close()
+        text = f"the job is {self.graph.status.value}"
+        for link in self._links.values():
+            link.disconnect(text)
+        await asyncio.gather(*(link.drained() for link in self._links.values()))
+        gateway = self._registration.gateway
+        if gateway is not None:
+            try:
+                await gateway.disconnect_job_master(self.graph.job.job_id, self.leader_id, self.graph.status)
+            except YarrowError as error:
+                _log.info("%s: the ResourceManager was not told of the end: %s", self.name, error)
+        self._ended.set()
+        self.on_ended(self)
+
+    # Slots that do not come.
+
+    def _start_slot_timer(self) -> None:
+        if self._slot_timer is None:
+            self._slot_timer = self._services.timers.call_later(
+                self._settings.slot_request_timeout, self._slots_timed_out
+            )
+
+    def _stop_slot_timer(self) -> None:
+        if self._slot_timer is not None:
+            self._slot_timer.cancel()
+            self._slot_timer = None
+
+    def _slots_timed_out(self) -> None:
+        self._slot_timer = None
+        seconds = self._settings.slot_request_timeout
+        text = f"no slots within {seconds:g} s (slot.request.timeout): the job {self.waiting_for()}"
+        self._carry_out(self._scheduler.fail(failure_of(NoResourceAvailableError, text), self._now()))
+
+    def _check(self) -> None:
+        self._carry_out(self._scheduler.check(self._now()))
+
+    # Heartbeats.
+
+    def _beat(self) -> None:
+        beats = self._beats.tick()
+        for resource_id in beats.silent:
+            seconds = self._settings.heartbeat.timeout
+            self._give_up(resource_id, f"no heartbeat for {seconds:g} s (heartbeat.timeout)")
+        for resource_id in beats.ask:
+            link = self._links[resource_id]
+            if not link.asking:
+                link.asking = True
+                self.spawn(self._ask(link), f"heartbeat {resource_id}")
+        if self._resource_manager_beats.tick().silent:
+            _log.warning("%s: the ResourceManager is silent, registering again", self.name)
+            self._registration.reconnect()
+        if (gateway := self._registration.gateway) is not None:
+            self.spawn(self._beat_resource_manager(gateway), "heartbeat ResourceManager")
+
+    async def _beat_resource_manager(self, gateway: ResourceManagerGateway) -> None:
+        try:
+            await gateway.heartbeat_from_job_master(self.graph.job.job_id, self.leader_id)
+        except YarrowError as error:
+            _log.info("%s: no answer of the ResourceManager: %s", self.name, error)
+            if not self.graph.machine.is_terminal and self._registration.gateway is gateway:
+                self._registration.reconnect()
+        else:
+            self._resource_manager_beats.heard(_RESOURCE_MANAGER)
+
+    async def _ask(self, link: TaskExecutorLink) -> None:
+        report = AllocatedSlotReport(
+            job_id=self.graph.job.job_id, allocations=self._pool.allocations_of(link.resource_id)
+        )
+        known = frozenset(link.acknowledged)
+        try:
+            payload = await link.gateway.heartbeat_from_job_master(self.leader_id, report)
+        except YarrowError as error:
+            _log.info("%s: no heartbeat from %s: %s", self.name, link.resource_id, error)
+            link.failed_heartbeats += 1
+            if link.failed_heartbeats >= _FAILED_HEARTBEATS:
+                self._give_up(link.resource_id, f"it cannot be reached: {error}")
+        else:
+            link.failed_heartbeats = 0
+            self._take_payload(link, payload)
+            self._heal(link, payload, known)
+        finally:
+            link.asking = False
+
+    def _take_payload(self, link: TaskExecutorLink, payload: TaskExecutorToJobMasterHeartbeat) -> None:
+        self._beats.heard(link.resource_id)
+        for metrics in payload.metrics:
+            execution = self.graph.execution(metrics.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.metrics = metrics.values
+        for report in payload.accumulators:
+            execution = self.graph.execution(report.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.accumulators = report.values
+
+    def _heal(
+        self,
+        link: TaskExecutorLink,
+        payload: TaskExecutorToJobMasterHeartbeat,
+        known: frozenset[ExecutionAttemptID],
+    ) -> None:
+        """Tasks that only one side knows: cancelled there, or failed here when lacking twice in a row."""
+        running = set(payload.running)
+        stray = [attempt for attempt in running if self._is_over(attempt)]
+        if stray:
+            link.cancel(tuple(stray))
+        over = {attempt for attempt in known if self._is_over(attempt)}
+        link.acknowledged -= over
+        lacking = known - over - running
+        lost = lacking & link.suspects
+        link.suspects = lacking - lost
+        if lost:
+            text = f"TaskExecutor {link.resource_id} does not have the task any more: its message was lost"
+            cause = failure_of(TaskExecutorLostError, text)
+            self._carry_out(self._scheduler.tasks_lost(lost, cause, self._now()))
+
+    def _is_over(self, attempt: ExecutionAttemptID) -> bool:
+        execution = self.graph.execution(attempt)
+        return execution is None or execution.state.is_terminal
+
+    def _give_up(self, resource_id: ResourceID, why: str) -> None:
+        """Like losing it, but it may be alive: it is told, so that it frees what it holds for the job."""
+        link = self._links.get(resource_id)
+        self._lose_task_executor(resource_id, why)
+        if link is not None:
+            self.spawn(self._say_goodbye(link, why), f"goodbye {resource_id}")
+
+    async def _say_goodbye(self, link: TaskExecutorLink, why: str) -> None:
+        try:
+            await link.gateway.disconnect_job_master(self.graph.job.job_id, self.leader_id, why)
+        except YarrowError as error:
+            _log.debug("TaskExecutor %s does not answer: %s", link.resource_id, error)
+
+    def _lose_task_executor(self, resource_id: ResourceID, why: str) -> None:
+        self.assert_main_thread()
+        self._beats.unmonitor(resource_id)
+        link = self._links.pop(resource_id, None)
+        if link is None:
+            return
+        link.close()
+        cause = failure_of(TaskExecutorLostError, f"TaskExecutor {resource_id} is lost: {why}")
+        self._carry_out(self._scheduler.task_executor_lost(resource_id, cause, self._now()))

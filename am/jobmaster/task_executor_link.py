@@ -1,0 +1,145 @@
+"""TaskExecutorLink: the messages of a JobMaster to one TaskExecutor, in the order in which they were decided.
+
+Owner: the JobMaster's loop. One message is on its way at a time, so that a cancel never overtakes its submit;
+cancels that wait are sent as one. Heartbeats do not queue here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateways import TaskExecutorGateway
+from yarrow.runtime.rpc.messages import Deployment, OperatorEvent
+
+_log = logging.getLogger(__name__)
+#: Told that the attempts could not be started, and why.
+OnSubmitFailed = Callable[[tuple[ExecutionAttemptID, ...], YarrowError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancel:
+    attempts: tuple[ExecutionAttemptID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    allocation_id: AllocationID
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Disconnect:
+    cause: str
+
+
+_Message = Deployment | OperatorEvent | _Cancel | _Free | _Disconnect
+
+
+class TaskExecutorLink:
+    """One TaskExecutor as a JobMaster sees it."""
+
+    def __init__(
+        self,
+        owner: RpcEndpoint,
+        resource_id: ResourceID,
+        gateway: TaskExecutorGateway,
+        job_id: JobID,
+        job_master_id: JobMasterID,
+        on_submit_failed: OnSubmitFailed,
+    ) -> None:
+        self.resource_id = resource_id
+        self.gateway = gateway
+        self._owner = owner
+        self._job_id = job_id
+        self._job_master_id = job_master_id
+        self._on_submit_failed = on_submit_failed
+        self._queue: deque[_Message] = deque()
+        self._sender: asyncio.Task[None] | None = None
+        #: Deployed and acknowledged: a heartbeat that lacks one of these means that it was lost.
+        self.acknowledged: set[ExecutionAttemptID] = set()
+        #: Lacking in the last heartbeat: lost when lacking again.
+        self.suspects: frozenset[ExecutionAttemptID] = frozenset()
+        #: Heartbeats in a row that nobody answered.
+        self.failed_heartbeats = 0
+        #: A heartbeat is on its way.
+        self.asking = False
+
+    def submit(self, deployment: Deployment) -> None:
+        """Starts tasks; `on_submit_failed` hears when that failed."""
+        self._put(deployment)
+
+    def cancel(self, attempts: tuple[ExecutionAttemptID, ...]) -> None:
+        """Cancels tasks; a failed message is healed by the cancellation timeout and by heartbeats."""
+        self._put(_Cancel(attempts))
+
+    def send_event(self, event: OperatorEvent) -> None:
+        """Delivers an operator event behind whatever was decided before."""
+        self._put(event)
+
+    def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
+        """Gives a slot back."""
+        self._put(_Free(allocation_id, cause))
+
+    def disconnect(self, cause: str) -> None:
+        """The job is done with the TaskExecutor."""
+        self._put(_Disconnect(cause))
+
+    async def drained(self) -> None:
+        """Returns when everything put before has been sent or has failed."""
+        if self._sender is not None:
+            await asyncio.gather(self._sender, return_exceptions=True)
+
+    def close(self) -> None:
+        """Sends nothing more: the TaskExecutor is gone."""
+        self._queue.clear()
+        if self._sender is not None:
+            self._sender.cancel()
+
+    def _put(self, message: _Message) -> None:
+        self._queue.append(message)
+        if self._sender is None or self._sender.done():
+            self._sender = self._owner.spawn(self._send_all(), f"to {self.resource_id}")
+
+    async def _send_all(self) -> None:
+        while self._queue:
+            message = self._queue.popleft()
+            if isinstance(message, _Cancel):
+                message = self._merged(message)
+            try:
+                await self._call(message)
+            except YarrowError as error:
+                _log.info("message to TaskExecutor %s failed: %s", self.resource_id, error)
+                if isinstance(message, Deployment):
+                    self._on_submit_failed(tuple(task.attempt_id for task in message.tasks), error)
+            else:
+                if isinstance(message, Deployment):
+                    self.acknowledged.update(task.attempt_id for task in message.tasks)
+
+    def _merged(self, first: _Cancel) -> _Cancel:
+        attempts = first.attempts
+        while self._queue and isinstance(following := self._queue[0], _Cancel):
+            attempts += following.attempts
+            self._queue.popleft()
+        return _Cancel(attempts)
+
+    def _call(self, message: _Message) -> Coroutine[Any, Any, Any]:
+        gateway, job, leader = self.gateway, self._job_id, self._job_master_id
+        match message:
+            case Deployment():
+                return gateway.submit_tasks(message)
+            case OperatorEvent():
+                return gateway.send_operator_event(leader, message)
+            case _Cancel(attempts):
+                return gateway.cancel_tasks(job, leader, attempts)
+            case _Free(allocation_id, cause):
+                return gateway.free_slot(allocation_id, cause)
+            case _Disconnect(cause):
+                return gateway.disconnect_job_master(job, leader, cause)

@@ -1,0 +1,369 @@
+"""FakeTaskExecutor: a TaskExecutor without workers, for tests and benchmarks of the control plane.
+
+Owner: its endpoint loop. It keeps the slot protocol with real messages; its tasks do nothing but change
+state, by themselves up to RUNNING and then as a test says. Must not be used where user code is to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    JobID,
+    JobMasterID,
+    ResourceID,
+    ResourceManagerID,
+    WorkerID,
+)
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
+from yarrow.runtime.rpc.gateways import JobMasterGateway, ResourceManagerGateway
+from yarrow.runtime.rpc.leader import LeaderRetrieval
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    Deployment,
+    FailureCause,
+    FileInfo,
+    HardwareDescription,
+    OperatorEvent,
+    RegistrationRejection,
+    RegistrationSuccess,
+    ResourceProfile,
+    SlotID,
+    SlotOffer,
+    SlotReport,
+    SlotRequest,
+    SlotStatus,
+    TaskExecutionStateUpdate,
+    TaskExecutorRegistration,
+    TaskExecutorToJobMasterHeartbeat,
+    TaskExecutorToResourceManagerHeartbeat,
+    WorkerAddress,
+)
+from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+
+
+class SlotOccupiedError(YarrowError):
+    """The slot belongs to another allocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeBehaviour:
+    """What tasks do by themselves."""
+
+    #: Report INITIALIZING and RUNNING at once; else a test drives them with `report`.
+    run: bool = True
+    #: Then report FINISHED.
+    finish: bool = False
+    #: Answer cancels with CANCELED; else a test does, or nobody.
+    obey_cancel: bool = True
+
+
+@dataclass(slots=True)
+class _Job:
+    job_id: JobID
+    address: str
+    leader_id: JobMasterID
+    gateway: JobMasterGateway
+    registered: bool = False
+    #: Allocated for the job and not yet taken by its JobMaster.
+    unoffered: dict[AllocationID, int] = field(default_factory=dict)
+    offering: asyncio.Task[None] | None = None
+
+
+class FakeTaskExecutor(RpcEndpoint):
+    """Implements TaskExecutorGateway."""
+
+    def __init__(
+        self,
+        service: RpcService,
+        resource_id: str,
+        slots: int,
+        resource_manager: LeaderRetrieval,
+        clock: Clock,
+        timers: Timers,
+        behaviour: FakeBehaviour | None = None,
+    ) -> None:
+        super().__init__(f"taskexecutor_{resource_id}")
+        self.resource_id = ResourceID(resource_id)
+        self.behaviour = behaviour or FakeBehaviour()
+        self._service = service
+        self._clock = clock
+        self._slots: dict[int, SlotRequest | None] = dict.fromkeys(range(slots))
+        self._jobs: dict[JobID, _Job] = {}
+        self._sequence = 0
+        #: Live tasks and the job of each.
+        self.tasks: dict[ExecutionAttemptID, JobID] = {}
+        self.deployments: list[Deployment] = []
+        self.events: list[OperatorEvent] = []
+        self.cancelled: list[ExecutionAttemptID] = []
+        #: Set when the ResourceManager released it.
+        self.released = asyncio.Event()
+        #: Number of accepted registrations with a ResourceManager.
+        self.registrations = 0
+        self.address = ""
+        self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
+            self, service, RESOURCE_MANAGER, resource_manager, self._register, timers
+        )
+
+    async def on_start(self) -> None:
+        self.address = self._service.serve(TASK_EXECUTOR, self)
+        self._connection.on_registered = self._registered
+        self._connection.start()
+
+    async def on_stop(self) -> None:
+        self._connection.stop()
+        self._service.stop_serving(self.name)
+
+    def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
+        self.registrations += 1
+
+    async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
+        registration = TaskExecutorRegistration(
+            resource_id=self.resource_id,
+            address=self.address,
+            host="localhost",
+            data_port=0,
+            hardware=HardwareDescription(cpu_cores=1, physical_memory=0, free_memory=0),
+            process_memory=0,
+            supervisor_memory=0,
+            slot_report=self.slot_report(),
+        )
+        return await gateway.register_task_executor(registration)
+
+    # What a test looks at and does.
+
+    @property
+    def allocations(self) -> dict[int, AllocationID]:
+        """Allocated slots by index."""
+        return {index: request.allocation_id for index, request in self._slots.items() if request is not None}
+
+    def slot_report(self) -> SlotReport:
+        """All slots as they are now."""
+        self._sequence += 1
+        return SlotReport(slots=tuple(self._status(index) for index in self._slots), sequence=self._sequence)
+
+    def _status(self, index: int) -> SlotStatus:
+        request = self._slots[index]
+        return SlotStatus(
+            slot_id=SlotID(resource_id=self.resource_id, index=index),
+            profile=ResourceProfile(),
+            allocation_id=request.allocation_id if request is not None else None,
+            job_id=request.job_id if request is not None else None,
+        )
+
+    async def report(
+        self, state: ExecutionState, *attempts: ExecutionAttemptID, cause: FailureCause | None = None
+    ) -> None:
+        """Reports that these tasks (all, when none is named) entered a state."""
+        jobs: dict[JobID, list[TaskExecutionStateUpdate]] = {}
+        for attempt in attempts or tuple(self.tasks):
+            update = TaskExecutionStateUpdate(
+                attempt_id=attempt, state=state, timestamp_ms=self._clock.epoch_ms(), cause=cause
+            )
+            job_id = self.tasks.pop(attempt) if state.is_terminal else self.tasks[attempt]
+            jobs.setdefault(job_id, []).append(update)
+        for job_id, updates in jobs.items():
+            await self._jobs[job_id].gateway.update_task_execution_states(tuple(updates))
+
+    # The gateway.
+
+    async def request_slot(self, request: SlotRequest) -> Acknowledge:
+        leader = self._connection.leader
+        if leader is None or request.resource_manager_id != leader.leader_id:
+            raise FencingTokenError(
+                f"{self.name} refuses the slot request of the ResourceManager {request.resource_manager_id}"
+            )
+        present = self._slots[request.slot_id.index]
+        if present is not None and present.allocation_id != request.allocation_id:
+            raise SlotOccupiedError(
+                f"slot {request.slot_id.index} of {self.resource_id} is allocated as {present.allocation_id}"
+            )
+        self._slots[request.slot_id.index] = request
+        job = self._job_of(request)
+        job.unoffered[request.allocation_id] = request.slot_id.index
+        self._offer(job)
+        return Acknowledge()
+
+    def _job_of(self, request: SlotRequest) -> _Job:
+        job = self._jobs.get(request.job_id)
+        if job is None or job.leader_id != request.job_master_id:
+            gateway = self._service.connect(request.job_master_address, JOB_MASTER, request.job_master_id)
+            job = _Job(request.job_id, request.job_master_address, request.job_master_id, gateway)
+            self._jobs[request.job_id] = job
+        return job
+
+    def _offer(self, job: _Job) -> None:
+        if job.unoffered and (job.offering is None or job.offering.done()):
+            job.offering = self.spawn(self._offer_all(job), f"offer to {job.job_id}")
+
+    async def _offer_all(self, job: _Job) -> None:
+        """Offers until the JobMaster has taken or refused everything; a lost message is tried at a
+        heartbeat."""
+        try:
+            if not job.registered:
+                await job.gateway.register_task_executor(self.resource_id, self.address, "localhost")
+                job.registered = True
+            while job.unoffered:
+                offered = dict(job.unoffered)
+                offers = tuple(self._slot_offer(*item) for item in offered.items())
+                taken = await job.gateway.offer_slots(self.resource_id, offers)
+                for allocation_id, index in offered.items():
+                    job.unoffered.pop(allocation_id, None)
+                    if allocation_id not in taken:
+                        await self._free(index, "the JobMaster does not need it")
+        except YarrowError as error:
+            _log.info("%s: offer failed: %s", self.name, error)
+
+    def _slot_offer(self, allocation_id: AllocationID, index: int) -> SlotOffer:
+        worker = WorkerAddress(
+            worker_id=WorkerID(f"{self.resource_id}/{index}"),
+            resource_id=self.resource_id,
+            host="localhost",
+            port=0,
+            unix_path="",
+            host_key="",
+        )
+        return SlotOffer(
+            allocation_id=allocation_id, slot_index=index, profile=ResourceProfile(), worker=worker
+        )
+
+    async def submit_tasks(self, deployment: Deployment) -> Acknowledge:
+        self._check_job_master(deployment.job_id, deployment.job_master_id)
+        self.deployments.append(deployment)
+        attempts = tuple(task.attempt_id for task in deployment.tasks)
+        self.tasks.update(dict.fromkeys(attempts, deployment.job_id))
+        if self.behaviour.run:
+            self.spawn(self._run(attempts), "run tasks")
+        return Acknowledge()
+
+    async def _run(self, attempts: tuple[ExecutionAttemptID, ...]) -> None:
+        states = [ExecutionState.INITIALIZING, ExecutionState.RUNNING]
+        if self.behaviour.finish:
+            states.append(ExecutionState.FINISHED)
+        for state in states:
+            live = [attempt for attempt in attempts if attempt in self.tasks]
+            if live:
+                await self.report(state, *live)
+
+    async def cancel_tasks(
+        self, job_id: JobID, job_master_id: JobMasterID, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> Acknowledge:
+        self._check_job_master(job_id, job_master_id)
+        self.cancelled += attempts
+        live = [attempt for attempt in attempts if attempt in self.tasks]
+        if live and self.behaviour.obey_cancel:
+            self.spawn(self.report(ExecutionState.CANCELED, *live), "report cancel")
+        return Acknowledge()
+
+    async def free_slot(self, allocation_id: AllocationID, cause: str) -> Acknowledge:
+        for index, request in self._slots.items():
+            if request is not None and request.allocation_id == allocation_id:
+                await self._free(index, cause)
+        return Acknowledge()
+
+    async def _free(self, index: int, cause: str) -> None:
+        request = self._slots[index]
+        if request is None:
+            return
+        self._slots[index] = None
+        if (job := self._jobs.get(request.job_id)) is not None:
+            job.unoffered.pop(request.allocation_id, None)
+        self.spawn(self._notify_free(index, request.allocation_id), f"slot {index} is free")
+
+    async def _notify_free(self, index: int, allocation_id: AllocationID) -> None:
+        gateway = self._connection.gateway
+        if gateway is None:
+            return
+        try:
+            await gateway.notify_slot_available(self.resource_id, index, allocation_id)
+        except YarrowError as error:
+            # The slot report of the next heartbeat says it again.
+            _log.info("%s: the ResourceManager was not told: %s", self.name, error)
+
+    async def heartbeat_from_job_master(
+        self, job_master_id: JobMasterID, slots: AllocatedSlotReport
+    ) -> TaskExecutorToJobMasterHeartbeat:
+        job = self._check_job_master(slots.job_id, job_master_id)
+        wanted = {allocation for _, allocation in slots.allocations}
+        for index, request in self._slots.items():
+            if request is None or request.job_id != slots.job_id:
+                continue
+            if request.allocation_id not in wanted and request.allocation_id not in job.unoffered:
+                job.unoffered[request.allocation_id] = index
+        self._offer(job)
+        running = tuple(attempt for attempt, job_id in self.tasks.items() if job_id == slots.job_id)
+        return TaskExecutorToJobMasterHeartbeat(
+            resource_id=self.resource_id, running=running, metrics=(), accumulators=()
+        )
+
+    async def heartbeat_from_resource_manager(
+        self, resource_manager_id: ResourceManagerID
+    ) -> TaskExecutorToResourceManagerHeartbeat:
+        leader = self._connection.leader
+        if leader is None or resource_manager_id != leader.leader_id:
+            raise FencingTokenError(f"{self.name}: {resource_manager_id} is not my ResourceManager")
+        for job in self._jobs.values():
+            self._offer(job)
+        return TaskExecutorToResourceManagerHeartbeat(
+            resource_id=self.resource_id, slot_report=self.slot_report(), metrics={}
+        )
+
+    async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
+        self._check_job_master(event.job_id, job_master_id)
+        self.events.append(event)
+        return Acknowledge()
+
+    async def disconnect_job_master(
+        self, job_id: JobID, job_master_id: JobMasterID, cause: str
+    ) -> Acknowledge:
+        self._check_job_master(job_id, job_master_id)
+        for index, request in self._slots.items():
+            if request is not None and request.job_id == job_id:
+                await self._free(index, cause)
+        del self._jobs[job_id]
+        self.tasks = {attempt: owner for attempt, owner in self.tasks.items() if owner != job_id}
+        return Acknowledge()
+
+    async def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerID, cause: str
+    ) -> Acknowledge:
+        self._connection.reconnect()
+        return Acknowledge()
+
+    async def request_log_list(self) -> tuple[FileInfo, ...]:
+        return ()
+
+    async def request_log(self, name: str, offset: int, length: int) -> bytes:
+        return b""
+
+    async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    async def request_slot_report(self) -> SlotReport:
+        return self.slot_report()
+
+    async def release(self, cause: str) -> Acknowledge:
+        self._connection.stop()
+        self.released.set()
+        return Acknowledge()
+
+    def _check_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> _Job:
+        job = self._jobs.get(job_id)
+        if job is None or job.leader_id != job_master_id:
+            raise FencingTokenError(
+                f"{self.name} knows no JobMaster {job_master_id} of job {job_id}: the message is stale"
+            )
+        return job
