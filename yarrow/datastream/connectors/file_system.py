@@ -11,11 +11,10 @@ from yarrow.datastream.connectors.file_format import (
     MalformedRecordError,
     StreamFormat,
 )
-from yarrow.datastream.connectors.file_sink import (
+from yarrow.datastream.connectors.file_sink import FileSink, FileSinkBuilder
+from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
     BucketContext,
-    FileSink,
-    FileSinkBuilder,
     OutputFileConfig,
     RollingPolicy,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -56,8 +57,20 @@ def open_lines(path: str) -> BinaryIO:
     stream = file_system_for(path).open(path)
     for suffix, decompressor in _DECOMPRESSORS.items():
         if path.endswith(suffix):
-            return cast(BinaryIO, decompressor(stream))
+            return cast(BinaryIO, _Decompressed(decompressor(stream), stream))
     return stream
+
+
+class _Decompressed(io.BufferedReader):
+    """A decompressor that closes the file below it, too."""
+
+    def __init__(self, decompressor: Any, below: BinaryIO) -> None:
+        super().__init__(decompressor)
+        self._below = below
+
+    def close(self) -> None:
+        super().close()
+        self._below.close()
 
 
 class LineBlocks:

@@ -232,7 +232,7 @@ class ColumnarBulkWriter(BulkWriter[Any]):
             self.flush()
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Writes a batch behind the rows before it. Raises FileFormatError for other columns than declared."""
+        """Writes a batch behind the rows before it; FileFormatError for other columns than declared."""
         if batch.schema.names != self._schema.names:
             raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
         self.flush()

@@ -1,0 +1,143 @@
+"""Drives a source without an engine: one enumerator, some readers, requests answered in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.datastream.connectors.base import (
+    NothingAvailable,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SourceSplit,
+)
+
+
+@dataclass
+class ReaderContext:
+    """What a reader asks is kept until the harness answers."""
+
+    subtask_index: int
+    parallelism: int
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    asked: int = 0
+
+    def request_split(self) -> None:
+        self.asked += 1
+
+    def send_event_to_enumerator(self, event: Any) -> None:
+        raise AssertionError(f"unexpected event {event!r}")
+
+    def wake_up(self) -> None:
+        return None
+
+
+class SourceHarness:
+    """A source at some parallelism; rows of all readers are collected in `rows`."""
+
+    def __init__(self, source: Source[Any, Any], parallelism: int = 1, state: Any = None) -> None:
+        self.source = source
+        self.parallelism = parallelism
+        self.registered_readers = dict.fromkeys(range(parallelism), "localhost")
+        self.later: list[tuple[float, Callable[[], None]]] = []
+        self.rows: list[Any] = []
+        self.side: list[tuple[str, Any]] = []
+        self.num_errors = 0
+        self.waits: list[float | None] = []
+        self.assigned: list[SourceSplit] = []
+        enumerator_state, reader_states = state if state is not None else (None, [])
+        self.enumerator = source.create_enumerator(self, enumerator_state)
+        self.contexts = [ReaderContext(index, parallelism) for index in range(parallelism)]
+        self.readers: list[SourceReader[Any, Any]] = [
+            source.create_reader(context) for context in self.contexts
+        ]
+        self.enumerator.start()
+        splits = [split for splits in reader_states for split in splits]
+        for index, reader in enumerate(self.readers):
+            if mine := splits[index::parallelism]:
+                reader.add_splits(mine)
+            reader.start()
+        self.answer()
+
+    # What an enumerator asks of the engine.
+    def assign_split(self, split: SourceSplit, subtask: int) -> None:
+        self.assigned.append(split)
+        self.readers[subtask].add_splits([split])
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self.readers[subtask].notify_no_more_splits()
+
+    def send_event_to_reader(self, subtask: int, event: Any) -> None:
+        raise AssertionError(f"unexpected event {event!r}")
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.later.append((seconds, action))
+
+    def answer(self) -> None:
+        """Hands open requests to the enumerator."""
+        for index, context in enumerate(self.contexts):
+            while context.asked:
+                context.asked -= 1
+                self.enumerator.handle_split_request(index, "localhost")
+
+    def poll(self, reader: int = 0, max_rows: int = 100) -> SourceRecords | NothingAvailable | None:
+        """One poll; rows are kept, requests answered."""
+        found = self.readers[reader].poll(max_rows)
+        self.answer()
+        if isinstance(found, SourceRecords):
+            assert len(found.rows) <= max_rows
+            self.rows += (
+                found.rows.to_pylist() if isinstance(found.rows, pa.RecordBatch) else list(found.rows)
+            )
+            self.side += found.side or []
+            self.num_errors += found.num_errors
+        elif isinstance(found, NothingAvailable):
+            self.waits.append(found.wait_seconds)
+        return found
+
+    def run(self, max_rows: int = 100, polls: int | None = None) -> list[Any]:
+        """Polls readers in turn until all have ended, or so many times."""
+        running = list(range(self.parallelism))
+        while running and polls != 0:
+            for reader in list(running):
+                if self.poll(reader, max_rows) is None:
+                    running.remove(reader)
+            polls = None if polls is None else polls - 1
+        return self.rows
+
+    def snapshot(self) -> Any:
+        """The state of enumerator and readers."""
+        return self.enumerator.snapshot_state(1), [reader.snapshot_state(1) for reader in self.readers]
+
+    def close(self) -> None:
+        """Closes all."""
+        for reader in self.readers:
+            reader.close()
+        self.enumerator.close()
+
+
+def run(source: Source[Any, Any], parallelism: int = 1, max_rows: int = 100) -> list[Any]:
+    """All rows of a bounded source."""
+    harness = SourceHarness(source, parallelism)
+    try:
+        return harness.run(max_rows)
+    finally:
+        harness.close()
+
+
+def run_with_restores(source: Source[Any, Any], parallelism: int, max_rows: int, polls: int) -> list[Any]:
+    """All rows when every `polls` polls the source is restored from a snapshot, each time by new readers."""
+    rows: list[Any] = []
+    state = None
+    while True:
+        harness = SourceHarness(source, parallelism, state)
+        rows += harness.run(max_rows, polls)
+        state = harness.snapshot()
+        ended = all(harness.readers[index].poll(1) is None for index in range(parallelism))
+        harness.close()
+        if ended:
+            return rows
