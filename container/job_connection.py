@@ -152,6 +152,10 @@ class JobConnection:
         self._reports.append(report)
         self._wake.set()
 
+    def unreported(self) -> set[ExecutionAttemptID]:
+        """Attempts of which a state is still to be reported."""
+        return {each.attempt_id for each in self._reports if isinstance(each, TaskExecutionStateUpdate)}
+
     async def push_collected(self, rows: CollectRows) -> bool:
         """Hands rows on and waits for room for the next; False when the JobMaster does not take them any
         more.
@@ -174,6 +178,7 @@ class JobConnection:
                 self._endpoint.spawn(self._send_reports(), f"reports-{self.job_id}"),
                 self._endpoint.spawn(self._send_offers(), f"offers-{self.job_id}"),
             ]
+        self._offer_wake.set()
         self._listener.on_job_master_registered(self)
 
     async def _pause(self) -> None:
@@ -185,6 +190,7 @@ class JobConnection:
             timer.cancel()
 
     async def _send_offers(self) -> None:
+        registered_anew = False
         while True:
             await self._offer_wake.wait()
             self._offer_wake.clear()
@@ -200,8 +206,15 @@ class JobConnection:
                 self._offer_wake.set()
                 continue
             except YarrowError as error:
+                if not registered_anew and not isinstance(error, FencingTokenError):
+                    # It may have given this TaskExecutor up and forgotten the registration.
+                    _log.info("job %s: registers anew, for a slot offer failed: %s", self.job_id, error)
+                    registered_anew = True
+                    self._registration.reconnect()
+                    continue
                 _log.warning("job %s: slot offer refused: %s", self.job_id, error)
                 taken = set()
+            registered_anew = False
             # A slot given up while the offer was under way is no longer ours to answer for.
             current = tuple(each for each in offered if self._offers.pop(each, None) is not None)
             accepted = tuple(each for each in current if each in taken)

@@ -7,7 +7,7 @@ slots became free and which JobMasters are to be watched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -306,6 +306,7 @@ class JobSlots:
         except FrameError as error:
             raise TaskSubmissionError(str(error)) from error
         slot.tasks.update(names)
+        slot.hosted.update(names)
 
     def cancel(self, job: JobConnection, attempts: Iterable[ExecutionAttemptID]) -> None:
         """Cancels; a worker whose tasks do not end in time is killed."""
@@ -347,11 +348,17 @@ class JobSlots:
     def deliver(self, event: OperatorEvent) -> None:
         """Hands an event to the worker of the subtask it is for; a coordinator lives beside subtask 0."""
         target = max(event.target_subtask, 0)
-        for slot in self.table.of_job(event.job_id):
+
+        def has_target(tasks: Mapping[ExecutionAttemptID, TaskName]) -> bool:
+            return any(
+                name.vertex_id == event.vertex_id and name.subtask == target for name in tasks.values()
+            )
+
+        slots = self.table.of_job(event.job_id)
+        running = [slot for slot in slots if has_target(slot.tasks)]
+        for slot in running or [slot for slot in slots if has_target(slot.hosted)]:
             worker = self.workers.get(slot.index)
-            if worker is not None and any(
-                name.vertex_id == event.vertex_id and name.subtask == target for name in slot.tasks.values()
-            ):
+            if worker is not None:
                 worker.handle.send(DeliverOperatorEvent(event=event))
                 return
         raise TaskNotFoundError(
@@ -400,6 +407,14 @@ class JobSlots:
                     attempt_id=attempt, state=ExecutionState.FAILED, timestamp_ms=now, cause=cause
                 )
             )
+
+    def running(self, job_id: JobID) -> tuple[ExecutionAttemptID, ...]:
+        """Attempts whose end the JobMaster does not know yet: those that run, and those whose end is on its
+        way.
+        """
+        attempts = {attempt for slot in self.table.of_job(job_id) for attempt in slot.tasks}
+        job = self._jobs.get(job_id)
+        return tuple(sorted(attempts | (job.unreported() if job is not None else set())))
 
     def compare(self, job: JobConnection, reported: dict[AllocationID, int]) -> None:
         """Heals what lost messages made inconsistent with the JobMaster's view."""

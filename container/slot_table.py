@@ -73,6 +73,8 @@ class Slot:
     owner: SlotOwner | None = None
     #: Tasks whose terminal state the worker has not told yet.
     tasks: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    #: All tasks its worker was ever given: a source's coordinator outlives the reader beside it.
+    hosted: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
     #: Reports of the JobMaster in a row that did not name this ACTIVE slot.
     missing_reports: int = 0
 
@@ -174,6 +176,7 @@ class SlotTable:
         slot.machine.transition(SlotState.FREE)
         slot.owner = None
         slot.tasks.clear()
+        slot.hosted.clear()
         slot.missing_reports = 0
         del self._by_allocation[allocation_id]
         return slot

@@ -319,7 +319,7 @@ class TaskExecutor(RpcEndpoint):
         own = self.slots.table.of_job(slots.job_id)
         return TaskExecutorToJobMasterHeartbeat(
             resource_id=self.resource_id,
-            running=tuple(attempt for slot in own for attempt in slot.tasks),
+            running=self.slots.running(slots.job_id),
             metrics=self.slots.reports.task_metrics(own),
             accumulators=self.slots.reports.accumulators(own),
         )

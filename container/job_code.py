@@ -1,0 +1,66 @@
+"""Makes a job's user code loadable in a worker: search path, shipped files, classes of the main program.
+
+Owner: the task thread, before it loads the first function of a job. A worker serves one job, so nothing is undone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+import zipfile
+from collections.abc import Mapping
+
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.key_classes import set_main_module
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.user_code import register_main_definitions
+
+
+def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_main: bool) -> None:
+    """Prepares this process; raises InvalidProgramError naming what it lacks.
+
+    `own_main` False (one-process mode) leaves `__main__` alone: it is the client's and has the classes already.
+    """
+    code = graph.user_code
+    if code.python_version != sys.version_info[:2]:
+        wanted, have = ".".join(map(str, code.python_version)), ".".join(map(str, sys.version_info[:2]))
+        raise InvalidProgramError(
+            f"job '{graph.name}' was built with Python {wanted}, this worker runs {have}; use the same minor version, e.g. "
+            "by pointing python.executable at it"
+        )
+    for shipped in reversed(code.files):
+        path = file_paths.get(shipped.blob_key)
+        if path is not None and shipped.kind == "python_file":
+            _put_on_path(path)
+    for folder in reversed(code.python_path):
+        if os.path.isdir(folder) and folder not in sys.path:
+            sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    missing = [name for name in code.required_modules if not _can_import(name)]
+    if missing:
+        raise InvalidProgramError(
+            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot import; ship it "
+            "with add_python_file (-pyfs), or install it in the environment of the workers"
+        )
+    if own_main:
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        register_main_definitions(code.main_definitions)
+    set_main_module("__main__")
+
+
+def _put_on_path(path: str) -> None:
+    """A .py file by its folder; a zip (or a folder) itself."""
+    entry = path if os.path.isdir(path) or zipfile.is_zipfile(path) else os.path.dirname(path)
+    if entry not in sys.path:
+        sys.path.insert(0, entry)
+
+
+def _can_import(name: str) -> bool:
+    if name in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

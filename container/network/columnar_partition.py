@@ -1,0 +1,254 @@
+"""The output of a task for one columnar edge: record batches cut by channel, small fragments gathered.
+
+Owner: the task thread. Routing is by whole columns: a batch is partitioned once, with one stable order by channel, and
+its parts travel as slices of it. Must not make a Python object of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.container.network.output_channel import OutputChannel
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.data.elements import ArrowBatch, ControlElement
+from yarrow.runtime.data.errors import ColumnKeyError
+from yarrow.runtime.data.key_groups import check_parallelism, operator_index_for_key_group
+from yarrow.runtime.data.vectorized_keys import key_hashes
+from yarrow.runtime.graph.job_graph import JobEdge
+from yarrow.runtime.graph.operator_spec import PartitionerKind
+
+#: Fragments of a channel are gathered until they have this many rows; the buffer timeout sends them earlier.
+COALESCE_ROWS = 16 * 1024
+#: Least rows of a slice when a batch is dealt out: smaller batches go whole, in turn.
+MIN_SLICE_ROWS = 1024
+
+Channels = npt.NDArray[np.uint16]
+
+
+class ColumnRoutingError(YarrowError):
+    """A batch whose rows have no channel: the key column is missing or of a type that no key has."""
+
+
+class ColumnarResultPartition:
+    """Record batches on their way to the subtasks of one consumer vertex.
+
+    Has the interface of ResultPartition; `buffers` is empty, as the row loop has nothing to put here.
+    """
+
+    def __init__(
+        self,
+        edge: JobEdge,
+        channels: Sequence[OutputChannel],
+        max_parallelism: int,
+        coalesce_rows: int = COALESCE_ROWS,
+    ) -> None:
+        self.edge = edge
+        self.channels = tuple(channels)
+        self.buffers: list[list[object]] = []
+        self.timestamps: list[list[int | None]] = []
+        self.records_out = 0
+        self.batches_out = 0
+        self._coalesce_rows = coalesce_rows
+        self._fragments: list[list[ArrowBatch]] = [[] for _ in self.channels]
+        self._fragment_rows = [0] * len(self.channels)
+        self._turn = 0
+        self._random = np.random.default_rng(new_generator().getrandbits(128))
+        self._max_parallelism = max_parallelism
+        self._kind = edge.partitioner.kind
+        self._key_column = ""
+        self._check_partitioner()
+
+    def _check_partitioner(self) -> None:
+        count = len(self.channels)
+        if self._kind is PartitionerKind.CUSTOM:
+            raise InvalidProgramError(
+                f"edge {self.edge.index}: a custom partitioner is called with the key of a row, and a columnar edge has no "
+                "rows; convert the stream to rows before partition_custom, or use key_by with a column"
+            )
+        if self._kind is not PartitionerKind.KEY_GROUP:
+            return
+        if self.edge.partitioner.key_column is None:
+            raise InvalidProgramError(
+                f"edge {self.edge.index}: a columnar edge is keyed by a column, and its partitioner names none; use key_by "
+                "with the name of a column"
+            )
+        self._key_column = self.edge.partitioner.key_column
+        check_parallelism(count, self._max_parallelism)
+        self._channel_of_group = np.array(
+            [operator_index_for_key_group(self._max_parallelism, count, g) for g in range(self._max_parallelism)],
+            np.uint8 if count <= 256 else np.uint16,
+        )
+
+    # ------------------------------------------------------------------ ResultPartition's interface
+
+    @property
+    def is_available(self) -> bool:
+        """True when every channel has credit and nothing waits in an overdraft."""
+        return all(channel.is_available for channel in self.channels)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes sent so far."""
+        return sum(channel.sent_bytes for channel in self.channels)
+
+    @property
+    def has_buffered(self) -> bool:
+        """True when fragments wait for the size or the timeout that sends them."""
+        return any(self._fragment_rows)
+
+    @property
+    def queued(self) -> int:
+        """Elements that wait for credit."""
+        return sum(channel.overdraft for channel in self.channels)
+
+    def flush_full(self) -> None:
+        """Nothing to do: fragments are sent by `emit_batch` once they are large enough."""
+
+    def flush_all(self) -> None:
+        """Sends all gathered fragments."""
+        for index, rows in enumerate(self._fragment_rows):
+            if rows:
+                self._send_fragments(index)
+
+    def broadcast_control(self, element: ControlElement) -> None:
+        """Sends what is gathered, then the element, on every channel."""
+        self.flush_all()
+        for channel in self.channels:
+            channel.send_control(element)
+
+    def drain_overdraft(self) -> bool:
+        """Sends what new credit allows; True when nothing waits any more."""
+        drained = True
+        for channel in self.channels:
+            if not channel.drain_overdraft():
+                drained = False
+        return drained
+
+    def close(self, reason: str) -> None:
+        """Ends all channels; `reason` reaches consumers that had no end of data."""
+        for channel in self.channels:
+            channel.close(reason)
+
+    # ------------------------------------------------------------------ batches
+
+    def emit_batch(self, batch: ArrowBatch) -> None:
+        """Routes a batch. Raises ColumnRoutingError where the key column cannot be one."""
+        if not len(batch):
+            return
+        count = len(self.channels)
+        kind = self._kind
+        if kind is PartitionerKind.BROADCAST:
+            for index in range(count):
+                self._put(index, batch)
+        elif count == 1 or kind is PartitionerKind.GLOBAL:
+            self._put(0, batch)
+        elif kind is PartitionerKind.KEY_GROUP:
+            self._distribute(batch, self._channels_by_key(batch.batch))
+        elif kind is PartitionerKind.SHUFFLE:
+            self._distribute(batch, self._random.integers(0, count, len(batch), dtype=np.uint16))
+        else:
+            self._deal(batch)
+
+    def _channels_by_key(self, records: pa.RecordBatch) -> Channels:
+        names = records.schema.get_all_field_indices(self._key_column)
+        if len(names) != 1:
+            raise ColumnRoutingError(
+                f"edge {self.edge.index}: the batch has {len(names)} columns named '{self._key_column}', by which the stream "
+                f"is keyed; its columns are {records.schema.names}"
+            )
+        try:
+            hashes = key_hashes(records.column(names[0]))
+        except ColumnKeyError as error:
+            raise ColumnRoutingError(f"edge {self.edge.index}: key column '{self._key_column}': {error}") from error
+        most = self._max_parallelism
+        # A power of two, as it is by default, needs no division.
+        groups = hashes & np.uint64(most - 1) if most & (most - 1) == 0 else hashes % np.uint64(most)
+        channels: Channels = self._channel_of_group.take(groups.view(np.int64))
+        return channels
+
+    def _distribute(self, batch: ArrowBatch, channels: Channels) -> None:
+        if len(self.channels) == 2:
+            second = channels.view(np.bool_) if channels.dtype == np.uint8 else channels.astype(np.bool_)
+            order = np.concatenate((np.flatnonzero(~second), np.flatnonzero(second)))
+        else:
+            order = np.argsort(channels, kind="stable")
+        ends = np.cumsum(np.bincount(channels, minlength=len(self.channels))).tolist()
+        ordered = _taken(batch, order)
+        start = 0
+        for index, end in enumerate(ends):
+            if end > start:
+                self._put(index, _sliced(ordered, start, end))
+            start = end
+
+    def _deal(self, batch: ArrowBatch) -> None:
+        """Nearly equal slices to as many channels as the batch is large enough for, going on where it last ended."""
+        count, rows = len(self.channels), len(batch)
+        parts = max(1, min(count, rows // MIN_SLICE_ROWS))
+        for part in range(parts):
+            self._put(self._turn, _sliced(batch, rows * part // parts, rows * (part + 1) // parts))
+            self._turn = (self._turn + 1) % count
+
+    def _put(self, index: int, batch: ArrowBatch) -> None:
+        waiting = self._fragment_rows[index]
+        if not waiting and len(batch) >= self._coalesce_rows:
+            self._send(index, batch)
+            return
+        fragments = self._fragments[index]
+        if fragments and not fragments[0].batch.schema.equals(batch.batch.schema):
+            self._send_fragments(index)
+            waiting = 0
+        fragments.append(batch)
+        self._fragment_rows[index] = waiting + len(batch)
+        if self._fragment_rows[index] >= self._coalesce_rows:
+            self._send_fragments(index)
+
+    def _send_fragments(self, index: int) -> None:
+        fragments = self._fragments[index].copy()
+        self._fragments[index].clear()
+        self._fragment_rows[index] = 0
+        self._send(index, fragments[0] if len(fragments) == 1 else concatenated(fragments))
+
+    def _send(self, index: int, batch: ArrowBatch) -> None:
+        self.records_out += len(batch)
+        self.batches_out += 1
+        self.channels[index].send_batch(batch)
+
+
+def _taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
+    indices = pa.array(order)
+    stamps, kinds = batch.timestamps, batch.kinds
+    return ArrowBatch(
+        batch.batch.take(indices),
+        None if stamps is None else stamps.take(indices),
+        None if kinds is None else np.frombuffer(kinds, np.uint8)[order].tobytes(),
+    )
+
+
+def _sliced(batch: ArrowBatch, start: int, end: int) -> ArrowBatch:
+    if start == 0 and end == len(batch):
+        return batch
+    stamps, kinds = batch.timestamps, batch.kinds
+    return ArrowBatch(
+        batch.batch.slice(start, end - start),
+        None if stamps is None else stamps.slice(start, end - start),
+        None if kinds is None else kinds[start:end],
+    )
+
+
+def concatenated(batches: Sequence[ArrowBatch]) -> ArrowBatch:
+    """One batch of several of one schema; missing timestamps become null, missing kinds INSERT."""
+    records = pa.concat_batches([item.batch for item in batches])
+    stamps: pa.Array | None = None
+    if any(item.timestamps is not None for item in batches):
+        stamps = pa.concat_arrays(
+            [pa.nulls(len(b), pa.int64()) if b.timestamps is None else b.timestamps for b in batches]
+        )
+    kinds: bytes | None = None
+    if any(item.kinds is not None for item in batches):
+        kinds = b"".join(bytes(len(item)) if item.kinds is None else item.kinds for item in batches)
+    return ArrowBatch(records, stamps, kinds)

@@ -1,0 +1,116 @@
+"""The wire form of a data connection: fixed versioned header, length caps, element codecs.
+
+Used by the task thread (encoding and decoding of elements) and the I/O thread (headers only). Nothing is decoded
+before the header was checked; pickled rows are decoded only on connections whose handshake has proved the peer.
+
+    header (20 bytes, little endian): magic 'Yw', version u8, type u8, channel u32, length u32, rows u32, flags u32
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+import msgspec
+
+from yarrow.runtime.common.errors import YarrowError
+
+MAGIC = b"Yw"
+WIRE_VERSION = 1
+HEADER = struct.Struct("<2sBBIIII")
+#: A frame's payload never exceeds this; a longer single row is refused when it is sent, naming its size.
+MAX_PAYLOAD_BYTES = 1 << 30
+#: Frames that come before the handshake is done may not be longer.
+MAX_HANDSHAKE_BYTES = 4096
+MAX_CONTROL_BYTES = 1 << 20
+
+
+class WireProtocolError(YarrowError):
+    """The peer sent what the protocol does not allow; the connection is closed, its tasks fail over."""
+
+
+class FrameType(IntEnum):
+    """What a frame carries."""
+
+    HELLO = 1
+    CHALLENGE = 2
+    PROOF = 3
+    OPEN = 10
+    CREDIT = 11
+    CLOSE = 12
+    ROWS = 20
+    ARROW = 21
+    WATERMARK = 30
+    WATERMARK_STATUS = 31
+    LATENCY_MARKER = 32
+    BARRIER = 33
+    END_OF_DATA = 34
+
+
+_CONTROL = frozenset(t for t in FrameType if t not in (FrameType.ROWS, FrameType.ARROW))
+_HANDSHAKE = frozenset((FrameType.HELLO, FrameType.CHALLENGE, FrameType.PROOF))
+_TYPES = {int(t): t for t in FrameType}
+
+
+class FrameHeader(msgspec.Struct, frozen=True, gc=False):
+    """A checked header."""
+
+    type: FrameType
+    channel: int
+    length: int
+    rows: int
+    flags: int
+
+
+def encode_header(frame_type: FrameType, channel: int, length: int, rows: int = 0, flags: int = 0) -> bytes:
+    """The 20 header bytes."""
+    return HEADER.pack(MAGIC, WIRE_VERSION, frame_type, channel, length, rows, flags)
+
+
+def decode_header(data: bytes | bytearray | memoryview, offset: int, *, authenticated: bool) -> FrameHeader:
+    """Checks magic, version, type and length cap; raises WireProtocolError naming what is wrong."""
+    magic, version, type_number, channel, length, rows, flags = HEADER.unpack_from(data, offset)
+    if magic != MAGIC:
+        raise WireProtocolError(f"data connection: expected frame magic {MAGIC!r}, got {magic!r}")
+    if version != WIRE_VERSION:
+        raise WireProtocolError(
+            f"data connection: peer speaks wire version {version}, this process {WIRE_VERSION}; "
+            "run the same Yarrow version on all nodes"
+        )
+    frame_type = _TYPES.get(type_number)
+    if frame_type is None:
+        raise WireProtocolError(f"data connection: unknown frame type {type_number}")
+    if not authenticated and frame_type not in _HANDSHAKE:
+        raise WireProtocolError(f"data connection: {frame_type.name} before the handshake was done")
+    cap = (
+        MAX_HANDSHAKE_BYTES
+        if not authenticated
+        else (MAX_CONTROL_BYTES if frame_type in _CONTROL else MAX_PAYLOAD_BYTES)
+    )
+    if length > cap:
+        raise WireProtocolError(
+            f"data connection: {frame_type.name} frame of {length} bytes, allowed are {cap}"
+        )
+    return FrameHeader(frame_type, channel, length, rows, flags)
+
+
+class OpenChannel(msgspec.Struct, frozen=True):
+    """Payload of OPEN: which edge of which attempts this channel is. Attempt ids are sent here only."""
+
+    edge: int
+    producer_attempt: str
+    producer_subtask: int
+    consumer_attempt: str
+
+
+class CreditGrant(msgspec.Struct, frozen=True, array_like=True):
+    """Payload of CREDIT: totals since the channel was opened, so that a repeated grant changes nothing."""
+
+    batches: int
+    bytes: int
+
+
+class CloseChannel(msgspec.Struct, frozen=True):
+    """Payload of CLOSE: why the peer ends the channel."""
+
+    reason: str

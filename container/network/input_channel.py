@@ -1,0 +1,127 @@
+"""The receiving end of one channel: a queue of elements and the credit granted for it.
+
+The I/O thread (or the producer's task thread, by reference) appends; the consumer's task thread takes. Each counter is
+written by one side only, so no lock is needed. Decoding happens in `take`, on the task thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from yarrow.container.network.element_codec import Buffer, ElementCodec
+from yarrow.container.network.frames import FrameHeader, FrameType
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.data.elements import StreamElement
+
+#: Batches a producer may have under way on a channel before the consumer has taken one.
+WINDOW_BATCHES = 8
+#: Least byte window of a channel; a single larger batch still travels, alone.
+MIN_WINDOW_BYTES = 64 * 1024
+
+
+class ChannelFailedError(YarrowError):
+    """The peer's side of a channel is gone; the task that reads or writes it fails."""
+
+
+class CreditReceiver(Protocol):
+    """Tells the producer of a channel that there is room again."""
+
+    def grant(self, batches: int, size: int) -> None:
+        """Totals since the channel was opened."""
+        ...
+
+
+class InputChannel:
+    """One channel of an input gate."""
+
+    def __init__(self, codec: ElementCodec, window_bytes: int, wake_consumer: Callable[[], None]) -> None:
+        self._codec = codec
+        self._wake_consumer = wake_consumer
+        self.window_bytes = max(window_bytes, MIN_WINDOW_BYTES)
+        #: (element, size) by reference, or (header, payload) as received.
+        self._queue: deque[tuple[StreamElement, int] | tuple[FrameHeader, Buffer]] = deque()
+        #: Totals the producer may reach; written by the consumer's thread only.
+        self.granted_batches = WINDOW_BATCHES
+        self.granted_bytes = self.window_bytes
+        #: Totals received; written by the producing side only.
+        self.received_bytes = 0
+        self.received_buffers = 0
+        self._consumed_batches = 0
+        self._announced_batches = 0
+        self._credit: CreditReceiver | None = None
+        #: Set by a barrier during alignment: nothing is taken meanwhile.
+        self.blocked = False
+        self.ended = False
+        self._failure: str | None = None
+
+    # ------------------------------------------------------------- producing side
+
+    def connect(self, credit: CreditReceiver) -> None:
+        """Names the producer's side and sends it the present credit."""
+        self._credit = credit
+        credit.grant(self.granted_batches, self.granted_bytes)
+
+    def append(self, element: StreamElement, size: int) -> None:
+        """An element by reference; `size` 0 for control elements."""
+        self._queue.append((element, size))
+        if size:
+            self.received_bytes += size
+            self.received_buffers += 1
+        self._wake_consumer()
+
+    def append_frame(self, header: FrameHeader, payload: Buffer) -> None:
+        """A frame as it came from the wire."""
+        self._queue.append((header, payload))
+        if header.rows:
+            self.received_bytes += header.length
+            self.received_buffers += 1
+        self._wake_consumer()
+
+    def fail(self, reason: str) -> None:
+        """The producer is gone before the end of data; any thread."""
+        if not self.ended and self._failure is None:
+            self._failure = reason
+            self._wake_consumer()
+
+    # ------------------------------------------------------------- consuming side
+
+    @property
+    def has_data(self) -> bool:
+        """True when `take` would return an element or raise."""
+        return (bool(self._queue) or (self._failure is not None and not self.ended)) and not self.blocked
+
+    @property
+    def queued(self) -> int:
+        """Elements waiting."""
+        return len(self._queue)
+
+    def take(self) -> StreamElement:
+        """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""
+        if not self._queue:
+            raise ChannelFailedError(self._failure or "no element waits on this channel")
+        head, rest = self._queue.popleft()
+        if isinstance(head, FrameHeader):
+            assert not isinstance(rest, int)
+            if head.type in (FrameType.ROWS, FrameType.ARROW):
+                self._consume(head.length)
+            return self._codec.decode(head.type, rest, head.rows, head.flags)
+        assert isinstance(rest, int)
+        if rest:
+            self._consume(rest)
+        return head
+
+    def _consume(self, size: int) -> None:
+        self._consumed_batches += 1
+        self.granted_batches += 1
+        self.granted_bytes += size
+        # Grants go out for every second batch: half the messages, and the window never runs dry between them.
+        if self._credit is not None and self.granted_batches - self._announced_batches >= 2:
+            self._announced_batches = self.granted_batches
+            self._credit.grant(self.granted_batches, self.granted_bytes)
+
+    def close(self) -> None:
+        """Drops what waits; further frames are dropped too."""
+        self.ended = True
+        self._queue.clear()

@@ -1,0 +1,100 @@
+"""The I/O thread of a worker: one selector over the data sockets and the control socket to the supervisor.
+
+Owner: itself; `post` and `request_write` may be called from any thread. It moves bytes and headers only: decoding and
+user code belong to task threads, blocking work to the helper thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+#: Called with the selector's event mask.
+Handler = Callable[[int], None]
+
+
+class IoThread(threading.Thread):
+    """A selector loop with a queue of actions from other threads."""
+
+    def __init__(self, name: str = "yarrow-io") -> None:
+        super().__init__(name=name, daemon=True)
+        self._selector = selectors.DefaultSelector()
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
+        self._selector.register(self._read_end, selectors.EVENT_READ, self._drain_wakeups)
+        self._actions: deque[Callable[[], None]] = deque()
+        self._awake = False
+        self._stopping = False
+
+    # ------------------------------------------------------------- any thread
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Runs `action` on this thread soon."""
+        self._actions.append(action)
+        if not self._awake and threading.current_thread() is not self:
+            self._awake = True
+            try:
+                os.write(self._write_end, b"\0")
+            except BlockingIOError:
+                pass
+            except OSError:
+                if not self._stopping:
+                    raise
+
+    def stop(self) -> None:
+        """Ends the loop; returns at once."""
+
+        def end() -> None:
+            self._stopping = True
+
+        self.post(end)
+
+    # ------------------------------------------------------------- this thread
+
+    def register(self, sock: Any, events: int, handler: Handler) -> None:
+        """Watches a socket."""
+        self._selector.register(sock, events, handler)
+
+    def modify(self, sock: Any, events: int, handler: Handler) -> None:
+        """Changes what a socket is watched for; one that was closed meanwhile is left alone."""
+        try:
+            self._selector.modify(sock, events, handler)
+        except (KeyError, ValueError):
+            _log.debug("socket is no longer watched")
+
+    def unregister(self, sock: Any) -> None:
+        """Watches a socket no more."""
+        try:
+            self._selector.unregister(sock)
+        except (KeyError, ValueError):
+            _log.debug("socket was not watched")
+
+    def _drain_wakeups(self, _events: int) -> None:
+        try:
+            os.read(self._read_end, 4096)
+        except BlockingIOError:
+            return
+
+    def run(self) -> None:
+        try:
+            while not self._stopping:
+                self._awake = False
+                timeout = 0 if self._actions else None
+                events = self._selector.select(timeout)
+                self._awake = True
+                for key, mask in events:
+                    key.data(mask)
+                while self._actions:
+                    self._actions.popleft()()
+        finally:
+            self._selector.close()
+            os.close(self._read_end)
+            os.close(self._write_end)

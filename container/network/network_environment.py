@@ -1,0 +1,457 @@
+"""The data plane of one worker: its sockets, its connections to other workers, and the table of open channels.
+
+Owner: the table is shared between task threads and the I/O thread under one lock; sockets belong to the I/O thread.
+Whichever end of a channel comes first waits in the table for the other, so tasks may be deployed in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from yarrow.container.network.connection import Connection
+from yarrow.container.network.element_codec import Buffer, ElementCodec
+from yarrow.container.network.frames import (
+    CreditGrant,
+    FrameHeader,
+    FrameType,
+    OpenChannel,
+    WireProtocolError,
+    encode_header,
+)
+from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
+from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.network.io_thread import IoThread
+from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
+from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.rpc.messages import WorkerAddress
+
+_log = logging.getLogger(__name__)
+
+#: (consumer attempt, edge, producer subtask)
+ChannelKey = tuple[ExecutionAttemptID, int, int]
+#: CREDIT and CLOSE frames from the consumer's side carry this flag: their number is of the receiver's numbering.
+FROM_CONSUMER = 1
+
+
+class _RemoteCredit:
+    """Sends grants back to the producer of a remote channel."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    def grant(self, batches: int, size: int) -> None:
+        payload = msgspec.msgpack.encode(CreditGrant(batches, size))
+        header = encode_header(FrameType.CREDIT, self._number, len(payload), flags=FROM_CONSUMER)
+        self._connection.send([header + payload])
+
+    def close(self, reason: str) -> None:
+        payload = reason.encode()[:65536]
+        header = encode_header(FrameType.CLOSE, self._number, len(payload), flags=FROM_CONSUMER)
+        self._connection.send([header + payload])
+
+
+class _Incoming:
+    """A channel that a peer has opened: its input channel once the consumer is there, else the frames held for it."""
+
+    def __init__(self, key: ChannelKey, credit: _RemoteCredit) -> None:
+        self.key = key
+        self.credit = credit
+        self.target: InputChannel | None = None
+        self.held: list[tuple[FrameHeader, Buffer]] = []
+        self.failure: str | None = None
+
+    def attach(self, target: InputChannel) -> None:
+        for header, payload in self.held:
+            target.append_frame(header, payload)
+        self.held.clear()
+        self.target = target
+        if self.failure is not None:
+            target.fail(self.failure)
+        else:
+            target.connect(self.credit)
+
+    def frame(self, header: FrameHeader, payload: Buffer) -> None:
+        if self.target is not None:
+            self.target.append_frame(header, payload)
+        else:
+            self.held.append((header, payload))
+
+    def fail(self, reason: str) -> None:
+        self.failure = reason
+        if self.target is not None:
+            self.target.fail(reason)
+
+
+class _Peer:
+    """The channels over one connection."""
+
+    def __init__(self) -> None:
+        self.incoming: dict[int, _Incoming] = {}
+        self.outgoing: dict[int, RemoteOutputChannel] = {}
+        self.next_number = 1
+
+
+class NetworkEnvironment:
+    """Makes the two ends of channels and carries their frames; see the module's docstring."""
+
+    def __init__(self, settings: WorkerSettings, io_thread: IoThread) -> None:
+        self._settings = settings
+        self._io = io_thread
+        self._lock = threading.Lock()
+        self._inputs: dict[ChannelKey, InputChannel] = {}
+        self._waiting_local: dict[ChannelKey, LocalOutputChannel] = {}
+        self._waiting_remote: dict[ChannelKey, _Incoming] = {}
+        self._released: set[ExecutionAttemptID] = set()
+        self._peers: dict[Connection, _Peer] = {}
+        self._by_worker: dict[str, Connection] = {}
+        self._servers: list[socket.socket] = []
+        self._unix_path = ""
+        self._port = 0
+        self._tls = _TlsContexts.of(settings)
+
+    # ------------------------------------------------------------------ life cycle
+
+    def start(self) -> WorkerAddress:
+        """Opens the listening sockets; call before the I/O thread starts or on it."""
+        settings = self._settings
+        name = f"data-{settings.worker_id.rsplit('/', 1)[-1]}-{os.getpid()}.sock"
+        self._unix_path = os.path.join(settings.working_directory, name)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A Unix path is limited to 107 bytes: bind by the folder's descriptor where the path is longer.
+        with _short_path(self._unix_path) as path:
+            server.bind(path)
+        self._listen(server)
+        if settings.listen_tcp:
+            tcp = socket.create_server((settings.host, 0), backlog=256)
+            self._port = tcp.getsockname()[1]
+            self._listen(tcp)
+        return WorkerAddress(
+            worker_id=settings.worker_id,
+            resource_id=settings.resource_id,  # type: ignore[arg-type]
+            host=settings.host,
+            port=self._port,
+            unix_path=self._unix_path,
+            host_key=settings.host_key,
+        )
+
+    def _listen(self, server: socket.socket) -> None:
+        server.listen(256)
+        server.setblocking(False)
+        self._servers.append(server)
+        self._io.register(server, selectors.EVENT_READ, lambda _events: self._accept(server))
+
+    def stop(self) -> None:
+        """Closes everything; channels that were open fail. Any thread, while the I/O thread still runs."""
+        done = threading.Event()
+
+        def close_all() -> None:
+            for server in self._servers:
+                self._io.unregister(server)
+                server.close()
+            for connection in list(self._peers):
+                self._close(connection, "the worker stops")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._unix_path)
+            done.set()
+
+        self._io.post(close_all)
+        done.wait(5)
+
+    # ------------------------------------------------------------------ channels
+
+    def open_input(
+        self, key: ChannelKey, codec: ElementCodec, window_bytes: int, wake: Callable[[], None]
+    ) -> InputChannel:
+        """The consumer's end of a channel."""
+        channel = InputChannel(codec, window_bytes, wake)
+        with self._lock:
+            self._inputs[key] = channel
+            local = self._waiting_local.pop(key, None)
+            remote = self._waiting_remote.pop(key, None)
+            if remote is not None:
+                remote.attach(channel)
+        if local is not None:
+            local.attach(channel)
+        return channel
+
+    def open_output(
+        self,
+        key: ChannelKey,
+        producer_attempt: ExecutionAttemptID,
+        consumer: WorkerAddress,
+        codec: ElementCodec,
+        wake: Callable[[], None],
+        copies_rows: bool,
+    ) -> OutputChannel:
+        """The producer's end of a channel; connects to the consumer's worker where that is another one."""
+        if consumer.worker_id == self._settings.worker_id:
+            local = LocalOutputChannel(wake, copies_rows)
+            with self._lock:
+                target = self._inputs.get(key)
+                if target is None:
+                    self._waiting_local[key] = local
+            if target is not None:
+                local.attach(target)
+            return local
+        connection = self._connection_to(consumer)
+        with self._lock:
+            peer = self._peers[connection]
+            number = peer.next_number
+            peer.next_number += 1
+            remote = RemoteOutputChannel(number, codec, connection, wake)
+            peer.outgoing[number] = remote
+        payload = msgspec.msgpack.encode(
+            OpenChannel(
+                edge=key[1],
+                producer_attempt=producer_attempt,
+                producer_subtask=key[2],
+                consumer_attempt=key[0],
+            )
+        )
+        connection.send([encode_header(FrameType.OPEN, number, len(payload)) + payload])
+        return remote
+
+    def release(self, attempt: ExecutionAttemptID) -> None:
+        """An attempt has ended: its input channels are forgotten, their producers told."""
+        with self._lock:
+            self._released.add(attempt)
+            for key in [k for k in self._inputs if k[0] == attempt]:
+                self._inputs.pop(key).close()
+            for key in [k for k in self._waiting_remote if k[0] == attempt]:
+                del self._waiting_remote[key]
+            gone = [i for p in self._peers.values() for i in p.incoming.values() if i.key[0] == attempt]
+        for incoming in gone:
+            if incoming.target is None or not incoming.target.ended:
+                incoming.credit.close("the consuming task has ended")
+
+    # ------------------------------------------------------------------ connections
+
+    def _connection_to(self, consumer: WorkerAddress) -> Connection:
+        with self._lock:
+            known = self._by_worker.get(consumer.worker_id)
+            if known is not None:
+                return known
+        sock, tls_host = self._dial(consumer)
+        handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
+        connection = Connection(sock, handshake, self, self._request_write, consumer.worker_id)
+        with self._lock:
+            self._peers[connection] = _Peer()
+            self._by_worker[consumer.worker_id] = connection
+        self._io.post(lambda: self._watch(connection, client=True))
+        _log.debug(
+            "data connection to %s over %s", consumer.worker_id, "TLS" if tls_host else "a Unix socket"
+        )
+        return connection
+
+    def _dial(self, consumer: WorkerAddress) -> tuple[socket.socket, str]:
+        if (
+            consumer.host_key == self._settings.host_key
+            and consumer.unix_path
+            and not self._settings.listen_tcp
+        ):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            with _short_path(consumer.unix_path) as path:
+                sock.connect(path)
+            sock.setblocking(False)
+            return sock, ""
+        if self._tls is None:
+            raise ConnectionError(
+                f"worker {consumer.worker_id} on {consumer.host} is on another host, and no certificates were given"
+            )
+        plain = socket.create_connection((consumer.host, consumer.port), timeout=10)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setblocking(False)
+        wrapped = self._tls.client.wrap_socket(
+            plain, server_hostname=TLS_SERVER_NAME, do_handshake_on_connect=False
+        )
+        return wrapped, consumer.host
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            sock, _peer = server.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            assert self._tls is not None
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        handshake = ServerHandshake(self._settings.data_secret, self._settings.worker_id)
+        connection = Connection(sock, handshake, self, self._request_write)
+        with self._lock:
+            self._peers[connection] = _Peer()
+        self._watch(connection, client=False)
+
+    def _watch(self, connection: Connection, *, client: bool) -> None:
+        del client
+        self._io.register(
+            connection.socket, selectors.EVENT_READ, lambda events: self._ready(connection, events)
+        )
+        if isinstance(connection.socket, ssl.SSLSocket):
+            self._shake_tls(connection)
+        else:
+            connection.start()
+
+    def _shake_tls(self, connection: Connection) -> None:
+        sock = connection.socket
+        assert isinstance(sock, ssl.SSLSocket)
+        wanted = selectors.EVENT_READ
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLWantWriteError:
+            wanted |= selectors.EVENT_WRITE
+        except (OSError, ssl.SSLError) as error:
+            self._close(connection, f"TLS handshake failed: {error}")
+            return
+        else:
+            connection.start()
+        self._io.modify(sock, wanted, lambda events: self._ready(connection, events))
+
+    def _request_write(self, connection: Connection) -> None:
+        self._io.post(lambda: self._write(connection))
+
+    def _write(self, connection: Connection) -> None:
+        if connection.closed or not connection.tls_ready:
+            return
+        done = connection.flush()
+        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._io.modify(connection.socket, events, lambda mask: self._ready(connection, mask))
+
+    def _ready(self, connection: Connection, events: int) -> None:
+        if not connection.tls_ready:
+            self._shake_tls(connection)
+            return
+        if events & selectors.EVENT_WRITE:
+            self._write(connection)
+        if events & selectors.EVENT_READ and not connection.closed:
+            try:
+                connection.receive()
+            except WireProtocolError as error:
+                self._close(connection, str(error))
+            except (OSError, ssl.SSLError) as error:
+                self._close(
+                    connection, f"the connection to worker {connection.peer_id or '?'} broke: {error}"
+                )
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        with self._lock:
+            peer = self._peers.pop(connection, None)
+            if self._by_worker.get(connection.peer_id) is connection:
+                del self._by_worker[connection.peer_id]
+        if peer is None:
+            return
+        self._io.unregister(connection.socket)
+        connection.close()
+        for incoming in peer.incoming.values():
+            incoming.fail(reason)
+        for outgoing in peer.outgoing.values():
+            outgoing.fail(reason)
+
+    # ------------------------------------------------------------------ ConnectionListener, on the I/O thread
+
+    def on_authenticated(self, connection: Connection) -> None:
+        """The peer has proved itself: later channels to it use this connection too."""
+        with self._lock:
+            self._by_worker.setdefault(connection.peer_id, connection)
+
+    def on_frame(self, connection: Connection, header: FrameHeader, payload: Buffer) -> None:
+        """A whole frame of an authenticated peer."""
+        peer = self._peers[connection]
+        if header.type is FrameType.OPEN:
+            self._on_open(connection, peer, header.channel, payload)
+        elif header.flags & FROM_CONSUMER and header.type in (FrameType.CREDIT, FrameType.CLOSE):
+            outgoing = peer.outgoing.get(header.channel)
+            if outgoing is None:
+                return
+            if header.type is FrameType.CLOSE:
+                outgoing.fail(bytes(payload).decode(errors="replace"))
+                return
+            grant = msgspec.msgpack.decode(payload, type=CreditGrant)
+            outgoing.grant(grant.batches, grant.bytes)
+        else:
+            incoming = peer.incoming.get(header.channel)
+            if incoming is None:
+                raise WireProtocolError(
+                    f"data connection: {header.type.name} for channel {header.channel}, never opened"
+                )
+            if header.type is FrameType.CLOSE:
+                incoming.fail(bytes(payload).decode(errors="replace"))
+            else:
+                incoming.frame(header, payload)
+
+    def _on_open(self, connection: Connection, peer: _Peer, number: int, payload: Buffer) -> None:
+        try:
+            opened = msgspec.msgpack.decode(payload, type=OpenChannel)
+        except msgspec.MsgspecError as error:
+            raise WireProtocolError(f"data connection: malformed OPEN: {error}") from error
+        key = (ExecutionAttemptID(opened.consumer_attempt), opened.edge, opened.producer_subtask)
+        incoming = _Incoming(key, _RemoteCredit(connection, number))
+        peer.incoming[number] = incoming
+        with self._lock:
+            target = self._inputs.get(key)
+            if target is not None:
+                incoming.attach(target)
+            elif key[0] not in self._released:
+                self._waiting_remote[key] = incoming
+        if target is None and key[0] in self._released:
+            incoming.credit.close("the consuming task has ended")
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """Part of the listener protocol: a connection ends through `_close` here."""
+        self._close(connection, reason)
+
+
+#: Name in every certificate of an application; hosts are proved by the certificate authority, not by name.
+TLS_SERVER_NAME = "yarrow"
+
+
+class _TlsContexts:
+    """Client and server contexts of one application: both ends must show a certificate of its authority."""
+
+    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+        self.client = client
+        self.server = server
+
+    @staticmethod
+    def of(settings: WorkerSettings) -> _TlsContexts | None:
+        if not settings.certificate:
+            return None
+        contexts = []
+        for side in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+            context = ssl.SSLContext(side)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=settings.ca_certificate.decode())
+            # load_cert_chain takes file names only; the file is private and gone before the first connection.
+            with tempfile.NamedTemporaryFile(dir=settings.working_directory) as pair:
+                pair.write(settings.certificate + b"\n" + settings.private_key)
+                pair.flush()
+                context.load_cert_chain(pair.name)
+            contexts.append(context)
+        return _TlsContexts(*contexts)
+
+
+@contextlib.contextmanager
+def _short_path(path: str) -> Iterator[str]:
+    if len(path.encode()) <= 100:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,198 @@
+"""The sending end of one channel: credit accounting and the bounded overdraft, by reference or over a connection.
+
+Owner: the producer's task thread, except `grant`, which the consumer's side calls from its own thread (it only raises
+two totals and wakes the producer). Must not block.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
+from yarrow.container.network.frames import MAX_PAYLOAD_BYTES, FrameType, encode_header
+from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowBatch
+from yarrow.runtime.data.immutability import freeze_or_copy
+
+
+class EncodedBatch:
+    """A batch encoded once for several channels (broadcast)."""
+
+    __slots__ = ("flags", "frame_type", "parts", "rows", "size")
+
+    def __init__(self, codec: ElementCodec, batch: Batch) -> None:
+        self.frame_type, self.parts, self.flags = codec.encode_batch(batch)
+        self.rows = len(batch)
+        self.size = sum(len(part) for part in self.parts)
+
+
+class FrameSender(Protocol):
+    """Where a remote channel puts frames: a connection, safe from any thread, never blocking."""
+
+    def send(self, parts: list[Buffer]) -> None: ...
+
+
+class OutputChannel(ABC):
+    """One channel of a result partition."""
+
+    def __init__(self, wake_producer: Callable[[], None]) -> None:
+        self._wake_producer = wake_producer
+        self._overdraft: deque[Batch | ControlElement] = deque()
+        self.sent_batches = 0
+        self.sent_bytes = 0
+        self._granted_batches = 0
+        self._granted_bytes = 0
+        self._failure: str | None = None
+
+    def grant(self, batches: int, size: int) -> None:
+        """Totals the consumer allows; a smaller one than before is an old message and changes nothing."""
+        if batches > self._granted_batches:
+            self._granted_batches = batches
+        if size > self._granted_bytes:
+            self._granted_bytes = size
+        self._wake_producer()
+
+    def fail(self, reason: str) -> None:
+        """The consumer's side is gone; any thread."""
+        self._failure = reason
+        self._wake_producer()
+
+    @property
+    def is_available(self) -> bool:
+        """True when a batch may be sent at once; raises ChannelFailedError when the consumer is gone."""
+        if self._failure is not None:
+            raise ChannelFailedError(self._failure)
+        return not self._overdraft and self._has_credit()
+
+    def _has_credit(self) -> bool:
+        return self.sent_batches < self._granted_batches and self.sent_bytes < self._granted_bytes
+
+    @property
+    def overdraft(self) -> int:
+        """Elements waiting for credit."""
+        return len(self._overdraft)
+
+    def send_batch(self, batch: Batch) -> None:
+        """Sends, or keeps in the overdraft when there is no credit."""
+        if self._overdraft or not self._has_credit():
+            self._overdraft.append(batch)
+        else:
+            self._transmit(batch)
+
+    def send_control(self, element: ControlElement) -> None:
+        """Control elements need no credit but never overtake a batch that waits for it."""
+        if self._overdraft:
+            self._overdraft.append(element)
+        else:
+            self._transmit_control(element)
+
+    def drain_overdraft(self) -> bool:
+        """Sends what credit allows; True when nothing is left."""
+        while self._overdraft:
+            head = self._overdraft[0]
+            if isinstance(head, RowBatch | ArrowBatch):
+                if not self._has_credit():
+                    return False
+                self._overdraft.popleft()
+                self._transmit(head)
+            else:
+                self._overdraft.popleft()
+                self._transmit_control(head)
+        return True
+
+    @abstractmethod
+    def _transmit(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def _transmit_control(self, element: ControlElement) -> None: ...
+
+    @abstractmethod
+    def close(self, reason: str) -> None:
+        """Ends the channel from this side; `reason` reaches the consumer when the end of data was not sent."""
+
+
+class LocalOutputChannel(OutputChannel):
+    """To a task of the same process: elements pass by reference."""
+
+    def __init__(self, wake_producer: Callable[[], None], copies_rows: bool = False) -> None:
+        super().__init__(wake_producer)
+        self._target: InputChannel | None = None
+        self._copies_rows = copies_rows
+        self._closed: str | None = None
+
+    def attach(self, target: InputChannel) -> None:
+        """The consumer is there: from now on there is credit."""
+        self._target = target
+        if self._closed is not None:
+            target.fail(self._closed)
+        target.connect(self)
+
+    def _transmit(self, batch: Batch) -> None:
+        assert self._target is not None
+        if isinstance(batch, RowBatch):
+            size = max(1, estimated_bytes(batch.rows))
+            if self._copies_rows:
+                batch = RowBatch([freeze_or_copy(row) for row in batch.rows], batch.timestamps, batch.kinds)
+        else:
+            size = max(1, batch.batch.get_total_buffer_size())
+        self.sent_batches += 1
+        self.sent_bytes += size
+        self._target.append(batch, size)
+
+    def send_control(self, element: ControlElement) -> None:
+        if self._target is None:
+            self._overdraft.append(element)
+        else:
+            super().send_control(element)
+
+    def drain_overdraft(self) -> bool:
+        return super().drain_overdraft() if self._target is not None else not self._overdraft
+
+    def _transmit_control(self, element: ControlElement) -> None:
+        assert self._target is not None
+        self._target.append(element, 0)
+
+    def close(self, reason: str) -> None:
+        self._closed = reason
+        self._overdraft.clear()
+        if self._target is not None:
+            self._target.fail(reason)
+
+
+class RemoteOutputChannel(OutputChannel):
+    """To a task of another worker, over the connection of the pair."""
+
+    def __init__(
+        self, number: int, codec: ElementCodec, sender: FrameSender, wake_producer: Callable[[], None]
+    ) -> None:
+        super().__init__(wake_producer)
+        self._number = number
+        self._codec = codec
+        self._sender = sender
+
+    def _transmit(self, batch: Batch) -> None:
+        self.send_encoded(EncodedBatch(self._codec, batch))
+
+    def send_encoded(self, encoded: EncodedBatch) -> None:
+        """Sends a batch that was encoded already; the caller has seen `is_available`."""
+        if encoded.size > MAX_PAYLOAD_BYTES:
+            raise ChannelFailedError(
+                f"a batch of {encoded.rows} rows takes {encoded.size} bytes on the wire, allowed are "
+                f"{MAX_PAYLOAD_BYTES}; make the records smaller, e.g. by passing a path instead of the content"
+            )
+        header = encode_header(encoded.frame_type, self._number, encoded.size, encoded.rows, encoded.flags)
+        self.sent_batches += 1
+        self.sent_bytes += encoded.size
+        self._sender.send([header, *encoded.parts])
+
+    def _transmit_control(self, element: ControlElement) -> None:
+        frame_type, payload = encode_control(element)
+        self._sender.send([encode_header(frame_type, self._number, len(payload)), payload])
+
+    def close(self, reason: str) -> None:
+        self._overdraft.clear()
+        payload = reason.encode()[:65536]
+        self._sender.send([encode_header(FrameType.CLOSE, self._number, len(payload)), payload])

@@ -1,0 +1,105 @@
+"""The output of a task for one edge: buffers per channel, the partitioner, flushing by size and by time.
+
+Owner: the task thread. The chain compiler appends rows straight to `buffers` (and `timestamps`); this class turns them
+into batches. Must not run user functions of columnar edges' rows: it routes record batches by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from yarrow.container.network.output_channel import OutputChannel
+from yarrow.runtime.data.elements import ControlElement, RowBatch
+from yarrow.runtime.graph.job_graph import JobEdge
+from yarrow.runtime.graph.operator_spec import PartitionerKind
+
+#: A channel's buffer becomes a batch at this many rows, earlier by the buffer timeout.
+BATCH_ROWS = 4096
+
+
+class ResultPartition:
+    """Rows on their way to the subtasks of one consumer vertex.
+
+    BROADCAST has one buffer whose batches go to every channel; all other partitioners one buffer a channel.
+    """
+
+    def __init__(
+        self, edge: JobEdge, channels: Sequence[OutputChannel], batch_rows: int = BATCH_ROWS
+    ) -> None:
+        self.edge = edge
+        self.channels = tuple(channels)
+        self._batch_rows = batch_rows
+        self._is_broadcast = edge.partitioner.kind is PartitionerKind.BROADCAST
+        number = 1 if self._is_broadcast else len(self.channels)
+        #: The chain appends here; the lists stay the same objects for the life of the task.
+        self.buffers: list[list[Any]] = [[] for _ in range(number)]
+        self.timestamps: list[list[int | None]] = [[] for _ in range(number)]
+        self.records_out = 0
+        self.batches_out = 0
+        self._ended = False
+
+    @property
+    def is_available(self) -> bool:
+        """True when every channel has credit and nothing waits in an overdraft."""
+        return all(channel.is_available for channel in self.channels)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes sent so far (sampled sizes where rows pass by reference)."""
+        return sum(channel.sent_bytes for channel in self.channels)
+
+    @property
+    def has_buffered(self) -> bool:
+        """True when rows wait for the size or the timeout that flushes them."""
+        return any(self.buffers)
+
+    def flush_full(self) -> None:
+        """Sends the buffers that have reached the batch size."""
+        limit = self._batch_rows
+        for index, buffer in enumerate(self.buffers):
+            if len(buffer) >= limit:
+                self._flush(index, buffer)
+
+    def flush_all(self) -> None:
+        """Sends every buffer that has rows."""
+        for index, buffer in enumerate(self.buffers):
+            if buffer:
+                self._flush(index, buffer)
+
+    def _flush(self, index: int, buffer: list[Any]) -> None:
+        stamps = self.timestamps[index]
+        batch = RowBatch(buffer.copy(), stamps.copy() if stamps else None)
+        buffer.clear()
+        stamps.clear()
+        self.records_out += len(batch)
+        self.batches_out += 1
+        if self._is_broadcast:
+            for channel in self.channels:
+                channel.send_batch(batch)
+        else:
+            self.channels[index].send_batch(batch)
+
+    def broadcast_control(self, element: ControlElement) -> None:
+        """Sends what is buffered, then the element, on every channel."""
+        self.flush_all()
+        for channel in self.channels:
+            channel.send_control(element)
+
+    def drain_overdraft(self) -> bool:
+        """Sends what new credit allows; True when nothing waits any more."""
+        drained = True
+        for channel in self.channels:
+            if not channel.drain_overdraft():
+                drained = False
+        return drained
+
+    @property
+    def queued(self) -> int:
+        """Elements that wait for credit."""
+        return sum(channel.overdraft for channel in self.channels)
+
+    def close(self, reason: str) -> None:
+        """Ends all channels; `reason` reaches consumers that had no end of data."""
+        for channel in self.channels:
+            channel.close(reason)

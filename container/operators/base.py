@@ -1,0 +1,152 @@
+"""What all operators share: their life cycle, and how an operator takes part in a chain.
+
+Owner: the task thread that runs the chain. Life cycle: constructed from a spec -> setup(context) -> open() -> records
+-> finish() at the end of input -> close() in every case. A row operator writes its part of the fused loop with
+`generate`; a columnar one is called with whole batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.common.accumulators import Accumulator
+from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.container.task.code_writer import CodeWriter
+from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
+
+#: Writes the code that hands a row on: (value variable, timestamp variable or None).
+Emit = Callable[[str, str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnvironment:
+    """The task-level environment, apart from the user's RuntimeContext: job, task, metrics, clock, hooks to the worker."""
+
+    job_id: JobID
+    job_name: str
+    attempt_id: ExecutionAttemptID
+    task_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt_number: int
+    configuration: Mapping[str, str]
+    clock: Clock
+    metrics: MetricRegistry
+    accumulators: dict[str, Accumulator[Any, Any]]
+    object_reuse: bool
+    #: Any thread: have the task looked at soon.
+    wake: Callable[[], None]
+    #: Any thread: run an action on the task's thread between slices.
+    post: Callable[[Callable[[], None]], None]
+    #: Whole text lines to the TaskExecutor's .out file.
+    write_output: Callable[[str], None]
+    #: (operator id, target subtask or -1 for the coordinator, source subtask, payload) to the JobMaster.
+    send_operator_event: Callable[[str, int, int, bytes], None]
+    #: (collect id, sequence, pickled rows, number of rows, last)
+    push_collected: Callable[[str, int, bytes, int, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What an operator gets at setup."""
+
+    environment: TaskEnvironment
+    descriptor: OperatorDescriptor
+    state: HeapKeyedStateBackend
+    metric_group: OperatorMetricGroup
+
+    @staticmethod
+    def of(environment: TaskEnvironment, descriptor: OperatorDescriptor) -> OperatorContext:
+        """The context of one operator of the task."""
+        return OperatorContext(
+            environment,
+            descriptor,
+            HeapKeyedStateBackend(descriptor.name, environment.object_reuse),
+            OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),)),
+        )
+
+
+class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cycle they need
+    """Base of all operators."""
+
+    #: True where each row in gives exactly one row out: the number of rows need not be counted behind it.
+    one_to_one = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Rows that came in where the chain could not tell from a neighbour; see `counts_input`.
+        self.records_in = 0
+        self.context: OperatorContext
+
+    def setup(self, context: OperatorContext) -> None:
+        """Hands over the context."""
+        self.context = context
+
+    def open(self) -> None:
+        """Opens user functions; called before the first record."""
+        return None
+
+    def finish(self) -> None:
+        """The input has ended: write what is kept back."""
+        return None
+
+    @property
+    def is_drained(self) -> bool:
+        """False while the operator waits for somebody outside to take its last output."""
+        return True
+
+    @property
+    def is_available(self) -> bool:
+        """False while the operator cannot take rows: its task counts as back-pressured."""
+        return True
+
+    def close(self) -> None:
+        """Closes user functions; called once in every case."""
+        return None
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        """Rows that a watermark brings forth."""
+        return ()
+
+    def next_timer(self) -> int | None:
+        """Epoch ms of the earliest processing-time timer."""
+        return None
+
+    def fire_timers(self, now: int) -> Iterable[tuple[Any, int | None]]:
+        """Rows that due timers bring forth; side outputs as `(OutputTag, value)` values."""
+        return ()
+
+
+class RowOperator(Operator):
+    """An operator that is fused into the row loop."""
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        """Writes the code for one row at the present indentation of `code`."""
+        raise TypeError(f"operator '{self.name}' cannot be the target of rows")
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        """The same for input `index` of a two-input operator."""
+        del index
+        self.generate(code, value, timestamp, emit)
+
+    def end_of_chunk(self) -> None:
+        """Called after each run of the loop: operators that collect rows for a bulk call make it here."""
+        return None
+
+
+class ColumnarOperator(Operator):
+    """An operator that takes whole record batches."""
+
+    def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
+        """The batches that `batch` brings forth."""
+        raise TypeError(f"operator '{self.name}' cannot be the target of record batches")

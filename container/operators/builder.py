@@ -1,0 +1,104 @@
+"""Turns operator specs into operators: the one place where a spec's kind chooses a class.
+
+Owner: the task thread that deploys. Columnar classes are imported only when a job has one: pyarrow.compute and polars
+cost memory.
+"""
+
+from __future__ import annotations
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.operators.base import Operator
+from yarrow.container.operators.keyed_aggregation import FieldAggregation, ReducingOperator
+from yarrow.container.operators.process import ProcessingOperator
+from yarrow.container.operators.row_functions import (
+    CoStatelessFunctionOperator,
+    ProjectionOperator,
+    StatelessFunctionOperator,
+)
+from yarrow.container.operators.sinks import (
+    CollectingOperator,
+    PrintingOperator,
+    SinkFunctionCaller,
+    SinkWritingOperator,
+)
+from yarrow.container.operators.sources import ReadingSource, SourceFunctionHead
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import (
+    AggregateOperator,
+    ArrowAggregateOperator,
+    ArrowToRowsOperator,
+    BatchFunctionOperator,
+    CoFunctionOperator,
+    CollectOperator,
+    CoProcessOperator,
+    OperatorSpec,
+    PrintOperator,
+    ProcessOperator,
+    ProjectOperator,
+    ReduceOperator,
+    RowFunctionOperator,
+    RowsToArrowOperator,
+    SinkFunctionOperator,
+    SinkWriterOperator,
+    SourceFunctionOperator,
+    SourceOperator,
+    TypeSpec,
+)
+
+
+def _type(spec: TypeSpec) -> TypeInformation | None:
+    return None if spec is None else TypeInformation.from_spec(spec)
+
+
+def build_operator(descriptor: OperatorDescriptor) -> Operator:
+    """The operator of a descriptor, not set up yet."""
+    name, spec = descriptor.name, descriptor.spec
+    output_type = _type(descriptor.output_type)
+    input_type = _type(descriptor.input_types[0]) if descriptor.input_types else None
+    match spec:
+        case SourceOperator():
+            return ReadingSource(name, spec)
+        case SourceFunctionOperator():
+            return SourceFunctionHead(name, spec)
+        case RowFunctionOperator():
+            return StatelessFunctionOperator(name, spec)
+        case ProjectOperator():
+            return ProjectionOperator(name, spec)
+        case ProcessOperator():
+            return ProcessingOperator.one_input(name, spec)
+        case CoProcessOperator():
+            return ProcessingOperator.two_inputs(name, spec)
+        case CoFunctionOperator():
+            return CoStatelessFunctionOperator(name, spec)
+        case ReduceOperator():
+            return ReducingOperator(name, spec, output_type)
+        case AggregateOperator():
+            return FieldAggregation(name, spec, output_type)
+        case SinkFunctionOperator():
+            return SinkFunctionCaller(name, spec)
+        case SinkWriterOperator():
+            return SinkWritingOperator(name, spec, input_type)
+        case PrintOperator():
+            return PrintingOperator(name, spec)
+        case CollectOperator():
+            return CollectingOperator(name, spec)
+        case _:
+            return _build_columnar(name, spec)
+
+
+def _build_columnar(name: str, spec: OperatorSpec) -> Operator:
+    from yarrow.container.operators.columnar import BatchFunctionCaller
+    from yarrow.container.operators.columnar_aggregation import VectorizedAggregation
+    from yarrow.container.operators.conversions import ArrowToRowsConverter, RowsToArrowConverter
+
+    match spec:
+        case BatchFunctionOperator():
+            return BatchFunctionCaller(name, spec)
+        case ArrowAggregateOperator():
+            return VectorizedAggregation(name, spec)
+        case RowsToArrowOperator():
+            return RowsToArrowConverter(name, spec)
+        case ArrowToRowsOperator():
+            return ArrowToRowsConverter(name, spec)
+        case _:
+            raise TypeError(f"operator '{name}': no operator for the spec {type(spec).__name__}")

@@ -1,0 +1,159 @@
+"""Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
+
+Owner: the task thread. Each record emits the new value of its key. The state is one heap table; generated code reads
+it with the raw key, and only a miss makes the canonical key (see runtime.data.keys for why a hit is right).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.types import Row
+from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.row_functions import FunctionOperator
+from yarrow.container.operators.user_functions import load_function, method_of
+from yarrow.container.task.code_writer import CodeWriter
+from yarrow.container.task.freezing import generate_fixed
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
+
+MISSING: Any = object()
+#: Name of the state table of reduce and aggregates in snapshots.
+STATE_NAME = "_aggregation"
+
+
+def generate_key(code: CodeWriter, selector: Callable[[Any], Any], value: str) -> str:
+    """Code that computes the raw key of a row; gives its variable."""
+    key = code.fresh("k")
+    code.line(f"{key} = {code.bind('key', selector)}({value})")
+    return key
+
+
+class ReducingOperator(FunctionOperator):
+    """reduce(function): the first record of a key is its first value."""
+
+    one_to_one = True
+
+    def __init__(self, name: str, spec: ReduceOperator, output_type: TypeInformation | None) -> None:
+        super().__init__(name, spec.function, keyed=True)
+        self._selector_blob = spec.key_selector
+        self._type = output_type
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        reduce = code.bind("reduce", method_of(self.function, "reduce", self.name))
+        generate_keyed_update(
+            code,
+            self.context,
+            self._selector,
+            value,
+            first=lambda target: code.line(f"{target} = {value}"),
+            update=lambda target: code.line(f"{target} = {reduce}({target}, {value})"),
+            declared=self._type,
+            emit=lambda result: emit(result, timestamp),
+        )
+
+
+def generate_keyed_update(
+    code: CodeWriter,
+    context: OperatorContext,
+    selector: Callable[[Any], Any],
+    value: str,
+    *,
+    first: Callable[[str], None],
+    update: Callable[[str], None],
+    declared: TypeInformation | None,
+    emit: Callable[[str], None],
+) -> None:
+    """Code of read - update - write on the operator's table, then `emit` of the new value."""
+    table_dict = context.state.table(STATE_NAME)
+    table, get = code.bind("table", table_dict), code.bind("get", table_dict.get)
+    missing = code.bind_as("MISSING", MISSING)
+    key, result = generate_key(code, selector, value), code.fresh("v")
+    with code.block("try:"):
+        code.line(f"{result} = {table}[{key}]")
+    with code.block("except (KeyError, TypeError):"):
+        code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
+        code.line(f"{result} = {get}({key}, {missing})")
+    with code.block(f"if {result} is {missing}:"):
+        first(result)
+    with code.block("else:"):
+        update(result)
+    kept = generate_fixed(code, result, declared, context.environment.object_reuse)
+    code.line(f"{table}[{key}] = {kept}")
+    emit(result)
+
+
+class FieldAggregation(RowOperator):
+    """sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
+
+    one_to_one = True
+
+    def __init__(self, name: str, spec: AggregateOperator, output_type: TypeInformation | None) -> None:
+        super().__init__(name)
+        self._spec = spec
+        self._type = output_type
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._selector = method_of(load_function(self._spec.key_selector, self.name), "get_key", self.name)
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        combine = code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
+        generate_keyed_update(
+            code,
+            self.context,
+            self._selector,
+            value,
+            first=lambda target: code.line(f"{target} = {value}"),
+            update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
+            declared=self._type,
+            emit=lambda result: emit(result, timestamp),
+        )
+
+
+def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:
+    """(value so far, new record) -> new value; as Flink, min and max replace the field of the first record only."""
+    if kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
+        smaller = kind is AggregateKind.MIN_BY
+
+        def choose(current: Any, new: Any) -> Any:
+            a, b = (current, new) if position is None else (current[position], new[position])
+            return new if (b < a if smaller else b > a) else current
+
+        return choose
+    field_of: dict[AggregateKind, Callable[[Any, Any], Any]] = {
+        AggregateKind.SUM: lambda a, b: a + b,
+        AggregateKind.MIN: min,
+        AggregateKind.MAX: max,
+    }
+    combine = field_of.get(kind)
+    if combine is None:
+        raise InvalidProgramError(
+            f"operator '{name}': {kind.value} is an aggregate of columns; use it on a columnar stream"
+        )
+    if position is None:
+        return combine
+    return lambda current, new: with_field(current, position, combine(current[position], new[position]))
+
+
+def with_field(row: Any, position: int | str, value: Any) -> Any:
+    """A copy of a tuple, named tuple, list or Row with one field replaced."""
+    if isinstance(row, Row):
+        copied = Row.of_kind(row.get_row_kind(), *row)
+        names = row.get_field_names()
+        if names is not None:
+            copied.set_field_names(names)
+        copied[position] = value
+        return copied
+    fields = list(row)
+    fields[position] = value  # type: ignore[index]
+    if isinstance(row, tuple):
+        return type(row)(*fields) if hasattr(row, "_fields") else tuple(fields)
+    return fields

@@ -1,0 +1,114 @@
+"""The RuntimeContext that user functions get: job and task facts, keyed state, metrics, accumulators.
+
+Owner: the task thread. What this version does not have is refused by name, before any record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.common.accumulators import Accumulator
+from yarrow.common.job_id import JobID
+from yarrow.common.metrics import MetricGroup
+from yarrow.container.operators.base import OperatorContext
+from yarrow.datastream.functions import RuntimeContext
+from yarrow.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+
+
+class OperatorRuntimeContext(RuntimeContext):
+    """The context of one operator's subtask; `keyed` says whether keyed state may be asked for."""
+
+    def __init__(self, context: OperatorContext, keyed: bool) -> None:
+        self._context = context
+        self._environment = context.environment
+        self._keyed = keyed
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._environment.job_id)
+
+    def get_job_name(self) -> str:
+        return self._environment.job_name
+
+    def get_task_name(self) -> str:
+        return self._environment.task_name
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._environment.max_parallelism
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._environment.parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._environment.subtask
+
+    def get_attempt_number(self) -> int:
+        return self._environment.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        env = self._environment
+        return f"{env.task_name} ({env.subtask + 1}/{env.parallelism})#{env.attempt_number}"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        configuration = self._environment.configuration
+        return configuration.get(
+            f"pipeline.global-job-parameters.{key}", configuration.get(key, default_value)
+        )
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._context.metric_group
+
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
+        if name in self._environment.accumulators:
+            raise ValueError(f"this subtask has an accumulator '{name}' already; choose another name")
+        self._environment.accumulators[name] = accumulator
+
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any]:
+        return self._environment.accumulators[name]
+
+    # ------------------------------------------------------------------ state
+
+    def get_state(self, state_descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
+        self._require_keyed(state_descriptor)
+        if state_descriptor.ttl_config is not None:
+            raise self._unsupported(state_descriptor, "time to live")
+        return self._context.state.value_state(state_descriptor.get_name(), None)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        raise self._unsupported(state_descriptor, "list state")
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor[Any, Any]) -> MapState[Any, Any]:
+        raise self._unsupported(state_descriptor, "map state")
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[Any]) -> ReducingState[Any]:
+        raise self._unsupported(state_descriptor, "reducing state")
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor[Any, Any, Any]
+    ) -> AggregatingState[Any, Any]:
+        raise self._unsupported(state_descriptor, "aggregating state")
+
+    def _require_keyed(self, descriptor: StateDescriptor) -> None:
+        if not self._keyed:
+            raise UnsupportedFeatureError(
+                f"operator '{self._context.descriptor.name}': keyed state '{descriptor.get_name()}' needs a keyed "
+                "stream; call key_by before this operator"
+            )
+
+    def _unsupported(self, descriptor: StateDescriptor, what: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"operator '{self._context.descriptor.name}': {what} (state '{descriptor.get_name()}') is not available in "
+            "this version; keep the value in a ValueState"
+        )

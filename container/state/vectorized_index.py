@@ -1,0 +1,199 @@
+"""From the keys of a whole column to small dense numbers (slots), which index numpy arrays of state.
+
+Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up by an open-addressing hash
+table in numpy, without a Python object a key; other types through the canonical form of each distinct value of a
+batch. Null is a key. Owner: the task thread. It must not know what the slots are used for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.runtime.data.vectorized_keys import distinct_keys
+
+Slots = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int64]
+
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_FOLD: Final = np.uint64(32)
+_NAN_WORD: Final = np.array([np.nan]).view(np.int64)[0]
+_LEAST_CAPACITY: Final = 1024
+
+
+def key_index(key_type: pa.DataType) -> KeyIndex:
+    """The index for a key column of this type; a type that cannot be a key is refused at the first column."""
+    return WordIndex() if _is_word(key_type) else ObjectIndex()
+
+
+class KeyIndex(ABC):
+    """Numbers keys in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        #: Slots given so far.
+        self.size = 0
+
+    @abstractmethod
+    def slots(self, column: pa.Array) -> Slots:
+        """The slot of each value; new keys get the next numbers. Raises ColumnKeyError."""
+
+
+class WordIndex(KeyIndex):
+    """Open addressing with linear probing, at most half full; every step runs over all rows that need it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._null_slot = -1
+        #: Key of each slot; doubles when full.
+        self._keys: Words = np.zeros(_LEAST_CAPACITY, np.int64)
+        self._resize(_LEAST_CAPACITY)
+
+    def slots(self, column: pa.Array) -> Slots:
+        if not column.null_count:
+            return self._find(words_of(column))
+        absent = column.is_null().to_numpy(zero_copy_only=False)
+        found = np.empty(len(column), np.int64)
+        if self._null_slot < 0:
+            self._null_slot = self._append(np.zeros(1, np.int64))
+        found[absent] = self._null_slot
+        found[~absent] = self._find(words_of(column.drop_null()))
+        return found
+
+    def _find(self, keys: Words) -> Slots:
+        places = self._home(keys)
+        slots: Slots = self._slot_at.take(places).astype(np.int64)
+        hit = self._key_at.take(places) == keys
+        if hit.all() and (not len(slots) or slots.min() >= 0):
+            return slots
+        hit &= slots >= 0
+        rows = np.flatnonzero(~hit)
+        self._resolve(keys[rows], places[rows], rows, slots)
+        return slots
+
+    def _resolve(self, keys: Words, places: Slots, rows: Slots, slots: Slots) -> None:
+        """Probes on for the rows whose home holds no match, and adds the keys that are nowhere.
+
+        Rows of one key always stand at one place, so a key is added once: of all rows that reach an empty place,
+        the last one claims it, and the others look again.
+        """
+        while len(rows):
+            self._claim(keys, places)
+            match = self._key_at[places] == keys
+            slots[rows[match]] = self._slot_at[places[match]]
+            keys, places, rows = keys[~match], (places[~match] + 1) & self._mask, rows[~match]
+            if self.size * 2 > self._mask:
+                self._resize(self._capacity_for(self.size))
+                places = self._home(keys)
+
+    def _claim(self, keys: Words, places: Slots) -> None:
+        empty = np.flatnonzero(self._slot_at[places] < 0)
+        if not len(empty):
+            return
+        wanted = places[empty]
+        # A claim is a number below -1: the last writer's stays.
+        claims = -2 - np.arange(len(wanted), dtype=np.int32)
+        self._slot_at[wanted] = claims
+        won = self._slot_at[wanted] == claims
+        winners, new_keys = wanted[won], keys[empty[won]]
+        first = self._append(new_keys)
+        self._key_at[winners] = new_keys
+        self._slot_at[winners] = np.arange(first, self.size, dtype=np.int32)
+
+    def _append(self, keys: Words) -> int:
+        first, self.size = self.size, self.size + len(keys)
+        self._keys = grown(self._keys, self.size)
+        self._keys[first : self.size] = keys
+        return first
+
+    def _capacity_for(self, size: int) -> int:
+        return max(_LEAST_CAPACITY, 1 << (size * 2).bit_length())
+
+    def _resize(self, capacity: int) -> None:
+        """Makes the table anew from the keys of the slots."""
+        self._mask = capacity - 1
+        self._shift = np.uint64(64 - (capacity.bit_length() - 1))
+        self._key_at: Words = np.zeros(capacity, np.int64)
+        self._slot_at: npt.NDArray[np.int32] = np.full(capacity, -1, np.int32)
+        slots = np.arange(self.size, dtype=np.int32)
+        if self._null_slot >= 0:
+            slots = np.delete(slots, self._null_slot)
+        keys = self._keys[slots]
+        places = self._home(keys)
+        while len(slots):
+            empty = self._slot_at[places] < 0
+            self._slot_at[places[empty]] = slots[empty]
+            won = self._slot_at[places] == slots
+            self._key_at[places[won]] = keys[won]
+            keys, slots, places = keys[~won], slots[~won], (places[~won] + 1) & self._mask
+
+    def _home(self, keys: Words) -> Slots:
+        """The place where the search for a key begins: the upper bits of a product mix all lower bits."""
+        bits = keys.view(np.uint64)
+        mixed = bits >> _FOLD
+        mixed ^= bits
+        mixed *= _SPREAD
+        mixed >>= self._shift
+        return mixed.view(np.int64)
+
+
+class ObjectIndex(KeyIndex):
+    """A dict from canonical key to slot, asked once a distinct value of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slot_of: dict[Any, int] = {}
+
+    def slots(self, column: pa.Array) -> Slots:
+        codes, keys = distinct_keys(column)
+        known = self._slot_of
+        slot_of_code = np.empty(len(keys), np.int64)
+        for code, slot in enumerate(map(known.get, keys)):
+            slot_of_code[code] = -1 if slot is None else slot
+        # A dictionary may hold values that no row uses: only keys that occur get a slot.
+        for code in np.unique(codes[slot_of_code[codes] < 0]).tolist():
+            slot_of_code[code] = known.setdefault(keys[code], len(known))
+        self.size = len(known)
+        return slot_of_code[codes]
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_boolean(kind)
+        or types.is_floating(kind)
+        or types.is_date(kind)
+        or types.is_time(kind)
+        or types.is_timestamp(kind)
+    )
+
+
+def words_of(column: pa.Array) -> Words:
+    """A column without nulls of a one-word type as int64: equal keys have equal words (one NaN, one zero)."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
+        words = values.view(np.int64)
+        absent = np.isnan(values)
+        if absent.any():
+            words[absent] = _NAN_WORD
+        return words
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not pa.types.is_integer(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    numbers = column.to_numpy()
+    return numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
+
+
+def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
+    """The array, or a copy at least twice as long whose new part holds `fill`, so that `size` entries fit."""
+    if size <= len(array):
+        return array
+    larger = np.full(max(size, 2 * len(array)), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,108 @@
+"""Turns an exception of a task into a FailureCause as Python users read it: the user's own frames first.
+
+Owner: the task thread that caught it. Frames of this engine and of generated chain code are left out where a user frame
+remains; a failure that is ours alone keeps all frames. Must not raise, whatever a record's repr does.
+"""
+
+from __future__ import annotations
+
+import os
+import reprlib
+import traceback
+from types import TracebackType
+
+import yarrow
+from yarrow.runtime.rpc.messages import FailureCause
+
+#: File name prefix of generated chains, see chain_compiler.
+GENERATED_PREFIX = "<yarrow chain"
+
+_ROOT = os.path.dirname(os.path.realpath(yarrow.__file__))
+_OWN_FOLDERS = tuple(
+    os.path.realpath(os.path.join(_ROOT, part)) + os.sep for part in ("", "container", "runtime", "am")
+)
+_record_repr = reprlib.Repr()
+_record_repr.maxstring = _record_repr.maxother = 120
+_record_repr.maxlist = _record_repr.maxdict = 8
+_record_repr.maxtuple = 12
+
+
+class OperatorFailure(Exception):
+    """Carries a user function's exception with the operator it belongs to and the record at hand."""
+
+    def __init__(self, operator_name: str, record: str, cause: BaseException) -> None:
+        super().__init__(operator_name)
+        self.operator_name = operator_name
+        self.record = record
+        self.cause = cause
+
+
+def short_record(value: object) -> str:
+    """A short form of a record that never raises and never spans many lines."""
+    try:
+        text = _record_repr.repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text.replace("\n", "\\n")[:300]
+
+
+def failure_cause(error: BaseException, where: str = "") -> FailureCause:
+    """The cause to report; `where` says task and subtask."""
+    operator, record = "", ""
+    if isinstance(error, OperatorFailure):
+        operator, record, error = error.operator_name, error.record, error.cause
+    kind = type(error)
+    text = format_user_first(error)
+    place = f"operator '{operator}'" if operator else ""
+    context = ", ".join(part for part in (place, where) if part)
+    if context:
+        text += f"  in {context}\n"
+    if record:
+        text += f"  while it had the record {record}\n"
+    message = str(error)
+    if isinstance(error, SystemExit):
+        message = f"user code called sys.exit({error.code!r})"
+    return FailureCause(
+        exception_name=f"{kind.__module__}.{kind.__qualname__}",
+        message=message,
+        stacktrace=text,
+        operator_name=operator,
+        record=record,
+    )
+
+
+def format_user_first(error: BaseException) -> str:
+    """The traceback without frames of the engine, where any frame of the user's remains."""
+    described = traceback.TracebackException.from_exception(error)
+    seen: set[int] = set()
+    pending: list[traceback.TracebackException | None] = [described]
+    while pending:
+        part = pending.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        kept = [frame for frame in part.stack if not is_engine_file(frame.filename)]
+        if kept:
+            part.stack = traceback.StackSummary.from_list(kept)
+        pending += [part.__cause__, part.__context__]
+    return "".join(described.format())
+
+
+def is_engine_file(filename: str) -> bool:
+    """True for files of this engine and generated chains; connectors and user code are not the engine's."""
+    if filename.startswith((GENERATED_PREFIX, "<frozen ")):
+        return True
+    real = os.path.realpath(filename)
+    return real.startswith(_OWN_FOLDERS)
+
+
+def generated_line(error: BaseException) -> tuple[str, int, dict[str, object]] | None:
+    """File, line and locals of the innermost frame of generated code in the traceback."""
+    found: tuple[str, int, dict[str, object]] | None = None
+    tb: TracebackType | None = error.__traceback__
+    while tb is not None:
+        filename = tb.tb_frame.f_code.co_filename
+        if filename.startswith(GENERATED_PREFIX):
+            found = (filename, tb.tb_lineno, tb.tb_frame.f_locals)
+        tb = tb.tb_next
+    return found

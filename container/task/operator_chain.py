@@ -1,0 +1,333 @@
+"""The operators of one task, set up, compiled and driven: rows through generated loops, batches through calls.
+
+Owner: the task thread. The task gives it slices, watermarks, timers and the end of input; it never blocks and never
+looks at credit. An exception of user code leaves as OperatorFailure naming operator and record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.operators.base import (
+    ColumnarOperator,
+    Operator,
+    OperatorContext,
+    RowOperator,
+    TaskEnvironment,
+)
+from yarrow.container.operators.builder import build_operator
+from yarrow.container.operators.sinks import BulkRowOperator, CollectingOperator
+from yarrow.container.operators.sources import SourceHead
+from yarrow.container.task.chain_compiler import ChainCompiler
+from yarrow.container.task.code_writer import CompiledCode
+from yarrow.container.task.failure import OperatorFailure, generated_line, short_record
+from yarrow.container.task.metric_registry import metric_scope
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
+from yarrow.runtime.graph.job_graph import JobVertex
+from yarrow.runtime.graph.operator_spec import StreamKind
+
+if TYPE_CHECKING:
+    from yarrow.container.network.columnar_partition import ColumnarResultPartition
+    from yarrow.container.operators.conversions import RowsToArrowConverter
+
+Partition = ResultPartition
+
+
+class OperatorChain:
+    """All operators of one subtask."""
+
+    def __init__(
+        self,
+        vertex: JobVertex,
+        environment: TaskEnvironment,
+        partitions: Sequence[Any],
+        target_max_parallelism: Callable[[Any], int],
+    ) -> None:
+        self._vertex = vertex
+        self._environment = environment
+        self._partitions = tuple(partitions)
+        row_partitions = [p for p in partitions if p.edge.stream_kind is StreamKind.ROW]
+        self.operators: tuple[Operator, ...] = tuple(build_operator(d) for d in vertex.operators)
+        self._compiler = ChainCompiler(
+            vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
+        )
+        self._bulk = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if isinstance(operator, BulkRowOperator)
+        ]
+        self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
+        self._input_watermarks: dict[int, int] = {}
+        self._closed = False
+        #: Rows delivered to the head.
+        self.records_in = 0
+        #: Index of the operator outside generated code at work, for failures.
+
+
+    # ------------------------------------------------------------------ life cycle
+
+    def open(self) -> None:
+        """Sets up and opens all operators, the last first, so that each finds its consumers open (as in Flink)."""
+        from_last = list(enumerate(zip(self.operators, self._vertex.operators, strict=True)))[::-1]
+        for index, (operator, descriptor) in from_last:
+            self._at_work = index
+            with self._attributed(index):
+                operator.setup(OperatorContext.of(self._environment, descriptor))
+                operator.open()
+        for index, operator in enumerate(self.operators):
+            if hasattr(operator, "deliver"):
+                converter: RowsToArrowConverter = operator
+                converter.deliver = self._deliverer(index)
+        self._register_metrics()
+
+    def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
+        return lambda batch: self._hand_on(index, batch)
+
+    def finish(self) -> None:
+        """The input has ended: operators finish in order, and what they bring forth flows on."""
+        for index, operator in enumerate(self.operators):
+            with self._attributed(index):
+                operator.finish()
+                self.end_of_chunk()
+
+    def close(self) -> list[BaseException]:
+        """Closes all operators; gives the errors instead of raising the first."""
+        errors: list[BaseException] = []
+        if not self._closed:
+            self._closed = True
+            for operator in self.operators:
+                try:
+                    operator.close()
+                except BaseException as error:  # a close must not keep the others from theirs
+                    errors.append(error)
+            for code in self._compiled.values():
+                code.dispose()
+        return errors
+
+    @property
+    def head(self) -> Operator:
+        """The first operator."""
+        return self.operators[0]
+
+    @property
+    def source(self) -> SourceHead | None:
+        """The head where it is a source."""
+        head = self.operators[0]
+        return head if isinstance(head, SourceHead) else None
+
+    @property
+    def is_available(self) -> bool:
+        """False while an operator cannot take rows."""
+        return all(operator.is_available for operator in self.operators)
+
+    @property
+    def is_drained(self) -> bool:
+        """False while an operator waits for its last output to be taken."""
+        return all(operator.is_drained for operator in self.operators)
+
+    def collecting(self, collect_id: str) -> CollectingOperator | None:
+        """The collect operator of that id."""
+        for operator in self.operators:
+            if isinstance(operator, CollectingOperator) and operator.collect_id == collect_id:
+                return operator
+        return None
+
+    # ------------------------------------------------------------------ rows and batches
+
+    def run_rows(
+        self, input_index: int, rows: Sequence[Any], timestamps: Sequence[int | None] | None
+    ) -> None:
+        """A chunk of rows for an input of the head."""
+        self.records_in += len(rows)
+        self._run(("input", input_index, timestamps is not None), rows, timestamps)
+        self.end_of_chunk()
+
+    def run_source_rows(
+        self,
+        rows: Sequence[Any],
+        timestamps: Sequence[int | None] | None,
+        side: Iterable[tuple[str, Any]] | None = None,
+    ) -> None:
+        """Rows that the source at the head has read, and what it sends to side outputs."""
+        self._run(("behind", 0, None, timestamps is not None), rows, timestamps)
+        for tag_id, value in side or ():
+            if tag_id in self._compiler.side_outputs(0):
+                self._run(("behind", 0, tag_id, False), [value], None)
+        self.end_of_chunk()
+
+    def run_batch(self, batch: ArrowBatch) -> None:
+        """A record batch for the head."""
+        self.records_in += len(batch)
+        self._call_columnar(0, batch)
+        self.end_of_chunk()
+
+    def run_source_batch(self, batch: ArrowBatch) -> None:
+        """A record batch that the source at the head has read."""
+        self._hand_on(0, batch)
+        self.end_of_chunk()
+
+    def end_of_chunk(self) -> None:
+        """Bulk operators take what the loop has put aside; full exchange buffers go out."""
+        for index, operator in self._bulk:
+            with self._attributed(index):
+                operator.end_of_chunk()
+        for partition in self._partitions:
+            partition.flush_full()
+
+    def _run(
+        self, key: tuple[Any, ...], rows: Sequence[Any], timestamps: Sequence[int | None] | None
+    ) -> None:
+        code = self._compiled.get(key)
+        if code is None:
+            code = self._compiled[key] = self._compile(key)
+        try:
+            if timestamps is None:
+                code.function(rows)
+            else:
+                code.function(rows, timestamps)
+        except OperatorFailure:
+            raise
+        except BaseException as error:  # user code may raise anything, SystemExit included
+            raise self._explain(error, code) from error
+
+    def _compile(self, key: tuple[Any, ...]) -> CompiledCode:
+        if key[0] == "input":
+            return self._compiler.compile_input(key[1], with_timestamps=key[2])
+        return self._compiler.compile_behind(key[1], key[2], with_timestamps=key[3])
+
+    def _explain(self, error: BaseException, code: CompiledCode) -> OperatorFailure:
+        found = generated_line(error)
+        owner, record = None, ""
+        if found is not None and found[0] == code.file_name:
+            owner = code.owner_of_line(found[1])
+            if "v0" in found[2]:
+                record = short_record(found[2]["v0"])
+        return OperatorFailure(self.operators[owner or 0].name, record, error)
+
+    def _attributed(self, index: int) -> _Attribution:
+        return _Attribution(self.operators[index].name)
+
+    def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
+        operator = self.operators[index]
+        if hasattr(operator, "to_rows"):
+            with self._attributed(index):
+                rows, timestamps = operator.to_rows(batch)
+            self._run(("behind", index, None, timestamps is not None), rows, timestamps)
+            return
+        assert isinstance(operator, ColumnarOperator)
+        with self._attributed(index):
+            produced = operator.process_batch(batch)
+        if index:
+            operator.records_in += len(batch)
+        for result in produced:
+            self._hand_on(index, result)
+
+    def _hand_on(self, index: int, batch: ArrowBatch) -> None:
+        for partition in self._partitions:
+            if partition.edge.source_operator == index and partition.edge.side_output is None:
+                columnar: ColumnarResultPartition = partition
+                columnar.emit_batch(batch)
+        for child in self._compiler.children(index, None):
+            self._call_columnar(child, batch)
+
+    # ------------------------------------------------------------------ time
+
+    def on_watermark(self, input_index: int, timestamp: int, inputs: int) -> int | None:
+        """A watermark of one input; the chain's new output watermark if it rose."""
+        self._input_watermarks[input_index] = timestamp
+        if len(self._input_watermarks) < inputs:
+            return None
+        lowest = min(self._input_watermarks.values())
+        for index, operator in enumerate(self.operators):
+            self._emit_results(index, operator.on_watermark(lowest))
+        return lowest
+
+    def next_timer(self) -> int | None:
+        """Epoch ms of the earliest processing-time timer of all operators."""
+        times = [t for t in (operator.next_timer() for operator in self.operators) if t is not None]
+        return min(times) if times else None
+
+    def fire_timers(self, now: int) -> int:
+        """Fires what is due; gives the number of results."""
+        return sum(
+            self._emit_results(i, operator.fire_timers(now)) for i, operator in enumerate(self.operators)
+        )
+
+    def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
+        with self._attributed(index):
+            gathered = list(results)
+        if not gathered:
+            return 0
+        for value, _timestamp in gathered:
+            if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
+                if value[0].tag_id in self._compiler.side_outputs(index):
+                    self._run(("behind", index, value[0].tag_id, False), [value[1]], None)
+            else:
+                self._run(("behind", index, None, False), [value], None)
+        self.end_of_chunk()
+        return len(gathered)
+
+    # ------------------------------------------------------------------ metrics
+
+    def generated_sources(self) -> list[CompiledCode]:
+        """The functions compiled so far."""
+        return list(self._compiled.values())
+
+    def records_into(self, index: int) -> int:
+        """Rows that have reached an operator."""
+        if index == 0:
+            return self.records_in or self.operators[0].records_in
+        operator = self.operators[index]
+        if index in self._compiler.counts:
+            return self._compiler.counts[index][0]
+        if isinstance(operator, RowOperator) and operator.one_to_one:
+            return self.records_out_of(index)
+        return operator.records_in
+
+    def records_out_of(self, index: int) -> int:
+        """Rows an operator has emitted to its main output and to side outputs that are read."""
+        total = 0
+        for side_output in (None, *self._compiler.side_outputs(index)):
+            total += self._records_behind(index, side_output)
+        return total
+
+    def _records_behind(self, index: int, side_output: str | None) -> int:
+        for partition in self._partitions:
+            if partition.edge.source_operator == index and partition.edge.side_output == side_output:
+                buffered = sum(len(buffer) for buffer in partition.buffers)
+                return int(partition.records_out) + buffered
+        children = self._compiler.children(index, side_output)
+        return self.records_into(children[0]) if children else 0
+
+    @property
+    def records_out(self) -> int:
+        """Rows on all outgoing edges."""
+        return sum(int(p.records_out) + sum(len(b) for b in p.buffers) for p in self._partitions)
+
+    def _register_metrics(self) -> None:
+        registry = self._environment.metrics
+        for index, operator in enumerate(self.operators):
+            scope = metric_scope(operator.name)
+            registry.register(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]
+            registry.register(f"{scope}.numRecordsOut", lambda i=index: self.records_out_of(i))  # type: ignore[misc]
+            registry.register(f"{scope}.currentOutputWatermark", self._current_watermark)
+
+    def _current_watermark(self) -> float:
+        return min(self._input_watermarks.values(), default=MIN_TIMESTAMP)
+
+
+class _Attribution:
+    """Names the operator in exceptions of calls made outside generated code."""
+
+    def __init__(self, operator_name: str) -> None:
+        self._operator_name = operator_name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not isinstance(error, OperatorFailure):
+            raise OperatorFailure(self._operator_name, "", error) from error

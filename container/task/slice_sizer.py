@@ -1,0 +1,31 @@
+"""How many rows a chunk has, from the measured cost of a row, so that a slice keeps to its time.
+
+Pure: told rows and seconds, answers rows. A function that has become slow is noticed after one chunk.
+"""
+
+from __future__ import annotations
+
+#: Share of the slice time that one chunk aims at: the clock is read a few times a slice.
+_CHUNKS_PER_SLICE = 4
+MAX_CHUNK_ROWS = 4096
+_GROWTH = 4
+
+
+class SliceSizer:
+    """The chunk size of one task."""
+
+    def __init__(self, slice_seconds: float, max_rows: int = MAX_CHUNK_ROWS) -> None:
+        self._target = slice_seconds / _CHUNKS_PER_SLICE
+        self._max_rows = max_rows
+        #: Rows of the next chunk; one row first, since nothing is known of the function.
+        self.rows = 1
+
+    def measured(self, rows: int, seconds: float) -> None:
+        """A chunk of `rows` took `seconds`."""
+        if rows <= 0:
+            return
+        if seconds <= 0:
+            wanted = self._max_rows
+        else:
+            wanted = int(self._target * rows / seconds)
+        self.rows = max(1, min(wanted, self.rows * _GROWTH, self._max_rows))

@@ -1,0 +1,422 @@
+"""One subtask at run time: takes input slice by slice, runs the chain, flushes its outputs.
+
+Owner: the task thread that calls `step`; `post` and `wake` may be called from any thread. A step never blocks and never
+takes input without output credit: barriers, timers, cancel and other mails wait for one slice at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from yarrow.container.network.input_channel import ChannelFailedError
+from yarrow.container.network.input_gate import GateChannel, InputGate
+from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.failure import failure_cause
+from yarrow.container.task.operator_chain import OperatorChain
+from yarrow.container.task.slice_sizer import SliceSizer
+from yarrow.container.task.time_accounting import Phase, TimeAccounting
+from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.elements import (
+    MIN_TIMESTAMP,
+    ArrowBatch,
+    CheckpointBarrier,
+    ControlElement,
+    EndOfData,
+    LatencyMarker,
+    RowBatch,
+    StreamElement,
+    Watermark,
+    WatermarkStatus,
+)
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import FailureCause
+
+#: A task whose peer broke off waits this long for the JobMaster's verdict (the peer's own failure is the cause).
+_VERDICT_SECONDS = 5.0
+
+
+class TaskStage(Enum):
+    """Where a task is in its life."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    #: Input has ended; outputs and operators are being drained.
+    FINISHING = "finishing"
+    #: A peer broke off: waits to be cancelled, fails by itself after a while.
+    AWAITING_VERDICT = "awaiting verdict"
+    ENDED = "ended"
+
+
+class TaskListener(Protocol):
+    """Learns of state changes; called on the task's thread."""
+
+    def task_state_changed(self, task: StreamTask, state: ExecutionState, cause: FailureCause | None) -> None: ...
+
+
+class StreamTask:
+    """A subtask; see the module's docstring."""
+
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        chain: OperatorChain,
+        gate: InputGate,
+        partitions: Sequence[Any],
+        listener: TaskListener,
+        *,
+        slice_seconds: float,
+        buffer_timeout_ms: int,
+        wake_thread: Callable[[], None],
+    ) -> None:
+        #: Called with True before and False after each slice: the worker notes whose code runs.
+        self.on_slice: Callable[[bool], None] | None = None
+        self.environment = environment
+        self.chain = chain
+        self.gate = gate
+        self.partitions = tuple(partitions)
+        self.stage = TaskStage.CREATED
+        self._listener = listener
+        self._slice_seconds = slice_seconds
+        self._buffer_timeout = None if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+        self._wake_thread = wake_thread
+        self._mailbox: deque[Callable[[], None]] = deque()
+        self._sizer = SliceSizer(slice_seconds)
+        self.time = TimeAccounting(perf_counter())
+        #: The rest of the batch at hand: (input index, rows, timestamps, position).
+        self._batch: tuple[int, list[Any], list[int | None] | None, int] | None = None
+        self._flush_at: float | None = None
+        self._poll_at: float | None = None
+        self._woken = True
+        self._verdict_at = 0.0
+        self._verdict: BaseException | None = None
+        self._finish_announced = False
+        self.output_watermark = MIN_TIMESTAMP
+        self.records_in = 0
+        self.mail_delays = MailDelays()
+
+    # ------------------------------------------------------------------ any thread
+
+    def post(self, mail: Callable[[], None]) -> None:
+        """Runs `mail` on the task's thread between slices."""
+        queued = perf_counter()
+
+        def run() -> None:
+            self.mail_delays.add(perf_counter() - queued)
+            mail()
+
+        self._mailbox.append(run)
+        self._wake_thread()
+
+    def wake(self) -> None:
+        """Something changed that the task waits for."""
+        self._woken = True
+        self._wake_thread()
+
+    @property
+    def mails_waiting(self) -> int:
+        """Mails not run yet."""
+        return len(self._mailbox)
+
+    # ------------------------------------------------------------------ life cycle
+
+    def start(self) -> None:
+        """Opens the chain; a failure ends the task."""
+        self._listener.task_state_changed(self, ExecutionState.INITIALIZING, None)
+        try:
+            self.chain.open()
+        except BaseException as error:  # user code runs in open
+            self._fail(error)
+            return
+        self.stage = TaskStage.RUNNING
+        self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
+
+    def cancel(self) -> None:
+        """Ends the task as CANCELED."""
+        if self.stage is not TaskStage.ENDED:
+            source = self.chain.source
+            if source is not None:
+                source.cancel()
+            self._end(ExecutionState.CANCELED, None, "the task was cancelled")
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the task as FAILED for a reason from outside its own step."""
+        if self.stage is not TaskStage.ENDED:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        env = self.environment
+        where = f"task '{env.task_name}' (subtask {env.subtask + 1}/{env.parallelism})"
+        cause = failure_cause(error, where)
+        self._end(ExecutionState.FAILED, cause, f"task '{env.task_name}' failed: {cause.message}")
+
+    def _end(self, state: ExecutionState, cause: FailureCause | None, reason: str) -> None:
+        self.stage = TaskStage.ENDED
+        errors = self.chain.close()
+        if state is ExecutionState.FINISHED and errors:
+            state, cause = ExecutionState.FAILED, failure_cause(errors[0], f"closing task '{self.environment.task_name}'")
+            reason = f"task '{self.environment.task_name}' failed to close"
+        if state is not ExecutionState.FINISHED:
+            for partition in self.partitions:
+                partition.close(reason)
+        self.gate.close()
+        self._mailbox.clear()
+        self._listener.task_state_changed(self, state, cause)
+
+    # ------------------------------------------------------------------ the step
+
+    def step(self) -> bool:
+        """Does one slice of work; True when it may be called again at once."""
+        started = perf_counter()
+        self.time.enter(Phase.BUSY, started)
+        if self.on_slice is not None:
+            self.on_slice(True)
+        try:
+            progressed, phase = self._step(started)
+        except ChannelFailedError as error:
+            self._await_verdict(error, started)
+            progressed, phase = False, Phase.IDLE
+        except BaseException as error:  # user code may raise anything
+            self._fail(error)
+            progressed, phase = True, Phase.IDLE
+        if self.on_slice is not None:
+            self.on_slice(False)
+        self.time.enter(phase, perf_counter())
+        return progressed
+
+    def _step(self, now: float) -> tuple[bool, Phase]:
+        while self._mailbox and self.stage is not TaskStage.ENDED:
+            self._mailbox.popleft()()
+        if self.stage is TaskStage.RUNNING:
+            return self._run_slice(now)
+        if self.stage is TaskStage.FINISHING:
+            return self._drain(), Phase.BACK_PRESSURED
+        if self.stage is TaskStage.AWAITING_VERDICT and now >= self._verdict_at:
+            assert self._verdict is not None
+            self._fail(self._verdict)
+        return False, Phase.IDLE
+
+    def _run_slice(self, now: float) -> tuple[bool, Phase]:
+        fired = self._fire_timers()
+        if not self._outputs_available():
+            return fired, Phase.BACK_PRESSURED if self._has_input() else Phase.IDLE
+        worked = self._take_source(now) if self.chain.source is not None else self._take_input(now)
+        self._flush_if_due()
+        return worked or fired, Phase.BUSY if worked else Phase.IDLE
+
+    def _outputs_available(self) -> bool:
+        available = self.chain.is_available
+        for partition in self.partitions:
+            if not partition.is_available and not (partition.drain_overdraft() and partition.is_available):
+                available = False
+        return available
+
+    def _has_input(self) -> bool:
+        return self.chain.source is not None or self._batch is not None or self.gate.has_data
+
+    # ---- sources
+
+    def _take_source(self, now: float) -> bool:
+        source = self.chain.source
+        assert source is not None
+        if not self._woken and self._poll_at is not None and now < self._poll_at:
+            return False
+        self._woken = False
+        self._poll_at = None
+        deadline = now + self._slice_seconds
+        chunk_started = now
+        while True:
+            records = source.poll(self._sizer.rows)
+            if not isinstance(records, SourceRecords):
+                break
+            self._emit_source_records(records)
+            finished = perf_counter()
+            self._sizer.measured(len(records.rows), finished - chunk_started)
+            chunk_started = finished
+            if finished >= deadline or self._mailbox:
+                self._woken = True
+                return True
+        if records is None:
+            self._input_ended()
+            return True
+        assert isinstance(records, NothingAvailable)
+        if records.wait_seconds is not None:
+            self._poll_at = perf_counter() + records.wait_seconds
+        else:
+            self._poll_at = float("inf")
+        return chunk_started != now
+
+    def _emit_source_records(self, records: SourceRecords) -> None:
+        rows = records.rows
+        self.records_in += len(rows)
+        if hasattr(rows, "schema") and hasattr(rows, "num_rows"):
+            self.chain.run_source_batch(ArrowBatch(rows))
+        else:
+            side = getattr(records, "side", None)
+            self.chain.run_source_rows(rows, records.timestamps, side)
+
+    # ---- inputs
+
+    def _take_input(self, now: float) -> bool:
+        deadline = now + self._slice_seconds
+        worked = False
+        while self.stage is TaskStage.RUNNING:
+            if self._batch is None:
+                element = self.gate.poll()
+                if element is None:
+                    return worked
+                self._on_element(*element)
+            else:
+                self._run_chunk()
+            worked = True
+            if self._mailbox or perf_counter() >= deadline:
+                return True
+        return worked
+
+    def _on_element(self, position: int, entry: GateChannel, element: StreamElement) -> None:
+        if isinstance(element, RowBatch):
+            self._batch = (entry.input_index, element.rows, element.timestamps, 0)
+            self._run_chunk()
+        elif isinstance(element, ArrowBatch):
+            self.records_in += len(element)
+            self.chain.run_batch(element)
+        else:
+            self._on_control(position, entry, element)
+
+    def _run_chunk(self) -> None:
+        assert self._batch is not None
+        input_index, rows, timestamps, position = self._batch
+        end = position + self._sizer.rows
+        if position == 0 and end >= len(rows):
+            chunk, stamps = rows, timestamps
+        else:
+            chunk = rows[position:end]
+            stamps = None if timestamps is None else timestamps[position:end]
+        self._batch = None if end >= len(rows) else (input_index, rows, timestamps, end)
+        started = perf_counter()
+        self.chain.run_rows(input_index, chunk, stamps)
+        self.records_in += len(chunk)
+        self._sizer.measured(len(chunk), perf_counter() - started)
+
+    def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
+        valve = self.gate.valves[entry.input_index]
+        if isinstance(element, Watermark):
+            self._on_watermark(entry.input_index, valve.advance(entry, element.timestamp))
+        elif isinstance(element, WatermarkStatus):
+            risen, idle = valve.set_idle(entry, element.idle)
+            self._on_watermark(entry.input_index, risen)
+            if idle is not None and all(v.idle == idle for v in self.gate.valves):
+                self.broadcast(WatermarkStatus(idle))
+        elif isinstance(element, CheckpointBarrier):
+            self._on_barrier(self.gate.aligner.barrier(position, element))
+        elif isinstance(element, LatencyMarker):
+            self._on_latency_marker(element)
+        elif isinstance(element, EndOfData):
+            self.gate.end_channel(entry)
+            self._on_watermark(entry.input_index, valve.channel_ended())
+            self._on_barrier(self.gate.aligner.channel_ended())
+            if self.gate.all_ended:
+                self._input_ended()
+
+    def _on_watermark(self, input_index: int, timestamp: int | None) -> None:
+        if timestamp is None:
+            return
+        risen = self.chain.on_watermark(input_index, timestamp, len(self.gate.valves))
+        if risen is not None and risen > self.output_watermark:
+            self.output_watermark = risen
+            self.broadcast(Watermark(risen))
+
+    def _on_barrier(self, barrier: CheckpointBarrier | None) -> None:
+        if barrier is not None:
+            self.broadcast(barrier)
+
+    def _on_latency_marker(self, marker: LatencyMarker) -> None:
+        self.broadcast(marker)
+
+    def broadcast(self, element: ControlElement) -> None:
+        """Sends a control element behind everything emitted so far, on all outputs."""
+        for partition in self.partitions:
+            partition.broadcast_control(element)
+
+    # ---- timers, flushing, end
+
+    def _fire_timers(self) -> bool:
+        first = self.chain.next_timer()
+        if first is None:
+            return False
+        now = self.environment.clock.epoch_ms()
+        if first > now:
+            return False
+        self.chain.fire_timers(now)
+        return True
+
+    def _flush_if_due(self) -> None:
+        if self._buffer_timeout is None:
+            return
+        if not any(partition.has_buffered for partition in self.partitions):
+            self._flush_at = None
+            return
+        now = perf_counter()
+        if self._flush_at is None:
+            self._flush_at = now + self._buffer_timeout
+        if now >= self._flush_at:
+            self._flush_at = None
+            for partition in self.partitions:
+                partition.flush_all()
+
+    def _input_ended(self) -> None:
+        self.chain.finish()
+        self.broadcast(EndOfData())
+        self.stage = TaskStage.FINISHING
+
+    def _drain(self) -> bool:
+        drained = True
+        for partition in self.partitions:
+            if not partition.drain_overdraft():
+                drained = False
+        if drained and self.chain.is_drained:
+            self._end(ExecutionState.FINISHED, None, "")
+            return True
+        return False
+
+    def _await_verdict(self, error: BaseException, now: float) -> None:
+        self.stage = TaskStage.AWAITING_VERDICT
+        self._verdict = error
+        self._verdict_at = now + _VERDICT_SECONDS
+
+    def seconds_until_due(self, now: float) -> float | None:
+        """How long the thread may sleep as far as this task goes; None = until woken."""
+        due: list[float] = []
+        if self._flush_at is not None:
+            due.append(self._flush_at - now)
+        if self._poll_at is not None and self._poll_at != float("inf"):
+            due.append(self._poll_at - now)
+        if self.stage is TaskStage.AWAITING_VERDICT:
+            due.append(self._verdict_at - now)
+        timer = self.chain.next_timer() if self.stage is TaskStage.RUNNING else None
+        if timer is not None:
+            due.append((timer - self.environment.clock.epoch_ms()) / 1000)
+        return max(0.0, min(due)) if due else None
+
+
+class MailDelays:
+    """How long mails waited: count, sum and the longest since the last reading."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_seconds = 0.0
+        self.longest_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """A mail waited `seconds`."""
+        self.count += 1
+        self.total_seconds += seconds
+        self.longest_seconds = max(self.longest_seconds, seconds)
+
+    @property
+    def average_ms(self) -> float:
+        """Mean wait in milliseconds."""
+        return 1000 * self.total_seconds / self.count if self.count else 0.0

@@ -1,0 +1,194 @@
+"""Builds a StreamTask from a deployment: channels, partitions, gate and chain.
+
+Owner: the task thread that will run the task. Which channels exist follows from the JobGraph's edges and the placements
+alone (runtime.graph.distribution), so nobody sends lists of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from yarrow.common.accumulators import Accumulator
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.network.element_codec import ElementCodec
+from yarrow.container.network.input_gate import GateChannel, InputGate
+from yarrow.container.network.network_environment import NetworkEnvironment
+from yarrow.container.network.output_channel import OutputChannel
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.freezing import needs_fixing
+from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.task.operator_chain import OperatorChain
+from yarrow.container.task.stream_task import StreamTask, TaskListener
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.config.options import execution, pipeline
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.graph.distribution import consumers_of, producers_of
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
+from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
+from yarrow.runtime.rpc.messages import Deployment, TaskDeploymentDescriptor, TaskPlacement, WorkerAddress
+
+#: Bytes that the input channels of one task may hold together.
+INPUT_POOL_BYTES = 16 * 1024 * 1024
+
+
+class TaskHooks:
+    """What a task may ask of its worker; see TaskEnvironment for each."""
+
+    def __init__(
+        self,
+        listener: TaskListener,
+        write_output: Callable[[str], None],
+        send_operator_event: Callable[[TaskBuilder, str, int, int, bytes], None],
+        push_collected: Callable[[TaskBuilder, str, int, bytes, int, bool], None],
+    ) -> None:
+        self.listener = listener
+        self.write_output = write_output
+        self.send_operator_event = send_operator_event
+        self.push_collected = push_collected
+
+
+class TaskBuilder:
+    """Builds one subtask of a deployment."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        graph: JobGraph,
+        descriptor: TaskDeploymentDescriptor,
+        settings: Settings,
+        network: NetworkEnvironment,
+        clock: Clock,
+        hooks: TaskHooks,
+        wake_thread: Callable[[], None],
+    ) -> None:
+        self.deployment = deployment
+        self.graph = graph
+        self.descriptor = descriptor
+        self.vertex = graph.vertex(descriptor.vertex_id)
+        self._settings = settings
+        self._network = network
+        self._clock = clock
+        self._hooks = hooks
+        self._wake_thread = wake_thread
+        self._placements: Mapping[str, tuple[TaskPlacement, ...]] = {
+            placement.vertex_id: placement.subtasks for placement in deployment.placements
+        }
+        self.accumulators: dict[str, Accumulator[Any, Any]] = {}
+        self._task: StreamTask | None = None
+
+    def build(self) -> StreamTask:
+        """The task, with all its channels opened."""
+        environment = self._environment()
+        partitions = [self._partition(edge) for edge in self.graph.outputs_of(self.vertex.id)]
+        max_parallelism = {vertex.id: vertex.max_parallelism for vertex in self.graph.vertices}
+        chain = OperatorChain(
+            self.vertex, environment, partitions, lambda partition: max_parallelism[partition.edge.target]
+        )
+        self._task = StreamTask(
+            environment,
+            chain,
+            self._gate(),
+            partitions,
+            self._hooks.listener,
+            slice_seconds=self._settings.get(execution.SLICE_TIME).seconds,
+            buffer_timeout_ms=self.vertex.buffer_timeout_ms,
+            wake_thread=self._wake_thread,
+        )
+        return self._task
+
+    def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress:
+        """The worker that runs a subtask."""
+        return self.deployment.workers[self._placements[vertex_id][subtask].worker]
+
+    def _environment(self) -> TaskEnvironment:
+        vertex, descriptor, hooks = self.vertex, self.descriptor, self._hooks
+        return TaskEnvironment(
+            job_id=self.graph.job_id,
+            job_name=self.graph.name,
+            attempt_id=descriptor.attempt_id,
+            task_name=vertex.name,
+            subtask=descriptor.subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            attempt_number=descriptor.attempt_number,
+            configuration=self.graph.configuration,
+            clock=self._clock,
+            metrics=MetricRegistry(self._clock),
+            accumulators=self.accumulators,
+            object_reuse=self._settings.get(pipeline.OBJECT_REUSE),
+            wake=self._wake,
+            post=self._post,
+            write_output=hooks.write_output,
+            send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
+            push_collected=lambda *rows: hooks.push_collected(self, *rows),
+        )
+
+    def _wake(self) -> None:
+        if self._task is not None:
+            self._task.wake()
+
+    def _post(self, mail: Callable[[], None]) -> None:
+        assert self._task is not None
+        self._task.post(mail)
+
+    def _codec(self, edge: JobEdge) -> ElementCodec:
+        return ElementCodec(serializer_for(edge_type(edge)))
+
+    def _partition(self, edge: JobEdge) -> Any:
+        consumers = self._placements[edge.target]
+        kind = edge.partitioner.kind
+        codec = self._codec(edge)
+        object_reuse = self._settings.get(pipeline.OBJECT_REUSE)
+        copies = kind is PartitionerKind.BROADCAST and needs_fixing(edge_type(edge), object_reuse)
+        channels: list[OutputChannel] = []
+        for consumer in consumers_of(kind, self.vertex.parallelism, len(consumers), self.descriptor.subtask):
+            placement = consumers[consumer]
+            channels.append(
+                self._network.open_output(
+                    (placement.attempt_id, edge.index, self.descriptor.subtask),
+                    self.descriptor.attempt_id,
+                    self.deployment.workers[placement.worker],
+                    codec,
+                    self._wake_thread,
+                    copies,
+                )
+            )
+        if edge.stream_kind is StreamKind.COLUMNAR:
+            from yarrow.container.network.columnar_partition import ColumnarResultPartition
+
+            target = self.graph.vertex(edge.target)
+            return ColumnarResultPartition(edge, channels, target.max_parallelism)
+        return ResultPartition(edge, channels)
+
+    def _gate(self) -> InputGate:
+        edges = self.graph.inputs_of(self.vertex.id)
+        total = sum(len(self._producers(edge)) for edge in edges)
+        window = INPUT_POOL_BYTES // max(1, total)
+        channels = []
+        for edge in edges:
+            codec = self._codec(edge)
+            for producer in self._producers(edge):
+                key = (ExecutionAttemptID(self.descriptor.attempt_id), edge.index, producer)
+                channel = self._network.open_input(key, codec, window, self._wake_thread)
+                channels.append(GateChannel(channel, edge.target_input))
+        return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0))
+
+    def _producers(self, edge: JobEdge) -> range:
+        producers = self.graph.vertex(edge.source).parallelism
+        return producers_of(edge.partitioner.kind, producers, self.vertex.parallelism, self.descriptor.subtask)
+
+
+def edge_type(edge: JobEdge) -> TypeInformation | None:
+    """The declared type of an edge's rows; None = undeclared, or columns."""
+    if edge.type_spec is None or edge.stream_kind is StreamKind.COLUMNAR:
+        return None
+    return TypeInformation.from_spec(edge.type_spec)
+
+
+def position_of(graph: JobGraph, vertex: JobVertex) -> int:
+    """Place of a vertex in topological order: smaller is upstream."""
+    return graph.vertices.index(vertex)

@@ -1,0 +1,222 @@
+"""A slot's worker: receives tasks from its supervisor, runs them, reports what becomes of them.
+
+Owner: threads as follows. The task thread (the process's main thread) builds and runs all tasks but blocking ones; the
+control thread reads the supervisor's messages and only posts them on; the I/O thread moves data frames; the report
+thread sends metrics once a second. The end of the control socket ends the process: a worker never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from yarrow.container.current_call import CurrentCallWriter
+from yarrow.container.errors import FrameError
+from yarrow.container.framing import FramedSocket
+from yarrow.container.job_tasks import JobTasks
+from yarrow.container.network.io_thread import IoThread
+from yarrow.container.network.network_environment import NetworkEnvironment
+from yarrow.container.output_capture import CapturedOutput
+from yarrow.container.task.failure import failure_cause
+from yarrow.container.task.garbage_collection import GarbageCollection
+from yarrow.container.task.task_thread import TaskThread
+from yarrow.container.worker_protocol import (
+    CancelTasks,
+    CollectCredit,
+    DeliverOperatorEvent,
+    LogLines,
+    MessageToWorker,
+    MetricsReport,
+    OutputLines,
+    RequestThreadDump,
+    StartWorker,
+    StopWorker,
+    SubmitTasks,
+    ThreadDump,
+    WorkerFailed,
+    WorkerReady,
+)
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.config.settings import Settings
+
+_log = logging.getLogger(__name__)
+_REPORT_SECONDS = 1.0
+#: Switch interval of the interpreter: at the default of 5 ms the I/O thread would wait that long for the task thread.
+_SWITCH_SECONDS = 0.0005
+
+
+class Worker:
+    """One worker; `run` is its main."""
+
+    def __init__(self, sock: socket.socket, *, own_process: bool) -> None:
+        self._control: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
+        self._own_process = own_process
+        self._garbage = GarbageCollection() if own_process else None
+        self._thread = TaskThread(self._garbage)
+        self._io = IoThread()
+        self._stopping = threading.Event()
+        self._output = CapturedOutput(self._send_output)
+
+    # ------------------------------------------------------------------ life
+
+    def run(self) -> int:
+        """Serves until told to stop; the exit status."""
+        first = self._control.receive()
+        if first is None:
+            return 1
+        if not isinstance(first, StartWorker):
+            raise FrameError(f"a worker's first message must be StartWorker, not {type(first).__name__}")
+        try:
+            self._start(first)
+        except Exception as error:
+            self._control.send(WorkerFailed(cause=failure_cause(error, "the start of a worker")))
+            return 1
+        threading.Thread(target=self._read_control, name="yarrow-control", daemon=True).start()
+        threading.Thread(target=self._report, name="yarrow-reports", daemon=True).start()
+        self._thread.run()
+        self._shut_down()
+        return 0
+
+    def _start(self, start: StartWorker) -> None:
+        settings = start.settings
+        if self._own_process:
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            self._output.install()
+            logging.getLogger().addHandler(_LogForwarder(self._control))
+        calls = CurrentCallWriter(Path(settings.working_directory)) if self._own_process else None
+        self._network = NetworkEnvironment(settings, self._io)
+        address = self._network.start()
+        self._io.start()
+        self._jobs = JobTasks(
+            settings,
+            Settings(settings.configuration, "the TaskExecutor"),
+            self._network,
+            self._thread,
+            self._control.send,
+            self._output,
+            calls,
+            SystemClock(),
+            own_process=self._own_process,
+        )
+        if self._garbage is not None:
+            self._garbage.take_over()
+        self._control.send(WorkerReady(address=address, pid=os.getpid()))
+
+    def _shut_down(self) -> None:
+        self._stopping.set()
+        self._network.stop()
+        self._io.stop()
+        self._io.join(2)
+        self._control.close()
+
+    # ------------------------------------------------------------------ control thread
+
+    def _read_control(self) -> None:
+        while True:
+            try:
+                message = self._control.receive()
+            except (FrameError, OSError) as error:
+                _log.error("control connection: %s", error)
+                message = None
+            if message is None:
+                self._parent_gone()
+                return
+            if isinstance(message, StopWorker):
+                self._thread.post(self._jobs.cancel_all)
+                self._thread.stop()
+                return
+            self._dispatch(message)
+
+    def _parent_gone(self) -> None:
+        if self._own_process:
+            os._exit(1)
+        self._thread.post(self._jobs.cancel_all)
+        self._thread.stop()
+
+    def _dispatch(self, message: MessageToWorker) -> None:
+        jobs = self._jobs
+        if isinstance(message, SubmitTasks):
+            self._thread.post(lambda: jobs.submit(message))
+        elif isinstance(message, CancelTasks):
+            self._thread.post(lambda: jobs.cancel(message.attempts))
+        elif isinstance(message, DeliverOperatorEvent):
+            self._thread.post(lambda: jobs.deliver(message.event))
+        elif isinstance(message, CollectCredit):
+            self._thread.post(lambda: jobs.collect_credit(message.collect_id, message.subtask, message.sequence))
+        elif isinstance(message, RequestThreadDump):
+            self._control.send(ThreadDump(threads=thread_stacks()))
+
+    # ------------------------------------------------------------------ reports
+
+    def _report(self) -> None:
+        while not self._stopping.wait(_REPORT_SECONDS):
+            tasks, accumulators = self._jobs.reports()
+            if not tasks:
+                continue
+            try:
+                self._control.send(
+                    MetricsReport(tasks=tasks, accumulators=accumulators, process=self._process_metrics())
+                )
+            except OSError:
+                return
+
+    def _process_metrics(self) -> dict[str, float]:
+        values: dict[str, float] = {"Status.JVM.Threads.Count": float(threading.active_count())}
+        garbage = self._garbage
+        if garbage is not None:
+            values["Status.JVM.GarbageCollector.All.Count"] = float(garbage.count)
+            values["Status.JVM.GarbageCollector.All.Time"] = garbage.total_seconds * 1000
+            values["gcLongestPauseMs"] = garbage.longest_seconds * 1000
+        pyarrow = sys.modules.get("pyarrow")
+        if pyarrow is not None:
+            values["arrowPoolBytes"] = float(pyarrow.total_allocated_bytes())
+        return values
+
+    def _send_output(self, stream: str, text: str) -> None:
+        self._control.send(OutputLines(stream=stream, text=text))
+
+
+class _LogForwarder(logging.Handler):
+    """Sends the worker's log lines to the supervisor."""
+
+    def __init__(self, control: FramedSocket[MessageToWorker]) -> None:
+        super().__init__(logging.INFO)
+        self._control = control
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s - %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._control.send(LogLines(text=self.format(record) + "\n"))
+        except Exception:
+            self.handleError(record)
+
+
+def thread_stacks() -> tuple[tuple[str, str], ...]:
+    """(name, stack) of the threads of this process."""
+    frames = sys._current_frames()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return tuple(
+        (names.get(ident, f"thread {ident}"), "".join(traceback.format_stack(frame)))
+        for ident, frame in frames.items()
+    )
+
+
+def run_worker(sock: socket.socket) -> int:
+    """The main of a worker process; returns its exit status."""
+    return Worker(sock, own_process=True).run()
+
+
+class WorkerThread(threading.Thread):
+    """A worker inside the TaskExecutor's process: the one-process mode."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(name="yarrow-worker", daemon=True)
+        self._worker = Worker(sock, own_process=False)
+
+    def run(self) -> None:
+        self._worker.run()

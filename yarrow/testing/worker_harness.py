@@ -1,0 +1,232 @@
+"""Workers without a control plane: runs a JobGraph on worker processes or threads and gathers what they report.
+
+For tests of the data plane and for profiling; a job runs as in a cluster from the deployment message on. Owner: the
+calling thread; one reader thread a worker puts messages into a queue.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+
+from yarrow.container.framing import FramedSocket
+from yarrow.container.worker import WorkerThread
+from yarrow.container.worker_protocol import (
+    CancelTasks,
+    CollectCredit,
+    DeliverOperatorEvent,
+    EmitCollectRows,
+    EmitOperatorEvent,
+    MessageFromWorker,
+    MetricsReport,
+    OutputLines,
+    StartWorker,
+    StopWorker,
+    SubmitTasks,
+    TaskStateChanged,
+    WorkerReady,
+    WorkerSettings,
+)
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.ids import AllocationID, JobMasterID, WorkerID, execution_attempt_id
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import (
+    CollectRows,
+    Deployment,
+    FailureCause,
+    TaskDeploymentDescriptor,
+    TaskPlacement,
+    VertexPlacement,
+    WorkerAddress,
+)
+
+
+class JobFailedInHarness(Exception):  # noqa: N818 - tests read it as an event
+    """A task failed; `cause` is what the worker reported first."""
+
+    def __init__(self, cause: FailureCause) -> None:
+        super().__init__(cause.stacktrace)
+        self.cause = cause
+
+
+class WorkerHarness:
+    """So many workers; subtask i of each vertex runs in worker i modulo their number."""
+
+    def __init__(
+        self, workers: int = 1, *, processes: bool = True, configuration: dict[str, str] | None = None, tcp: bool = False
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="yarrow-harness-")
+        self._messages: queue.SimpleQueue[tuple[int, MessageFromWorker | None]] = queue.SimpleQueue()
+        self._sockets: list[FramedSocket[MessageFromWorker]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.addresses: list[WorkerAddress] = []
+        self.output: list[str] = []
+        self.collected: list[CollectRows] = []
+        self.metrics: list[tuple[float, MetricsReport]] = []
+        self.final_metrics: dict[str, dict[str, float]] = {}
+        self._configuration = configuration or {}
+        for index in range(workers):
+            self._start(index, processes)
+        del tcp
+
+    def _start(self, index: int, processes: bool) -> None:
+        ours, theirs = socket.socketpair()
+        if processes:
+            command = [
+                sys.executable, "-m", "yarrow.container.worker_process",
+                "--fd", str(theirs.fileno()), "--parent", str(os.getpid()),
+            ]  # fmt: skip
+            self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True))
+            theirs.close()
+        else:
+            WorkerThread(theirs).start()
+        framed: FramedSocket[MessageFromWorker] = FramedSocket(ours, MessageFromWorker)  # type: ignore[arg-type]
+        self._sockets.append(framed)
+        folder = os.path.join(self._folder.name, str(index))
+        os.mkdir(folder, 0o700)
+        settings = WorkerSettings(
+            worker_id=WorkerID(f"harness/{index}"),
+            resource_id="harness",
+            host="127.0.0.1",
+            host_key="harness",
+            working_directory=folder,
+            memory_budget_bytes=1 << 30,
+            cpu_cores=1.0,
+            configuration=self._configuration,
+            data_secret=b"s" * 32,
+        )
+        framed.send(StartWorker(settings=settings))
+        ready = framed.receive()
+        assert isinstance(ready, WorkerReady), ready
+        self.addresses.append(ready.address)
+        threading.Thread(target=self._read, args=(index, framed), daemon=True).start()
+
+    def _read(self, index: int, framed: FramedSocket[MessageFromWorker]) -> None:
+        while True:
+            try:
+                message = framed.receive()
+            except OSError:
+                message = None
+            self._messages.put((index, message))
+            if message is None:
+                return
+
+    def __enter__(self) -> WorkerHarness:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for framed in self._sockets:
+            try:
+                framed.send(StopWorker())
+            except OSError:
+                continue
+        for process in self._processes:
+            process.wait(10)
+        self._folder.cleanup()
+
+    # ------------------------------------------------------------------ jobs
+
+    def deploy(self, graph: JobGraph) -> int:
+        """Sends the tasks to the workers; the number of tasks."""
+        count = len(self.addresses)
+        placements = tuple(
+            VertexPlacement(
+                vertex_id=vertex.id,
+                subtasks=tuple(
+                    TaskPlacement(attempt_id=execution_attempt_id("g", vertex.id, i, 0), worker=i % count)
+                    for i in range(vertex.parallelism)
+                ),
+            )
+            for vertex in graph.vertices
+        )
+        total = 0
+        for index in range(count):
+            tasks = tuple(
+                TaskDeploymentDescriptor(
+                    attempt_id=subtask.attempt_id,
+                    vertex_id=placement.vertex_id,
+                    subtask=number,
+                    attempt_number=0,
+                    allocation_id=AllocationID(f"{index:032x}"),
+                )
+                for placement in placements
+                for number, subtask in enumerate(placement.subtasks)
+                if subtask.worker == index
+            )
+            total += len(tasks)
+            deployment = Deployment(
+                job_id=graph.job_id,
+                job_master_id=JobMasterID("0" * 32),
+                job_graph=encode_job_graph(graph),
+                workers=tuple(self.addresses),
+                placements=placements,
+                tasks=tasks,
+            )
+            self._sockets[index].send(SubmitTasks(deployment=deployment))
+        self._tasks = total
+        self._placements = placements
+        return total
+
+    def run(self, graph: JobGraph, timeout: float = 60.0) -> float:
+        """Runs the job to its end; seconds taken. Raises JobFailedInHarness."""
+        started = perf_counter()
+        left = self.deploy(graph)
+        failure: FailureCause | None = None
+        deadline = started + timeout
+        while left:
+            message = self.next_message(deadline)
+            if isinstance(message, TaskStateChanged) and message.state.is_terminal:
+                left -= 1
+                self.final_metrics[message.attempt_id] = message.metrics
+                if message.state is ExecutionState.FAILED and failure is None:
+                    failure = message.cause
+                    self.cancel()
+        if failure is not None:
+            raise JobFailedInHarness(failure)
+        return perf_counter() - started
+
+    def cancel(self) -> None:
+        """Cancels all tasks."""
+        attempts = tuple(subtask.attempt_id for placement in self._placements for subtask in placement.subtasks)
+        for framed in self._sockets:
+            framed.send(CancelTasks(attempts=attempts))
+
+    def next_message(self, deadline: float) -> MessageFromWorker:
+        """The next message, after routing operator events and collected rows; TimeoutError past the deadline."""
+        try:
+            index, message = self._messages.get(timeout=max(0.0, deadline - perf_counter()))
+        except queue.Empty:
+            raise TimeoutError("no message from the workers before the deadline") from None
+        if message is None:
+            raise ConnectionError(f"worker {index} has ended")
+        if isinstance(message, EmitOperatorEvent):
+            placement = next(p for p in self._placements if p.vertex_id == message.event.vertex_id)
+            worker = placement.subtasks[max(0, message.event.target_subtask)].worker
+            self._sockets[worker].send(DeliverOperatorEvent(event=message.event))
+        elif isinstance(message, EmitCollectRows):
+            rows = message.rows
+            self.collected.append(rows)
+            credit = CollectCredit(
+                job_id=rows.job_id, collect_id=rows.collect_id, subtask=rows.subtask, sequence=rows.sequence
+            )
+            self._sockets[index].send(credit)
+        elif isinstance(message, OutputLines):
+            self.output += message.text.splitlines()
+        elif isinstance(message, MetricsReport):
+            self.metrics.append((perf_counter(), message))
+        return message
+
+
+def lines(harness: WorkerHarness) -> Sequence[str]:
+    """What the job printed, sorted."""
+    return sorted(harness.output)
