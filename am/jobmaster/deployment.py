@@ -13,7 +13,6 @@ from yarrow.runtime.common.ids import JobMasterID, ResourceID, WorkerID
 from yarrow.runtime.rpc.messages import (
     Deployment,
     TaskDeploymentDescriptor,
-    TaskPlacement,
     VertexPlacement,
     WorkerAddress,
 )
@@ -33,7 +32,7 @@ def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[
     index: dict[WorkerID, int] = {}
     found = []
     for vertex_id, vertex in graph.vertices.items():
-        subtasks = []
+        indexes = []
         for execution in vertex.executions:
             worker = execution.worker
             if worker is None:
@@ -42,9 +41,15 @@ def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[
             if position is None:
                 position = index[worker.worker_id] = len(workers)
                 workers.append(worker)
-            subtasks.append(TaskPlacement(attempt_id=execution.attempt_id, worker=position))
+            indexes.append(position)
         else:
-            found.append(VertexPlacement(vertex_id=vertex_id, subtasks=tuple(subtasks)))
+            placement = VertexPlacement(
+                vertex_id=vertex_id,
+                graph_id=graph.graph_id,
+                workers=tuple(indexes),
+                attempts=tuple(execution.attempt_number for execution in vertex.executions),
+            )
+            found.append(placement)
     return tuple(workers), tuple(found)
 
 

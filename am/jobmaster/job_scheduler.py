@@ -196,6 +196,9 @@ class JobScheduler:
                 for execution in sorted(self._executions(region), key=lambda item: item.subtask)
             )
         actions = self._declare()
+        if self.pool.waiting and len(self._waiting) == 1:
+            # The common case while offers come in one by one: no need to look at each subtask.
+            return actions
         for region in list(self._waiting):
             executions = self._executions(region)
             if self._place(executions):

@@ -8,6 +8,7 @@ fingerprint of the handshake (compared first), then endpoint, method, fencing to
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -92,8 +93,7 @@ class GrpcTransport:
         settings = self._settings
         if settings.bind_host is None:
             return
-        import grpc
-        import grpc.aio
+        grpc = _import_grpc()
 
         self._server = grpc.aio.server(options=self._options(server=True))
         self._server.add_generic_rpc_handlers((self._handlers(grpc),))
@@ -181,8 +181,7 @@ class GrpcTransport:
 
     def open_channel(self, authority: str) -> Any:
         """A gRPC channel to `host:port` with our certificates."""
-        import grpc
-        import grpc.aio
+        grpc = _import_grpc()
 
         identity = self._settings.identity
         if identity.is_empty:
@@ -238,6 +237,15 @@ class GrpcTransport:
         return self._fingerprint + _ENCODER.encode(_Envelope(name, method.name, token, arguments))
 
 
+def _import_grpc() -> Any:
+    """gRPC with its asyncio part; its own log stays out of the user's terminal unless asked for."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    import grpc
+    import grpc.aio
+
+    return grpc
+
+
 _ENVELOPE = msgspec.msgpack.Decoder(_Envelope)
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -276,8 +284,7 @@ class _Channel:
         self._agreed = True
 
     async def _send(self, call: Any, request: bytes, deadline: float | None, title: str) -> bytes:
-        import grpc
-        import grpc.aio
+        grpc = _import_grpc()
 
         try:
             reply: bytes = await call(request, timeout=deadline)

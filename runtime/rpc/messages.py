@@ -20,6 +20,7 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
     WorkerID,
+    execution_attempt_id,
 )
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 
@@ -163,10 +164,30 @@ class TaskPlacement(Message, frozen=True, kw_only=True):
 
 
 class VertexPlacement(Message, frozen=True, kw_only=True):
-    """Placements of all subtasks of a vertex, by subtask index."""
+    """Placements of all subtasks of a vertex, by subtask index.
+
+    On the wire as two rows of small numbers: every TaskExecutor of a job gets all placements, so their cost
+    is that of subtasks times TaskExecutors.
+    """
 
     vertex_id: JobVertexID
-    subtasks: tuple[TaskPlacement, ...]
+    #: First part of the attempt ids.
+    graph_id: str
+    #: Of each subtask, the index into the plan's `workers`.
+    workers: tuple[int, ...]
+    #: Of each subtask, the number of its attempt.
+    attempts: tuple[int, ...]
+
+    @property
+    def subtasks(self) -> tuple[TaskPlacement, ...]:
+        """The placements, made anew at each call: keep them."""
+        return tuple(
+            TaskPlacement(
+                attempt_id=execution_attempt_id(self.graph_id, self.vertex_id, subtask, attempt),
+                worker=worker,
+            )
+            for subtask, (worker, attempt) in enumerate(zip(self.workers, self.attempts, strict=True))
+        )
 
 
 class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
