@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
@@ -55,6 +56,24 @@ class LocalProcessSettings:
     grace: float = 3.0
 
 
+class OutputReader(Protocol):
+    """Takes what TaskExecutors forward of their tasks' output (runtime/rpc/output_stream.py)."""
+
+    def attach(self, name: str, pipe: int) -> None:
+        """Owns the reading end of a TaskExecutor's standard output from now on, and closes it."""
+        ...
+
+
+@dataclass(slots=True)
+class _Started:
+    """A process that waits for its bootstrap."""
+
+    process: asyncio.subprocess.Process
+    error_file: Path
+    #: Reading end of its standard output; None where that goes to the error file.
+    output: int | None = None
+
+
 @dataclass(slots=True)
 class _Child:
     process: asyncio.subprocess.Process
@@ -68,12 +87,21 @@ class LocalProcessDriver:
     """Starts `python -m yarrow.container.task_executor_main` children."""
 
     def __init__(
-        self, settings: LocalProcessSettings, issue_identity: Callable[[str], PemIdentity], ids: IdFactory
+        self,
+        settings: LocalProcessSettings,
+        issue_identity: Callable[[str], PemIdentity],
+        ids: IdFactory,
+        output: OutputReader | None = None,
     ) -> None:
-        """`issue_identity(name)` makes a child's certificates: CertificateAuthority.issue."""
+        """`issue_identity(name)` makes a child's certificates: CertificateAuthority.issue.
+
+        With `output` the children forward what their tasks print.
+        """
         self._settings = settings
         self._issue_identity = issue_identity
         self._ids = ids
+        self._output = output
+        self._warm: list[_Started] = []
         self._handler: ResourceEventHandler | None = None
         self._leader: LeaderInformation | None = None
         self._children: dict[ResourceID, _Child] = {}
@@ -92,34 +120,51 @@ class LocalProcessDriver:
         self._handler = handler
         self._leader = leader
 
+    async def warm_up(self, count: int = 1) -> None:
+        """Starts processes ahead of `initialize`: they load their modules and wait for a bootstrap."""
+        for _ in range(count):
+            self._warm.append(await self._start())
+
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
-        self._started += 1
+        started = self._warm.pop() if self._warm else await self._start()
         resource_id = ResourceID(f"{self._settings.host}:{self._started}-{self._ids.hex_id()[-6:]}")
         working_directory = await asyncio.to_thread(self._make_directories)
-        error_file = Path(self._settings.log_directory) / f"taskexecutor-{self._started}-{os.getpid()}.err"
-        bootstrap = encode_bootstrap(self._bootstrap(resource_id, working_directory))
+        if started.output is not None and self._output is not None:
+            self._output.attach(resource_id, started.output)
+        child = _Child(started.process, working_directory, started.error_file)
+        self._children[resource_id] = child
+        child.watcher = asyncio.get_running_loop().create_task(self._watch(resource_id, child))
+        assert started.process.stdin is not None
+        started.process.stdin.write(encode_bootstrap(self._bootstrap(resource_id, working_directory)))
+        # A child that died before it read is reported by its watcher.
+        with contextlib.suppress(ConnectionError):
+            await started.process.stdin.drain()
+        return resource_id
+
+    async def _start(self) -> _Started:
+        self._started += 1
+        settings = self._settings
+        await asyncio.to_thread(os.makedirs, settings.log_directory, exist_ok=True)
+        error_file = Path(settings.log_directory) / f"taskexecutor-{self._started}-{os.getpid()}.err"
+        reading, writing = os.pipe() if self._output is not None else (None, None)
         try:
             with open(error_file, "ab") as errors:  # noqa: ASYNC230 (a local file, opened once a process)
                 process = await asyncio.create_subprocess_exec(
-                    *self._settings.command,
+                    *settings.command,
                     stdin=asyncio.subprocess.PIPE,
-                    stdout=errors,
+                    stdout=errors if writing is None else writing,
                     stderr=errors,
                     start_new_session=True,
                 )
         except OSError as error:
-            await asyncio.to_thread(shutil.rmtree, working_directory, ignore_errors=True)
-            command = " ".join(self._settings.command)
+            if reading is not None:
+                os.close(reading)
+            command = " ".join(settings.command)
             raise TaskExecutorStartError(f"cannot start a TaskExecutor with {command!r}: {error}") from error
-        child = _Child(process, working_directory, error_file)
-        self._children[resource_id] = child
-        child.watcher = asyncio.get_running_loop().create_task(self._watch(resource_id, child))
-        assert process.stdin is not None
-        process.stdin.write(bootstrap)
-        # A child that died before it read is reported by its watcher.
-        with contextlib.suppress(ConnectionError):
-            await process.stdin.drain()
-        return resource_id
+        finally:
+            if writing is not None:
+                os.close(writing)
+        return _Started(process, error_file, reading)
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         child = self._children.get(resource_id)
@@ -130,10 +175,13 @@ class LocalProcessDriver:
     async def terminate(self) -> None:
         for child in self._children.values():
             child.released = True
-        await asyncio.gather(*(self._end(child) for child in list(self._children.values())))
+        waiting, self._warm = self._warm, []
+        await asyncio.gather(
+            *(self._end(child) for child in list(self._children.values())),
+            *(_discard(started) for started in waiting),
+        )
 
     def _make_directories(self) -> str:
-        os.makedirs(self._settings.log_directory, exist_ok=True)
         return tempfile.mkdtemp(prefix="yarrow-te-", dir=self._settings.tmp_directory)
 
     def _bootstrap(self, resource_id: ResourceID, working_directory: str) -> TaskExecutorBootstrap:
@@ -154,6 +202,7 @@ class LocalProcessDriver:
             slots=settings.slots_per_task_executor,
             max_message_bytes=settings.max_message_bytes,
             listen_tcp=settings.listen_tcp,
+            forward_output=self._output is not None,
         )
 
     async def _end(self, child: _Child) -> None:
@@ -178,6 +227,17 @@ class LocalProcessDriver:
             _log.warning("TaskExecutor %s ended: %s", resource_id, cause)
         if self._handler is not None:
             self._handler.on_task_executor_terminated(resource_id, cause)
+
+
+async def _discard(started: _Started) -> None:
+    """Ends a process that got no bootstrap."""
+    if started.output is not None:
+        os.close(started.output)
+    _kill_session(started.process.pid)
+    await started.process.wait()
+    # Lets the transport close its end of the pipe.
+    if started.process.stdin is not None:
+        started.process.stdin.close()
 
 
 def _kill_session(leader: int) -> None:

@@ -1,0 +1,68 @@
+"""Settings of the control plane's components, read from a configuration in one place.
+
+Owner: any thread; pure. Raises InvalidOptionValue, naming the key, for a value that cannot be.
+"""
+
+from __future__ import annotations
+
+from yarrow.am.cluster_entrypoint import ControlPlaneSettings
+from yarrow.am.dispatcher.dispatcher import DispatcherSettings
+from yarrow.am.jobmaster.settings import JobMasterSettings, SchedulerMode
+from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
+from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.runtime.config.options import jobmanager, resourcemanager, rpc, taskmanager, web
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
+
+
+def control_plane_settings(
+    config: Settings, blob_directory: str, slots_per_task_executor: int, can_request: bool
+) -> ControlPlaneSettings:
+    """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone)."""
+    heartbeat = heartbeat_settings(config)
+    return ControlPlaneSettings(
+        blob_directory=blob_directory,
+        dispatcher=DispatcherSettings(
+            finished_jobs=config.get(jobmanager.JOB_STORE_MAX_CAPACITY),
+            finished_expiration=config.get(jobmanager.JOB_STORE_EXPIRATION_TIME).seconds,
+            job_master=lambda graph: job_master_settings(config, graph),
+        ),
+        resource_manager=ResourceManagerSettings(
+            slots=SlotManagerSettings(
+                task_executor_timeout=config.get(resourcemanager.TASK_MANAGER_TIMEOUT).seconds,
+                evenly_spread_out=config.get(resourcemanager.EVENLY_SPREAD_OUT_SLOTS),
+                slots_per_task_executor=slots_per_task_executor,
+                max_slots=config.get(resourcemanager.NUMBER_OF_SLOTS_MAX) if can_request else None,
+                start_retry_interval=config.get(resourcemanager.START_WORKER_RETRY_INTERVAL).seconds,
+                can_request=can_request,
+            ),
+            heartbeat=heartbeat,
+        ),
+    )
+
+
+def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
+    """The settings of one job: the cluster's, with the job's own configuration before them."""
+    merged = config.overlay(graph.configuration, f"job {graph.name!r}")
+    mode = merged.get(jobmanager.SCHEDULING_MODE)
+    return JobMasterSettings(
+        scheduler_mode=(
+            SchedulerMode.EAGER
+            if mode is jobmanager.SchedulingMode.EAGER
+            else SchedulerMode.LAZY_FROM_SOURCES
+        ),
+        slot_request_timeout=merged.get(resourcemanager.SLOT_REQUEST_TIMEOUT).seconds,
+        slot_idle_timeout=merged.get(resourcemanager.SLOT_IDLE_TIMEOUT).seconds,
+        cancellation_timeout=merged.get(taskmanager.CANCELLATION_TIMEOUT).seconds,
+        heartbeat=heartbeat_settings(config),
+        exception_history_size=merged.get(web.EXCEPTION_HISTORY_SIZE),
+        inline_graph_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes // 4,
+    )
+
+
+def heartbeat_settings(config: Settings) -> HeartbeatSettings:
+    """heartbeat.interval and heartbeat.timeout."""
+    return HeartbeatSettings(
+        config.get(rpc.HEARTBEAT_INTERVAL).seconds, config.get(rpc.HEARTBEAT_TIMEOUT).seconds
+    )

@@ -1,0 +1,60 @@
+"""LoopThread: the one daemon thread whose event loop hosts every embedded control plane of this process.
+
+Owner: any thread may submit work; the work itself runs on the loop. No signal handlers here: Ctrl-C belongs
+to the user's thread. A child that was forked from this process gets a loop of its own when it asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_shared: LoopThread | None = None
+
+
+class LoopThread:
+    """An event loop that runs for ever in a daemon thread."""
+
+    def __init__(self, name: str = "yarrow-cluster") -> None:
+        self.loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def shared() -> LoopThread:
+        """The loop of this process, started at the first call."""
+        global _shared
+        with _lock:
+            if _shared is None or not _shared.is_usable:
+                _shared = LoopThread()
+            return _shared
+
+    @property
+    def is_usable(self) -> bool:
+        """False in a forked child, which has the object but not the thread."""
+        return self._pid == os.getpid() and self._thread.is_alive()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts `work` on the loop; from any thread but the loop's own may its result be waited for."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs `work` on the loop and waits for its result; KeyboardInterrupt cancels it."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
