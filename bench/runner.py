@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class Figures:
     """What the rounds of one program gave."""
 
     values: list[float] = field(default_factory=list)
+    #: Rounds that gave no rate, because the larger size did not take longer than the smaller one.
+    void: int = 0
     memory: int = 0
     unit: str = ""
 
@@ -55,6 +57,8 @@ class Figures:
         return {
             "median": _short(self.median),
             "spread": round(self.spread, 3),
+            "values": [_short(value) for value in self.values],
+            "void": self.void,
             "unit": self.unit,
             "memory_mb": round(self.memory / 1e6),
         }
@@ -103,14 +107,23 @@ def measure_once(program: Program, measure: Measure, figures: Figures) -> None:
     figures.memory = max(figures.memory, *(run.memory for run in runs))
     figures.unit = measure.value
     if measure is Measure.RATE:
-        (small, large), (first, second) = program.sizes, runs
-        figures.values.append((large - small) / max(second.seconds - first.seconds, 1e-9))
+        rate = slope(program.sizes, [run.seconds for run in runs])
+        if rate is None:
+            figures.void += 1
+        else:
+            figures.values.append(rate)
     elif measure is Measure.SECONDS:
         figures.values.append(runs[0].seconds)
     else:
         reported = _last_object(program, runs[0].output)
         figures.unit = str(reported.get("unit", ""))
         figures.values.append(float(reported["value"]))
+
+
+def slope(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
+    """Records per second between two sizes; None where noise swallowed the difference."""
+    longer = seconds[1] - seconds[0]
+    return (sizes[1] - sizes[0]) / longer if longer > 0 else None
 
 
 def _last_object(program: Program, output: str) -> dict[str, Any]:
@@ -133,6 +146,9 @@ def run_case(case: Case, rounds: int) -> dict[str, Any]:
     for number in range(rounds):
         for program in programs if number % 2 == 0 else reversed(programs):
             measure_once(program, case.measure, figures[program.name])
+    for program in programs:
+        if not figures[program.name].values:
+            raise ProgramFailed(f"{program.name}: no round gave a rate, its sizes are too near")
     return summary(case, figures)
 
 
@@ -147,6 +163,8 @@ def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
     nearest = min(peers, key=lambda name: peers[name]["ratio"]) if peers else None
     ratios = [(name, peers[name]["ratio"], want) for name, want in case.at_least]
     missed = [f"{name}: {ratio}, wanted {want}" for name, ratio, want in ratios if ratio < want]
+    void = [(name, one.void) for name, one in figures.items() if one.void]
+    missed += [f"{name}: {rounds} void rounds, the median is not sound" for name, rounds in void]
     if case.at_most is not None and own.median > case.at_most:
         missed.append(f"{_short(own.median)} {own.unit}, wanted at most {case.at_most}")
     return (

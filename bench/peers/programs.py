@@ -38,7 +38,7 @@ BYTEWAX = tuple(
 )
 PYFLINK = peer("pyflink_job.py", name="PyFlink, bundle 10000", sizes=(30_000, 300_000))
 FLINK_SQL = (
-    peer("flink_sql.py", "--parallelism", "1", name="Flink SQL, p=1", sizes=(2_000_000, 10_000_000)),
-    peer("flink_sql.py", name="Flink SQL, p=2", sizes=(2_000_000, 14_000_000)),
-    peer("flink_sql.py", "--mini-batch", name="Flink SQL, p=2, mini-batch", sizes=(5_000_000, 30_000_000)),
+    peer("flink_sql.py", "--parallelism", "1", name="Flink SQL, p=1", sizes=(5_000_000, 50_000_000)),
+    peer("flink_sql.py", name="Flink SQL, p=2", sizes=(5_000_000, 50_000_000)),
+    peer("flink_sql.py", "--mini-batch", name="Flink SQL, p=2, mini-batch", sizes=(5_000_000, 100_000_000)),
 )

@@ -17,6 +17,7 @@ from bench.runner import (
     chosen,
     measure_once,
     run_program,
+    slope,
     summary,
 )
 
@@ -42,6 +43,22 @@ def test_line_is_held_against_the_best_peer() -> None:
     line = summary(case, {"own": figures(100), "slow": figures(10), "fast": figures(25)})
     assert (line["name"], line["median"], line["peer"], line["ratio"]) == ("c", 100, "fast", 4)
     assert line["missed"] == ["fast: 4.0, wanted 5"]
+
+
+def test_rate_is_the_slope_between_two_sizes() -> None:
+    assert slope((100, 300), (1.0, 2.0)) == 200.0
+
+
+@pytest.mark.parametrize("seconds", [(2.0, 2.0), (2.0, 1.0)])
+def test_no_rate_where_noise_swallowed_the_difference(seconds: tuple[float, float]) -> None:
+    assert slope((100, 300), seconds) is None
+
+
+def test_void_rounds_leave_a_case_unproven() -> None:
+    case = Case("c", Program("own", lambda size: [], (1, 2)))
+    line = summary(case, {"own": Figures([10.0], void=1)})
+    assert line["void"] == 1
+    assert line["missed"] != []
 
 
 def test_limit_on_a_time_is_kept_or_missed() -> None:
