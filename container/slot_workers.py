@@ -79,6 +79,7 @@ class SlotWorkers:
         self._timers = timers
         self._started = 0
         self._by_slot: dict[int, SlotWorker] = {}
+        self._removals: set[asyncio.Future[None]] = set()
 
     def get(self, slot_index: int) -> SlotWorker | None:
         """The slot's worker, from its launch to `forget`."""
@@ -143,7 +144,9 @@ class SlotWorkers:
         """Removes what an ended worker left; the slot may get another."""
         worker = self._by_slot.pop(slot_index, None)
         if worker is not None:
-            asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, worker.directory, True)
+            removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, worker.directory, True)
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
 
     def pause_reading(self, paused: bool) -> None:
         """Makes workers that print wait, or go on."""
@@ -167,3 +170,4 @@ class SlotWorkers:
             handle.stop(cause, grace)
         await asyncio.gather(*(handle.ended for handle in handles))
         await self._launcher.close()
+        await asyncio.gather(*self._removals)

@@ -134,7 +134,7 @@ class TaskExecutor(RpcEndpoint):
         self._resource_manager_lost()
         self._resource_manager.start()
         self._tick("heartbeat", self._settings.heartbeat.interval, self._check_heartbeats)
-        self._tick("memory", _SAMPLE_INTERVAL, self._sample)
+        self._tick("memory", _SAMPLE_INTERVAL, self.sample_memory)
 
     async def on_stop(self) -> None:
         """Says good-bye, ends the workers, and returns when no process of ours is left."""
@@ -235,7 +235,8 @@ class TaskExecutor(RpcEndpoint):
             else:
                 self.slots.close_job(JobID(peer), cause)
 
-    def _sample(self) -> None:
+    def sample_memory(self) -> None:
+        """Reads the memory of all processes anew, in another thread; heartbeats tell it."""
         self.spawn(self.run_blocking(self._watch.sample, self.workers.processes()), "memory")
 
     # SlotObserver
