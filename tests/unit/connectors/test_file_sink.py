@@ -1,0 +1,221 @@
+"""FileSink: nothing half-written is visible, commits repeat safely, a restore loses and doubles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.connectors.harness import run
+from yarrow.common.serialization import BulkWriterFactory, Encoder
+from yarrow.common.typeinfo import Types
+from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_sink_policies import (
+    BucketAssigner,
+    BucketContext,
+    FileSinkSettings,
+    OutputFileConfig,
+    RollingPolicy,
+)
+from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkError, FileSinkWriter
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.connectors.file_system import StreamFormat
+from yarrow.datastream.formats.parquet import ParquetBulkWriters
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.ids import RandomIdFactory
+
+NEVER = RollingPolicy()
+
+
+class ByFirstLetter(BucketAssigner):
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return f"letter={element[0]}"
+
+
+class Sinking:
+    """One writer and its committer on a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rolling: RollingPolicy = NEVER,
+        buckets: BucketAssigner | None = None,
+        factory: BulkWriterFactory[Any] | None = None,
+        restored: Sequence[Any] = (),
+    ) -> None:
+        self.folder = folder
+        self.clock = ManualClock(1_700_000_000_000)
+        self.settings = FileSinkSettings(
+            str(folder),
+            Encoder.simple_string_encoder() if factory is None else None,
+            factory,
+            buckets or BucketAssigner.base_path_bucket_assigner(),
+            rolling,
+            OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build(),
+        )
+        self.writer = FileSinkWriter(self.settings, 0, restored, self.clock, RandomIdFactory())
+
+    def commit(self) -> None:
+        FileCommitter().commit(self.writer.prepare_commit())
+
+    def end(self) -> None:
+        self.writer.flush(end_of_input=True)
+        self.commit()
+        self.writer.close()
+
+    def visible(self) -> list[str]:
+        return sorted(read_back(self.folder))
+
+    def all_files(self) -> list[Path]:
+        return [path for path in self.folder.rglob("*") if path.is_file()]
+
+
+def read_back(folder: Path) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    text = StreamFormat.text_line_format()
+    return run(FileSource.for_record_stream_format(text, str(folder)).build())
+
+
+def test_files_appear_whole_when_committed(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path)
+    sink.writer.write(["a", "b"], None)
+    sink.writer.flush(end_of_input=True)
+    assert [path.name.startswith(".") for path in sink.all_files()] == [True]
+    assert sink.visible() == []
+    sink.commit()
+    assert sink.visible() == ["a", "b"]
+    (file,) = sink.all_files()
+    assert file.name.startswith("out-")
+    assert file.name.endswith("-0.txt")
+
+
+def test_what_was_not_committed_is_removed_on_close(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path, RollingPolicy(part_size=1))
+    sink.writer.write(["closed"], None)
+    sink.writer.write(["open"], None)
+    sink.writer.close()
+    assert sink.all_files() == []
+
+
+def test_files_roll_by_size_age_and_inactivity(tmp_path: Path) -> None:
+    by_size = Sinking(tmp_path / "size", RollingPolicy.default_rolling_policy(part_size=4))
+    for row in ("aaa", "b", "ccc"):
+        by_size.writer.write([row], None)
+    by_size.end()
+    assert len(by_size.all_files()) == 2
+    by_age = Sinking(tmp_path / "age", RollingPolicy(rollover_interval=1000))
+    idle = Sinking(tmp_path / "idle", RollingPolicy(inactivity_interval=1000))
+    for sink, seconds in ((by_age, 0.6), (by_age, 0.6), (idle, 0.6), (idle, 1.2)):
+        sink.writer.write(["x"], None)
+        sink.clock.advance(seconds)
+    for sink in (by_age, idle):
+        sink.writer.write(["y"], None)
+        sink.end()
+        assert len(sink.all_files()) == 2
+        assert sink.visible() == ["x", "x", "y"]
+
+
+def test_buckets_by_record_and_by_time(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path / "letters", buckets=ByFirstLetter())
+    sink.writer.write(["ab", "b", "aa"], None)
+    sink.end()
+    assert {path.parent.name for path in sink.all_files()} == {"letter=a", "letter=b"}
+    assert sink.visible() == ["aa", "ab", "b"]
+    hours = Sinking(
+        tmp_path / "hours", buckets=BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd--HH", "UTC")
+    )
+    hours.writer.write(["x"], None)
+    hours.end()
+    assert {path.parent.name for path in hours.all_files()} == {"2023-11-14--22"}
+
+
+def test_bucket_outside_of_the_base_path_is_refused(tmp_path: Path) -> None:
+    class Escaping(BucketAssigner):
+        def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+            return "../elsewhere"
+
+    sink = Sinking(tmp_path / "base", buckets=Escaping())
+    with pytest.raises(FileSinkError, match="elsewhere"):
+        sink.writer.write(["x"], None)
+
+
+def test_commits_may_be_repeated_but_not_lost(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path)
+    sink.writer.write(["a"], None)
+    sink.writer.flush(end_of_input=True)
+    committables = sink.writer.prepare_commit()
+    FileCommitter().commit(committables)
+    FileCommitter().commit(committables)
+    assert sink.visible() == ["a"]
+    sink.all_files()[0].unlink()
+    with pytest.raises(FileSinkError, match="neither is there"):
+        FileCommitter().commit(committables)
+
+
+def test_aborted_files_go(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path)
+    sink.writer.write(["a"], None)
+    sink.writer.flush(end_of_input=True)
+    FileCommitter().abort(sink.writer.prepare_commit())
+    assert sink.all_files() == []
+
+
+def test_a_restored_writer_keeps_what_the_checkpoint_covers(tmp_path: Path) -> None:
+    first = Sinking(tmp_path)
+    first.writer.write(["covered"], None)
+    first.writer.flush(end_of_input=False)
+    state = first.writer.snapshot_state(1)
+    first.writer.write(["after"], None)
+    first.writer.close()
+    for attempt in range(2):
+        # The second restore is from the same checkpoint: the first one failed before its own.
+        again = Sinking(tmp_path, restored=state)
+        again.writer.write(["after"], None)
+        if attempt == 0:
+            again.writer.close()
+    again.end()
+    assert again.visible() == ["after", "covered"]
+    assert [path for path in again.all_files() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_bulk_files_roll_at_checkpoints(tmp_path: Path, columnar: bool) -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.LONG()])
+    factory = ParquetBulkWriters.for_row_type(row_type)
+    sink = Sinking(tmp_path, RollingPolicy.on_checkpoint_rolling_policy(), factory=factory)
+    for part in ([1, 2], [3]):
+        if columnar:
+            sink.writer.write_batch(pa.record_batch({"n": part}))
+        else:
+            sink.writer.write([(number,) for number in part], None)
+        sink.writer.flush(end_of_input=False)
+        assert sink.writer.snapshot_state(1) == []
+        sink.commit()
+    sink.writer.close()
+    tables = [pq.read_table(path).to_pydict()["n"] for path in sink.all_files()]
+    assert sorted(tables) == [[1, 2], [3]]
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    factory = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["n"], [Types.LONG()]))
+    bulk = FileSink.for_bulk_format(str(tmp_path), factory)
+    assert bulk.build().accepts_columns
+    with pytest.raises(ValueError, match="roll at checkpoints"):
+        bulk.with_rolling_policy(RollingPolicy.default_rolling_policy())
+    with pytest.raises(UnsupportedFeatureError, match="compaction"):
+        bulk.enable_compact(None, None)
+    with pytest.raises(ValueError, match="'Q'"):
+        BucketAssigner.date_time_bucket_assigner("yyyy-Q")
+    with pytest.raises(ValueError, match="Mars"):
+        BucketAssigner.date_time_bucket_assigner(timezone_id="Mars/Olympus")
+    with pytest.raises(ValueError, match="must not begin"):
+        OutputFileConfig.builder().with_part_prefix("_part")
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InvalidProgramError, match="is a file"):
+        FileSink.for_row_format(str(file), Encoder.simple_string_encoder()).build().validate()

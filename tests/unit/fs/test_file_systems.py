@@ -1,0 +1,152 @@
+"""Local files and WebHDFS behave alike behind the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.fs.fake_webhdfs import fake_webhdfs
+from yarrow.runtime.fs import webhdfs
+from yarrow.runtime.fs.file_system import (
+    FileSystemError,
+    exists,
+    file_system_for,
+    find_files,
+    join,
+)
+from yarrow.runtime.fs.webhdfs import hadoop_configuration, http_addresses
+
+
+@pytest.fixture(params=["path", "url", "webhdfs"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "webhdfs":
+        with fake_webhdfs(tmp_path) as url:
+            yield f"{url}/data"
+            for client in webhdfs._connections.__dict__.pop("clients", {}).values():
+                client._session.close()
+    else:
+        yield str(tmp_path / "data") if request.param == "path" else f"file://{tmp_path}/data"
+
+
+def put(path: str, data: bytes) -> None:
+    with file_system_for(path).create(path) as stream:
+        stream.write(data)
+
+
+def test_what_is_written_is_read(base: str) -> None:
+    path = join(base, "a b", "file.bin")
+    data = bytes(range(256)) * 20_000
+    put(path, data)
+    with file_system_for(path).open(path) as stream:
+        assert stream.read() == data
+        stream.seek(1_000_001)
+        assert stream.read(3) == data[1_000_001:1_000_004]
+        stream.seek(-2, 2)
+        assert stream.read() == data[-2:]
+    status = file_system_for(path).status(path)
+    assert (status.name, status.is_dir, status.size) == ("file.bin", False, len(data))
+
+
+def test_nothing_is_overwritten(base: str) -> None:
+    first, second = join(base, "first"), join(base, "second")
+    put(first, b"1")
+    put(second, b"2")
+    files = file_system_for(base)
+    with pytest.raises(FileExistsError):
+        put(first, b"3")
+    with pytest.raises(FileExistsError):
+        files.rename(first, second)
+    with pytest.raises(FileNotFoundError):
+        files.rename(join(base, "third"), join(base, "fourth"))
+    files.rename(first, join(base, "fifth"))
+    assert [entry.name for entry in files.list(base)] == ["fifth", "second"]
+
+
+def test_missing_and_deleted(base: str) -> None:
+    path = join(base, "file")
+    files = file_system_for(path)
+    assert not exists(files, path)
+    with pytest.raises(FileNotFoundError):
+        files.open(path)
+    assert not files.delete(path)
+    put(path, b"x")
+    assert exists(files, path)
+    assert files.delete(path)
+    assert not exists(files, path)
+    files.make_dirs(join(base, "x", "y"))
+    assert files.status(join(base, "x")).is_dir
+
+
+def test_finding_files(base: str) -> None:
+    for name in ("b/2.txt", "a/1.txt", "a/deep/3.log", "a/.hidden", "_tmp/4.txt"):
+        put(join(base, name), b"x")
+
+    def found(path: str) -> list[str]:
+        return [file.path.removeprefix(base + "/") for file in find_files(path)]
+
+    assert found(base) == ["a/1.txt", "a/deep/3.log", "b/2.txt"]
+    assert found(join(base, "*", "*.txt")) == ["a/1.txt", "b/2.txt"]
+    assert found(join(base, "[ab]")) == ["a/1.txt", "a/deep/3.log", "b/2.txt"]
+    assert found(join(base, "*.csv")) == []
+    assert found(join(base, "_tmp", "4.txt")) == ["_tmp/4.txt"]
+    with pytest.raises(FileNotFoundError):
+        find_files(join(base, "none"))
+
+
+def test_unknown_scheme_and_foreign_host() -> None:
+    with pytest.raises(FileSystemError, match="'s3'"):
+        file_system_for("s3://bucket/key")
+    with pytest.raises(FileSystemError, match="this machine only"):
+        file_system_for("file://elsewhere/x").status("file://elsewhere/x")
+
+
+def test_unreachable_name_node_is_named() -> None:
+    with fake_webhdfs(Path()) as url:
+        pass
+    with pytest.raises(FileSystemError, match=r"cannot be reached"):
+        find_files(f"{url}/data")
+    for client in webhdfs._connections.__dict__.pop("clients", {}).values():
+        client._session.close()
+
+
+HA = {
+    "fs.defaultFS": "hdfs://mycluster",
+    "dfs.ha.namenodes.mycluster": "nn1,nn2",
+    "dfs.namenode.http-address.mycluster.nn1": "one:9870",
+    "dfs.namenode.http-address.mycluster.nn2": "two:9870",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "properties", "addresses"),
+    [
+        ("hdfs://host:8020/x", {}, ["http://host:9870"]),
+        ("hdfs://host:8020/x", {"dfs.namenode.http-address": "0.0.0.0:50070"}, ["http://host:50070"]),
+        ("webhdfs://host:1234/x", {}, ["http://host:1234"]),
+        ("hdfs:///x", {"fs.defaultFS": "hdfs://name:9000"}, ["http://name:9870"]),
+        ("hdfs:///x", HA, ["http://one:9870", "http://two:9870"]),
+        (
+            "hdfs://host/x",
+            {"dfs.http.policy": "HTTPS_ONLY", "dfs.namenode.https-address": "host:9871"},
+            ["https://host:9871"],
+        ),
+    ],
+)
+def test_addresses_of_name_nodes(path: str, properties: dict[str, str], addresses: list[str]) -> None:
+    assert http_addresses(path, properties) == addresses
+
+
+def test_hdfs_without_name_node_says_what_to_set() -> None:
+    with pytest.raises(FileSystemError, match=r"fs\.defaultFS"):
+        http_addresses("hdfs:///x", {})
+
+
+def test_hadoop_configuration_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value> hdfs://n:1 </value></property>"
+        "</configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert hadoop_configuration() == {"fs.defaultFS": "hdfs://n:1"}
