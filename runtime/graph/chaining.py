@@ -58,9 +58,11 @@ def chain_of(head: StreamNode, graph: StreamGraph) -> list[StreamNode]:
     return members
 
 
-def chain_name(node: StreamNode, graph: StreamGraph) -> str:
+def chain_name(head: StreamNode, graph: StreamGraph) -> str:
     """The name of a vertex in Flink's form: `A -> B -> C`, with `A -> (B, C -> D)` where a chain divides."""
-    behind = [chain_name(graph.nodes[edge.target], graph) for edge in chained_edges(node, graph)]
-    if not behind:
-        return node.name
-    return f"{node.name} -> {behind[0] if len(behind) == 1 else '(' + ', '.join(behind) + ')'}"
+    names: dict[int, str] = {}
+    for node in reversed(chain_of(head, graph)):
+        behind = [names[edge.target] for edge in chained_edges(node, graph)]
+        joined = behind[0] if len(behind) == 1 else f"({', '.join(behind)})"
+        names[node.id] = f"{node.name} -> {joined}" if behind else node.name
+    return names[head.id]

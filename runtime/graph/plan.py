@@ -6,9 +6,21 @@ Owner: none; pure. Beyond Flink's fields an input says by `stream_kind` whether 
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import Any
 
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
+from yarrow.runtime.graph.operator_spec import (
+    AnyOperatorSpec,
+    CollectOperator,
+    PartitionerKind,
+    PrintOperator,
+    SinkFunctionOperator,
+    SinkWriterOperator,
+    SourceFunctionOperator,
+    SourceOperator,
+    StreamKind,
+)
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 
 
@@ -21,21 +33,63 @@ def _stream_node(node: StreamNode) -> dict[str, Any]:
     described: dict[str, Any] = {
         "id": node.id,
         "type": node.name,
-        "pact": "Data Source" if node.is_source else "Data Sink" if node.is_sink else "Operator",
+        "pact": _pact(node.spec),
         "contents": node.description or node.name,
         "parallelism": node.parallelism,
     }
-    if node.in_edges:
-        described["predecessors"] = [
-            {
-                "id": edge.source,
-                "ship_strategy": edge.partitioner.kind.value,
-                "side": "second" if position else "first",
-                "stream_kind": edge.stream_kind.value,
+    edges = node.in_edges
+    return _with_predecessors(
+        described, [(edge.source, edge.partitioner.kind.value, edge.stream_kind.value) for edge in edges]
+    )
+
+
+def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
+    """The execution plan of a JobGraph whose program is gone; operators are numbered by vertex."""
+    number: dict[tuple[str, int], int] = {}
+    for vertex in graph.vertices:
+        for index in range(len(vertex.operators)):
+            number[vertex.id, index] = len(number) + 1
+    nodes: list[dict[str, Any]] = []
+    for vertex in graph.vertices:
+        reads: dict[int, list[tuple[int, str, str]]] = {0: []}
+        for exchange in graph.inputs_of(vertex.id):
+            source = number[exchange.source, exchange.source_operator]
+            reads[0].append((source, exchange.partitioner.kind.value, exchange.stream_kind.value))
+        for call in vertex.chained_edges:
+            kind = vertex.operators[call.source].output_kind if call.side_output is None else StreamKind.ROW
+            reads[call.target] = [(number[vertex.id, call.source], PartitionerKind.FORWARD.value, kind.value)]
+        for index, operator in enumerate(vertex.operators):
+            node = {
+                "id": number[vertex.id, index],
+                "type": operator.name,
+                "pact": _pact(operator.spec),
+                "contents": operator.description or operator.name,
+                "parallelism": vertex.parallelism,
             }
-            for position, edge in enumerate(node.in_edges)
+            nodes.append(_with_predecessors(node, reads[index]))
+    return {"nodes": nodes}
+
+
+def _pact(spec: AnyOperatorSpec) -> str:
+    if isinstance(spec, SourceOperator | SourceFunctionOperator):
+        return "Data Source"
+    if isinstance(spec, SinkFunctionOperator | SinkWriterOperator | PrintOperator | CollectOperator):
+        return "Data Sink"
+    return "Operator"
+
+
+def _with_predecessors(node: dict[str, Any], reads: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
+    if reads:
+        node["predecessors"] = [
+            {
+                "id": source,
+                "ship_strategy": strategy,
+                "side": "second" if position else "first",
+                "stream_kind": kind,
+            }
+            for position, (source, strategy, kind) in enumerate(reads)
         ]
-    return described
+    return node
 
 
 def job_plan(graph: JobGraph) -> dict[str, Any]:

@@ -52,8 +52,6 @@ class StreamNode:
     uid_hash: str | None = None
     description: str | None = None
     blocking: bool = False
-    is_source: bool = False
-    is_sink: bool = False
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW
     in_edges: list[StreamEdge] = field(default_factory=list)

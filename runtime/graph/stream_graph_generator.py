@@ -152,8 +152,6 @@ def _node(
         uid_hash=transformation.uid_hash,
         description=transformation.description,
         blocking=transformation.blocking,
-        is_source=isinstance(transformation, SourceTransformation),
-        is_sink=isinstance(transformation, SinkTransformation),
         output_type=_spec_of(transformation.output_type),
         output_kind=transformation.output_kind,
     )

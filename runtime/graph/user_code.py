@@ -71,7 +71,9 @@ class UserCodePacker:
     @property
     def required_modules(self) -> tuple[str, ...]:
         """Top-level modules that the pickled values refer to and that a worker may lack, sorted."""
-        return tuple(sorted(self._needed - _PROVIDED - sys.stdlib_module_names))
+        names = self._needed - _PROVIDED - sys.stdlib_module_names
+        # Names without a spec cannot be imported: some extensions invent them for their types.
+        return tuple(sorted(name for name in names if getattr(sys.modules.get(name), "__spec__", None)))
 
     def user_code(self, files: Iterable[ShippedFile] = ()) -> UserCode:
         """What a worker needs before it loads the functions pickled so far."""
@@ -146,7 +148,7 @@ def _culprit(value: Any, depth: int) -> str:
             continue
         here = f"{kind} {name!r} ({type(captured).__module__}.{type(captured).__qualname__})"
         # An object that says itself why it does not pickle is the culprit, whatever it holds.
-        speaks = type(captured).__reduce__ is not object.__reduce__
+        speaks = "__reduce__" in vars(type(captured))
         deeper = "" if speaks or not depth else _culprit(captured, depth - 1)
         return f"{here}, in it {deeper}" if deeper else here
     return ""
@@ -156,7 +158,10 @@ def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:
     if isinstance(value, MethodType):
         yield "the instance of", value.__func__.__name__, value.__self__
     elif isinstance(value, FunctionType):
-        found = inspect.getclosurevars(value)
+        try:
+            found = inspect.getclosurevars(value)
+        except ValueError:  # a variable of the enclosing function that has no value yet
+            return
         for name, captured in found.nonlocals.items():
             yield "the captured variable", name, captured
         if value.__module__ == "__main__" or "<locals>" in value.__qualname__:

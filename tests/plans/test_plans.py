@@ -1,7 +1,7 @@
 """The plans of a dozen programs against those stored beside this file.
 
-A difference means that a program of before gets other operators, names, ids or exchanges: where that is meant, write
-the plans anew with `python -m tests.plans.test_plans` and look at the difference.
+A difference means that a program of before gets other operators, names, ids or exchanges: where that is
+meant, write the plans anew with `python -m tests.plans.test_plans` and look at the difference.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from tests.plans.programs import PROGRAMS, Program
 from tests.unit.graph.programs import environment
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.plan import execution_plan_of_job
 
 FOLDER = Path(__file__).parent
 
@@ -103,6 +104,19 @@ def test_graphs_hold_together(name: str) -> None:
         assert sorted(targets) == list(range(1, len(vertex.operators))), "a chain is a tree"
         assert all(edge.source < edge.target for edge in vertex.chained_edges)
     assert decode_job_graph(encode_job_graph(graph)) == graph
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_execution_plan_can_be_told_from_the_job_graph(name: str) -> None:
+    """All but the numbers and their order."""
+    nodes = execution_plan_of_job(_graph(name))["nodes"]
+    stored = json.loads(_stored(name).read_text())["execution_plan"]["nodes"]
+    assert sorted(map(_without_numbers, nodes)) == sorted(map(_without_numbers, stored))
+
+
+def _without_numbers(node: dict[str, Any]) -> str:
+    inputs = [{**read, "id": 0} for read in node.get("predecessors", [])]
+    return json.dumps({**node, "id": 0, "predecessors": inputs}, sort_keys=True)
 
 
 def _graph(name: str) -> JobGraph:

@@ -26,6 +26,7 @@ class CloseableIterator(Iterator[Any]):
 
     def __init__(self, client: JobClient, collect_id: str, limit: int | None = None) -> None:
         if not isinstance(client, CollectingJobClient):
+            cancel_and_wait(client)
             raise UnsupportedFeatureError(
                 f"execute_and_collect needs a cluster that hands results back, which {type(client).__name__}"
                 " does not:"

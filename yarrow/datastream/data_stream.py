@@ -9,7 +9,7 @@ refused here, at the line that asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -197,12 +197,16 @@ class DataStream(OperatorSettings):
                 )
         return DataStream(self._environment, self._builder.union(reads))
 
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Return this stream and another, of any type, for functions that take records of both."""
         from yarrow.datastream.connected_streams import ConnectedStreams
 
         if not isinstance(ds, DataStream):
-            _refuse("connect with a broadcast stream", "broadcast state")
+            refuse("connect with a broadcast stream", "broadcast state")
         self._same_program(ds, "connect")
         return ConnectedStreams(self, ds)
 
@@ -217,6 +221,10 @@ class DataStream(OperatorSettings):
 
     # Distribution
 
+    @overload
+    def key_by(self, key_selector: str, key_type: TypeInformation | None = None) -> ColumnarKeyedStream: ...
+    @overload
+    def key_by(self, key_selector: KeyFunction, key_type: TypeInformation | None = None) -> KeyedStream: ...
     def key_by(
         self, key_selector: KeyFunction | str, key_type: TypeInformation | None = None
     ) -> KeyedStream | ColumnarKeyedStream:
@@ -282,7 +290,7 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         """Return the stream whose records go to every subtask. Broadcast state is refused in this version."""
         if broadcast_state_descriptor is not None or other_broadcast_state_descriptors:
-            _refuse("broadcast with state descriptors", "broadcast state")
+            refuse("broadcast with state descriptors", "broadcast state")
         return self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
 
     # Columns
@@ -374,11 +382,11 @@ class DataStream(OperatorSettings):
 
     def window_all(self, window_assigner: Any) -> NoReturn:
         """Refused: this version has no windows."""
-        _refuse("window_all", "windows")
+        refuse("window_all", "windows")
 
     def cache(self) -> NoReturn:
         """Refused: this version keeps no intermediate results."""
-        _refuse("cache", "cached intermediate results")
+        refuse("cache", "cached intermediate results")
 
     # Shared by the methods above and by the streams that derive from this one
 
@@ -452,13 +460,14 @@ class DataStream(OperatorSettings):
 def refuse_event_time(watermark_strategy: WatermarkStrategy | None, method: str) -> None:
     """Raises UnsupportedFeatureError for any strategy but no_watermarks()."""
     if watermark_strategy is not None and watermark_strategy != WatermarkStrategy.no_watermarks():
-        _refuse(
+        refuse(
             f"{method} with a strategy other than WatermarkStrategy.no_watermarks()",
             "event-time timestamps and watermarks",
         )
 
 
-def _refuse(what: str, missing: str) -> NoReturn:
+def refuse(what: str, missing: str) -> NoReturn:
+    """Raises UnsupportedFeatureError naming what was asked for and what is missing."""
     raise UnsupportedFeatureError(f"{what} is refused: this version has no {missing}.")
 
 

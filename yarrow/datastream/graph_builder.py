@@ -128,6 +128,8 @@ class GraphBuilder:
         """All of `reads`; its type is declared when theirs are, and refused in the StreamGraph when they
         differ.
         """
+        # Unions of unions are one, so that a program may add streams one by one.
+        reads = [part for read in reads for part in _parts(read)]
         first = reads[0]
         same = all(read.output_type == first.output_type for read in reads)
         return UnionTransformation(
@@ -219,3 +221,7 @@ class GraphBuilder:
     def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
         """The value for the workers. Raises UnpicklableFunctionError naming `operator`."""
         return self.packer.pickle(value, operator, role)
+
+
+def _parts(transformation: Transformation) -> Sequence[Transformation]:
+    return transformation.reads if isinstance(transformation, UnionTransformation) else (transformation,)

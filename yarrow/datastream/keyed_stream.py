@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.datastream.data_stream import DataStream, KeyFunction, _refuse
+from yarrow.datastream.data_stream import DataStream, KeyFunction, refuse
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
@@ -104,11 +104,11 @@ class KeyedStream(DataStream):
 
     def window(self, window_assigner: Any) -> NoReturn:
         """Refused: this version has no windows."""
-        _refuse("window", "windows")
+        refuse("window", "windows")
 
     def count_window(self, size: int, slide: int = 0) -> NoReturn:
         """Refused: this version has no windows."""
-        _refuse("count_window", "windows")
+        refuse("count_window", "windows")
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         return self.key_selector if is_rich(func) else None

@@ -7,6 +7,7 @@ graph does.
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
@@ -39,7 +40,8 @@ class OperatorSettings:
     def operator(self, method: str) -> OperatorTransformation:
         """The operator. Raises InvalidProgramError for a partition, a union or a side output."""
         if not isinstance(self.transformation, OperatorTransformation):
-            kind = type(self.transformation).__name__.removesuffix("Transformation").lower()
+            words = re.findall("[A-Z][a-z]+", type(self.transformation).__name__)
+            kind = " ".join(words[:-1]).lower()
             raise InvalidProgramError(
                 f"{method}() concerns an operator, but this stream is a {kind}, which only says how records"
                 f" reach the next one: call it on the operator before or behind."

@@ -298,5 +298,7 @@ def test_a_failed_job_raises_while_results_are_read() -> None:
 
 
 def test_collecting_from_a_cluster_that_hands_nothing_back() -> None:
-    with executing(FakeClient()), pytest.raises(UnsupportedFeatureError, match="which FakeClient does not"):
+    client = FakeClient()
+    with executing(client), pytest.raises(UnsupportedFeatureError, match="which FakeClient does not"):
         environment().from_sequence(1, 9).execute_and_collect()
+    assert client.cancelled, "a job whose results nobody can read is not left running"

@@ -63,7 +63,7 @@ class Identity(MapFunction[Any, Any]):
         return value
 
 
-DESCRIPTOR = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
+DESCRIPTOR: MapStateDescriptor[str, str] = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
 
 
@@ -90,7 +90,7 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
     ),
     "event time": (
         lambda env: numbers(env).assign_timestamps_and_watermarks(BOUNDED),
-        "assign_timestamps_and_watermarks with a strategy other than WatermarkStrategy.no_watermarks() is refused",
+        "other than WatermarkStrategy.no_watermarks() is refused: this version has no event-time",
     ),
     "async": (
         lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
@@ -204,10 +204,15 @@ INVALID: dict[str, tuple[Build, str]] = {
         "ships 'missing.py' (python_file), but there is no",
     ),
     "cached file of one name": (
-        lambda env: [env.register_cached_file(__file__, "model") for _ in range(2)],
+        lambda env: _two_cached_files(env),
         "A cached file named 'model' is registered already",
     ),
 }
+
+
+def _two_cached_files(env: StreamExecutionEnvironment) -> None:
+    env.register_cached_file(__file__, "model")
+    env.register_cached_file(__file__, "model")
 
 
 def _two_types(env: StreamExecutionEnvironment) -> None:
@@ -250,7 +255,10 @@ WRONG_FUNCTIONS: dict[str, tuple[Build, str]] = {
         "a KeyedCoProcessFunction where both streams are keyed",
     ),
     "sink as function": (lambda env: numbers(env).add_sink(print), "add_sink takes a SinkFunction, not"),
-    "source as function": (lambda env: env.add_source(lambda: 1), "add_source takes a SourceFunction, not"),
+    "source as function": (
+        lambda env: env.add_source(lambda: 1),  # type: ignore[arg-type]
+        "add_source takes a SourceFunction, not",
+    ),
     "output type": (lambda env: numbers(env).map(str, "string"), "output_type must be a TypeInformation"),
 }
 
@@ -271,7 +279,7 @@ def test_forward_between_different_parallelisms() -> None:
     env = environment()
     numbers(env).forward().map(lambda x: x).set_parallelism(3)
     with pytest.raises(
-        InvalidProgramError, match="'Source: Sequence Source' has 2, 'Map' has 3. Make them equal"
+        InvalidProgramError, match=r"'Source: Sequence Source' has 2, 'Map' has 3\. Make them equal"
     ):
         env.get_stream_graph()
 
@@ -298,7 +306,7 @@ def test_a_cycle_names_its_operators() -> None:
     first.transformation.reads = (second.transformation,)
     with pytest.raises(
         InvalidProgramError,
-        match="a cycle that no iteration made: (First -> Second -> First|Second -> First -> Second)",
+        match=r"a cycle that no iteration made: (First -> Second -> First|Second -> First -> Second)",
     ):
         env.get_stream_graph()
 

@@ -1,4 +1,4 @@
-"""Environments for tests of graphs: fixed parallelism, ids that count, so that every JobGraph is reproducible."""
+"""Environments for tests of graphs: fixed parallelism and ids that count."""
 
 from __future__ import annotations
 

@@ -139,6 +139,20 @@ def test_a_divided_chain_is_a_tree_named_like_flinks() -> None:
     ]
 
 
+def test_long_programs_do_not_exhaust_the_stack() -> None:
+    env = environment()
+    stream = env.from_sequence(1, 9)
+    for _ in range(3000):
+        stream = stream.map(str)
+    joined = stream
+    for _ in range(1500):
+        joined = joined.union(stream)
+    joined.map(str)
+    first, last = env.get_job_graph().vertices
+    assert len(first.operators) == 3001 and first.name.endswith("Map -> Map")
+    assert len(last.operators) == 1
+
+
 def vertex_names(graph: StreamGraph) -> list[str]:
     return [chain_name(head, graph) for head in heads(graph)]
 

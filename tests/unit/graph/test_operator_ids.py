@@ -1,4 +1,4 @@
-"""Operator ids stay what they are: of a uid for ever, of a place as long as the shape of the graph does not change."""
+"""Operator ids stay: of a uid for ever, of a place as long as the graph keeps its shape."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_vertex_has_the_id_of_its_head() -> None:
     env = environment()
     env.from_sequence(1, 9).map(lambda x: x).start_new_chain().uid("head").map(lambda x: x).uid("tail")
     vertex = env.get_job_graph().vertices[1]
-    assert vertex.id == vertex.operators[0].id == operator_id_of_uid("head")
+    assert str(vertex.id) == str(vertex.operators[0].id) == operator_id_of_uid("head")
     assert vertex.operators[1].uid == "tail"
 
 

@@ -1,4 +1,4 @@
-"""User code on its way to a worker: classes of the main program stay one class, and what cannot travel is named."""
+"""User code on its way to a worker: main classes stay one class, what cannot travel is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yarrow.runtime.graph.user_code import UnpicklableFunctionError, UserCodePac
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: A main program: builds a job of a dataclass, an Enum and a NamedTuple, and writes it down with some records.
+#: A main program: builds a job of a dataclass, an Enum and a NamedTuple, and writes it down.
 MAIN_PROGRAM = """
 import enum, pickle, sys, threading
 from dataclasses import dataclass
@@ -46,10 +46,11 @@ points.map(lambda p: Pair(Point(p.x + 1, Colour.BLUE), beside.double(p.x))).filt
     lambda pair: isinstance(pair, Pair) and pair.left.colour is Colour.BLUE
 ).print()
 with open(sys.argv[1], "wb") as out:
-    pickle.dump((encode_job_graph(env.get_job_graph("main classes")), pickle.dumps(Point(5, Colour.RED))), out)
+    graph = encode_job_graph(env.get_job_graph("main classes"))
+    pickle.dump((graph, pickle.dumps(Point(5, Colour.RED))), out)
 """
 
-#: A worker: knows the job graph only, registers the definitions, runs the functions and pickles what they make.
+#: A worker: knows the job graph only, registers the definitions, runs the functions.
 WORKER = """
 import pickle, sys
 from yarrow.runtime.graph.job_graph import decode_job_graph
