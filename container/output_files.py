@@ -45,11 +45,6 @@ class OutputFiles:
         """Log of the supervisor and its workers."""
         return self._directory / f"{self._stem}.log"
 
-    @property
-    def template_raw_path(self) -> Path:
-        """What the template process itself printed."""
-        return self._directory / f"{self._stem}-template.raw"
-
     def raw_path(self, slot: int) -> Path:
         """What a slot's workers wrote past Python: C code, crash dumps."""
         return self._directory / f"{self._stem}-slot{slot}.raw"

@@ -7,6 +7,7 @@ not import pyarrow, numpy, pandas or user code, nor put a secret into its argume
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import shutil
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from yarrow.container.errors import RegistrationRefusedError
@@ -22,12 +24,12 @@ from yarrow.container.output_forwarder import NoForwarding, OutputForwarder
 from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.task_executor_settings import settings_of
 from yarrow.container.template_client import TemplateLauncher
-from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
+from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher, worker_environment
 from yarrow.container.worker_process import DEFAULT_ENTRY, set_process_name
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
-from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap, read_bootstrap
+from yarrow.runtime.rpc.bootstrap import BootstrapError, TaskExecutorBootstrap, read_bootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.service import AddressError, RpcService
@@ -107,14 +109,42 @@ async def start_rpc(bootstrap: TaskExecutorBootstrap, config: Settings) -> RpcSe
     raise failure or AddressError("taskmanager.rpc.port names no port")
 
 
-def make_launcher(config: Settings, settings: LaunchSettings, raw_output: int) -> WorkerLauncher:
-    """The launcher that taskmanager.worker.start names."""
-    if config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK:
-        return TemplateLauncher(settings, raw_output)
-    return SpawnLauncher(settings)
+class EarlyTemplate:
+    """A template started before the bootstrap has come, on the guess of one core a slot and start by fork.
+
+    A process that is started ahead of its use has imported everything by then.
+    """
+
+    def __init__(self, worker_entry: str) -> None:
+        self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
+        # What a template prints goes where this process's own errors go.
+        self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2)
+
+    async def start(self) -> None:
+        """Executes the template."""
+        if self._launcher is not None:
+            await self._launcher.start()
+
+    async def launcher_for(self, config: Settings, cores_per_slot: float) -> WorkerLauncher:
+        """The launcher that taskmanager.worker.start names, started: the early one when the guess was right."""
+        settings = replace(self._guess, cpu_cores=cores_per_slot)
+        fork = config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK
+        if fork and self._launcher and worker_environment(settings) == worker_environment(self._guess):
+            launcher, self._launcher = self._launcher, None
+            return launcher
+        await self.close()
+        other = TemplateLauncher(settings, 2) if fork else SpawnLauncher(settings)
+        await other.start()
+        return other
+
+    async def close(self) -> None:
+        """Ends the template, unless it was handed out."""
+        launcher, self._launcher = self._launcher, None
+        if launcher is not None:
+            await launcher.close()
 
 
-async def run_task_executor(bootstrap: TaskExecutorBootstrap, worker_entry: str = DEFAULT_ENTRY) -> None:
+async def run_task_executor(bootstrap: TaskExecutorBootstrap, early: EarlyTemplate) -> None:
     """Runs a TaskExecutor until it has finished; RegistrationRefusedError when it ended against its will."""
     config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
     settings = settings_of(bootstrap)
@@ -128,11 +158,7 @@ async def run_task_executor(bootstrap: TaskExecutorBootstrap, worker_entry: str 
         await output.open(pipe)
         sink = output.write
     files = OutputFiles(Path(bootstrap.log_directory), bootstrap.resource_id, sink)
-    raw_output = files.open_raw(files.template_raw_path)
-    launch = LaunchSettings(cpu_cores=settings.workers.cores_per_slot, entry=worker_entry)
-    launcher = make_launcher(config, launch, raw_output)
-    # Imports in parallel to everything that follows.
-    await launcher.start()
+    launcher = await early.launcher_for(config, settings.workers.cores_per_slot)
     service = await start_rpc(bootstrap, config)
     leader = LeaderInformation(
         address=bootstrap.resource_manager_address, leader_id=bootstrap.resource_manager_id
@@ -159,7 +185,6 @@ async def run_task_executor(bootstrap: TaskExecutorBootstrap, worker_entry: str 
         await executor.stop()
         await launcher.close()
         await service.stop()
-        os.close(raw_output)
         if isinstance(output, OutputForwarder):
             await output.drained()
             output.close()
@@ -183,18 +208,32 @@ def configure_logging(path: Path) -> None:
 def main(worker_entry: str = DEFAULT_ENTRY) -> int:
     """The process; its exit status is 0 when it was released, 1 when it failed."""
     set_process_name("yarrow-taskexec")
-    bootstrap = read_bootstrap(sys.stdin.buffer)
-    files = OutputFiles(Path(bootstrap.log_directory), bootstrap.resource_id)
-    configure_logging(files.log_path)
-    _log.info("the TaskExecutor %s starts, pid %d", bootstrap.resource_id, os.getpid())
     try:
-        asyncio.run(run_task_executor(bootstrap, worker_entry))
-    except Exception as error:
-        _log.critical("the TaskExecutor %s failed", bootstrap.resource_id, exc_info=error)
-        print(f"the TaskExecutor {bootstrap.resource_id} failed: {error}", file=sys.stderr)
+        asyncio.run(_main(worker_entry))
+    except BootstrapError as error:
+        print(error, file=sys.stderr)
         return 1
-    _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)
+    except Exception as error:
+        _log.critical("the TaskExecutor failed", exc_info=error)
+        print(f"the TaskExecutor failed: {error}", file=sys.stderr)
+        return 1
     return 0
+
+
+async def _main(worker_entry: str) -> None:
+    early = EarlyTemplate(worker_entry)
+    await early.start()
+    # Costs a moment; better now, while the bootstrap is on its way.
+    importlib.import_module("grpc.aio")
+    try:
+        bootstrap = await asyncio.to_thread(read_bootstrap, sys.stdin.buffer)
+        files = OutputFiles(Path(bootstrap.log_directory), bootstrap.resource_id)
+        configure_logging(files.log_path)
+        _log.info("the TaskExecutor %s starts, pid %d", bootstrap.resource_id, os.getpid())
+        await run_task_executor(bootstrap, early)
+        _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)
+    finally:
+        await early.close()
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ async def cluster(mode: str, folder: Path, **changes: object) -> AsyncIterator[C
     job_master_address = service.serve(JOB_MASTER, job_master)
     output: list[tuple[str, str]] = []
     files = OutputFiles(folder / "logs", RESOURCE, lambda stream, text: output.append((stream, text)))
-    raw_output = files.open_raw(files.template_raw_path)
+    raw_output = files.open_raw(files.raw_path(0))
     leader = AnnouncedLeader(LeaderInformation(address=address, leader_id="rm-1"))
     executor = TaskExecutor(
         settings,
