@@ -1,4 +1,7 @@
-"""The package `yarrow.am`; importing it as bare `am` is refused, for it would shadow modules of user programs."""
+"""The package `yarrow.am`; importing it as bare `am` is refused, for it would shadow modules of user
+programs."""
 
 if __name__ == "am":
-    raise ImportError("import this package as yarrow.am, not as am: the folder is reached through the yarrow package")
+    raise ImportError(
+        "import this package as yarrow.am, not as am: the folder is reached through the yarrow package"
+    )

@@ -7,9 +7,10 @@ until the next slot report says what it holds. Reports heal what lost or reorder
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
@@ -38,6 +39,7 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
 )
+from yarrow.runtime.common.state_machine import IllegalTransitionError
 from yarrow.runtime.rpc.messages import (
     ResourceProfile,
     SlotID,
@@ -53,6 +55,17 @@ class SlotState(Enum):
     PENDING = "PENDING"
     ALLOCATED = "ALLOCATED"
     UNKNOWN = "UNKNOWN"
+
+
+#: An ALLOCATED slot becomes ALLOCATED to another job only by way of FREE.
+SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
+    {
+        SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
+        SlotState.PENDING: frozenset({SlotState.ALLOCATED, SlotState.FREE, SlotState.UNKNOWN}),
+        SlotState.ALLOCATED: frozenset({SlotState.FREE}),
+        SlotState.UNKNOWN: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,16 @@ class Slot:
     job_id: JobID | None = None
     #: The requirement that the allocation serves.
     requested: ResourceProfile | None = None
+
+    def enter(self, state: SlotState) -> None:
+        """Changes the state; IllegalTransitionError where SLOT_TRANSITIONS has no such edge."""
+        if state is not self.state:
+            if state not in SLOT_TRANSITIONS[self.state]:
+                raise IllegalTransitionError(
+                    f"slot {self.slot_id.index} of {self.slot_id.resource_id}: no transition from"
+                    f" {self.state.name} to {state.name}"
+                )
+            self.state = state
 
 
 @dataclass(slots=True)
@@ -250,8 +273,8 @@ class SlotManager:
         if slot is None or slot.allocation_id != event.request.allocation_id:
             return
         if slot.state is SlotState.PENDING:
-            self._set_free(slot)
-            slot.state = SlotState.UNKNOWN
+            slot.enter(SlotState.UNKNOWN)
+            self._disown(slot)
             self._actions.append(AskForSlotReport(event.request.slot_id.resource_id))
 
     def _freed(self, event: SlotFreed, now: float) -> None:
@@ -309,8 +332,11 @@ class SlotManager:
         return None if executor is None else executor.slots.get(slot_id.index)
 
     def _set_free(self, slot: Slot) -> None:
+        slot.enter(SlotState.FREE)
+        self._disown(slot)
+
+    def _disown(self, slot: Slot) -> None:
         self._forget_slots([slot])
-        slot.state = SlotState.FREE
         slot.allocation_id = slot.job_id = slot.requested = None
 
     def _set_allocated(self, slot: Slot, allocation_id: AllocationID, job_id: JobID) -> None:
@@ -318,7 +344,7 @@ class SlotManager:
             self._set_free(slot)
             slot.allocation_id, slot.job_id = allocation_id, job_id
             self._count(slot, job_id)
-        slot.state = SlotState.ALLOCATED
+        slot.enter(SlotState.ALLOCATED)
 
     def _count(self, slot: Slot, job_id: JobID) -> None:
         """Credits a slot found in a report to the first requirement that it fits and that lacks one."""
@@ -405,7 +431,7 @@ class SlotManager:
     def _request(self, job: _Job, slot: Slot, profile: ResourceProfile) -> None:
         allocation_id = AllocationID(self._ids.hex_id())
         declared = job.declared
-        slot.state = SlotState.PENDING
+        slot.enter(SlotState.PENDING)
         slot.allocation_id, slot.job_id, slot.requested = allocation_id, declared.job_id, profile
         job.acquired[profile] = job.acquired.get(profile, 0) + 1
         self._executors[slot.slot_id.resource_id].idle_since = None

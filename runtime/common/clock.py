@@ -1,7 +1,7 @@
 """Time as the runtime sees it: a Clock passed in, never read from the `time` module elsewhere.
 
-Owner: any thread (SystemClock is stateless; ManualClock belongs to its test). Timeouts use `monotonic`, timestamps
-shown to users use `epoch_ms`.
+Owner: any thread (SystemClock is stateless; ManualClock belongs to its test). Timeouts use `monotonic`,
+timestamps shown to users use `epoch_ms`.
 """
 
 from __future__ import annotations
@@ -51,5 +51,6 @@ class ManualClock:
         self._monotonic += seconds
 
 
-#: For measuring inside one thread's loop without a method call a reading; the same source as SystemClock.monotonic.
+#: For measuring inside one thread's loop without a method call a reading; the same source as
+#: SystemClock.monotonic.
 perf_counter = time.perf_counter

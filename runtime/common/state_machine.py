@@ -1,7 +1,7 @@
 """The one helper for state machines: an enum, a transition table, and `transition` that checks and records.
 
-Owner: the endpoint that owns the entity. Must not do I/O besides logging. The diagrams in docs are generated from
-the tables (see `diagram`).
+Owner: the endpoint that owns the entity. Must not do I/O besides logging. The diagrams in docs are generated
+from the tables (see `diagram`).
 """
 
 from __future__ import annotations

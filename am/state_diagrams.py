@@ -1,0 +1,39 @@
+"""docs/state-machines.md, made from the transition tables: `python -m yarrow.am.state_diagrams > docs/...`.
+
+Owner: none (pure). A test holds the document against the tables.
+"""
+
+from __future__ import annotations
+
+from yarrow.am.resourcemanager.slot_manager import SLOT_TRANSITIONS
+from yarrow.runtime.common.state_machine import diagram
+from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
+
+
+def document() -> str:
+    """The whole Markdown text."""
+    sections = [
+        ("A job", "Driven by the JobMaster.", diagram(JOB_TRANSITIONS)),
+        (
+            "An execution: one attempt of one subtask",
+            "Workers report, the JobMaster decides.",
+            diagram(EXECUTION_TRANSITIONS),
+        ),
+        (
+            "A slot, as the SlotManager sees it",
+            "UNKNOWN lasts until the next slot report.",
+            diagram(SLOT_TRANSITIONS),
+        ),
+    ]
+    lines = [
+        "# State machines",
+        "",
+        "Generated from the transition tables by `python -m yarrow.am.state_diagrams`; do not edit.",
+    ]
+    for title, note, picture in sections:
+        lines += ["", f"## {title}", "", note, "", "```mermaid", picture, "```"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(document(), end="")

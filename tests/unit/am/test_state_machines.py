@@ -1,0 +1,76 @@
+"""Every edge of the tables can be followed, every other step raises, and the document shows the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yarrow.am.resourcemanager.slot_manager import SLOT_TRANSITIONS, Slot, SlotState
+from yarrow.am.state_diagrams import document
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine
+from yarrow.runtime.graph.states import (
+    EXECUTION_TRANSITIONS,
+    JOB_TRANSITIONS,
+    ExecutionState,
+    JobStatus,
+)
+from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
+
+TABLES: list[tuple[type[Enum], Mapping[Any, frozenset[Any]]]] = [
+    (JobStatus, JOB_TRANSITIONS),
+    (ExecutionState, EXECUTION_TRANSITIONS),
+]
+STEPS = [(table, source, target) for kind, table in TABLES for source, target in product(kind, kind)]
+
+
+@pytest.mark.parametrize(("table", "source", "target"), STEPS)
+def test_a_machine_follows_its_table_and_nothing_else(
+    table: Mapping[Any, frozenset[Any]], source: Enum, target: Enum
+) -> None:
+    clock = ManualClock(5)
+    machine: StateMachine[Any] = StateMachine("it", source, table, clock)
+    clock.advance(1)
+    if target in table[source]:
+        machine.transition(target)
+        assert machine.state is target
+        assert machine.timestamps[target] == 1005
+    else:
+        with pytest.raises(
+            IllegalTransitionError, match=f"it: no transition from {source.name} to {target.name}"
+        ):
+            machine.transition(target)
+        assert machine.state is source
+
+
+@pytest.mark.parametrize(("source", "target"), list(product(SlotState, SlotState)))
+def test_a_slot_follows_its_table_and_nothing_else(source: SlotState, target: SlotState) -> None:
+    slot = Slot(SlotID(resource_id=ResourceID("te"), index=0), ResourceProfile(), state=source)
+    if target is source or target in SLOT_TRANSITIONS[source]:
+        slot.enter(target)
+        assert slot.state is target
+    else:
+        with pytest.raises(IllegalTransitionError, match="slot 0 of te"):
+            slot.enter(target)
+
+
+@pytest.mark.parametrize(("kind", "table"), TABLES)
+def test_terminal_states_are_those_without_an_edge(
+    kind: type[JobStatus] | type[ExecutionState], table: Mapping[Any, frozenset[Any]]
+) -> None:
+    for state in kind:
+        if isinstance(state, ExecutionState):
+            assert state.is_terminal == (not table[state])
+        elif state is not JobStatus.SUSPENDED:
+            assert state.is_globally_terminal == (not table[state])
+
+
+def test_the_document_shows_the_tables() -> None:
+    path = Path(__file__).parents[3] / "docs" / "state-machines.md"
+    assert path.read_text() == document(), "run: python -m yarrow.am.state_diagrams > docs/state-machines.md"
