@@ -1,10 +1,10 @@
 """Shipping of user code: functions as bytes, and the classes of the main program.
 
-Owner: the thread that builds the program (packing), the worker's task thread before its first record
-(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of the
-main program travel once, as definitions that a worker puts into its own `__main__`; cloudpickle recognises a
-class that it has loaded before, so that functions, sources and records of one job all meet the same class
-object.
+Owner: the thread that builds the program (packing), a worker's task thread before its first record
+(`register_main_definitions`). User code is never called here. Functions travel by cloudpickle. Classes of
+the main program travel once, as definitions that a worker puts into its own `__main__`; functions, sources
+and records name them. Were they inside each function by value, every load would put new methods into the
+class, in the client's own process too when it runs the job itself.
 """
 
 from __future__ import annotations
@@ -36,20 +36,55 @@ class UnpicklableFunctionError(InvalidProgramError):
 
 
 class _FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle that notes which modules the result refers to by name."""
+    """cloudpickle that names the classes of `__main__` and notes which modules the result refers to."""
 
-    def __init__(self, file: io.BytesIO, needed: set[str], seen: set[str]) -> None:
+    def __init__(
+        self, file: io.BytesIO, needed: set[str], seen: set[str], shippable: dict[type, bool]
+    ) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._needed = needed
         self._seen = seen
+        self._shippable = shippable
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj.__module__ == "__main__" and self._travels_as_definition(obj):
+            return main_class, (obj.__qualname__,)
         reduced = super().reducer_override(obj)
         name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
         if isinstance(name, str):
             # What is pickled by value does not need its module, but its records may be of classes from there.
             (self._needed if reduced is NotImplemented else self._seen).add(name.partition(".")[0])
         return reduced
+
+    def _travels_as_definition(self, cls: type) -> bool:
+        main = sys.modules["__main__"]
+        root = vars(main).get(cls.__qualname__.partition(".")[0])
+        if not isinstance(root, type) or root.__module__ != "__main__" or _find(cls.__qualname__) is not cls:
+            return False
+        if root not in self._shippable:
+            self._shippable[root] = _can_pickle(root)
+        return self._shippable[root]
+
+
+def main_class(qualified_name: str) -> type:
+    """The class of `__main__` with that name; what pickled functions call to reach it.
+
+    Raises LookupError where `register_main_definitions` was not called before.
+    """
+    found = _find(qualified_name)
+    if not isinstance(found, type):
+        raise LookupError(
+            f"the main program's class {qualified_name!r} is not there: its definitions have to be registered"
+            " before functions are loaded"
+        )
+    return found
+
+
+def _find(qualified_name: str) -> Any:
+    found: Any = sys.modules["__main__"]
+    for name in qualified_name.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 class UserCodePacker:
@@ -58,12 +93,13 @@ class UserCodePacker:
     def __init__(self) -> None:
         self._needed: set[str] = set()
         self._seen: set[str] = set()
+        self._shippable: dict[type, bool] = {}
 
     def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
         """The value as cloudpickle. Raises UnpicklableFunctionError naming `operator`."""
         buffer = io.BytesIO()
         try:
-            _FunctionPickler(buffer, self._needed, self._seen).dump(value)
+            _FunctionPickler(buffer, self._needed, self._seen, self._shippable).dump(value)
         except Exception as error:
             raise _unpicklable(value, operator, role, error) from error
         return buffer.getvalue()
@@ -107,7 +143,7 @@ def main_definitions() -> bytes:
 def register_main_definitions(definitions: bytes) -> None:
     """Puts the classes into this process's `__main__`; to be called before any function of the job is loaded.
 
-    Classes that `__main__` has already under the same name stay what they are when they are the same class.
+    Not in the process that made them: there `__main__` has them already.
     """
     if not definitions:
         return
@@ -178,6 +214,10 @@ def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:
     else:
         for name, item in getattr(value, "__dict__", {}).items():
             yield "the attribute", name, item
+        if type(value).__module__ == "__main__":
+            for name, item in vars(type(value)).items():
+                if not name.startswith("__"):
+                    yield "the class attribute", name, item
 
 
 def _can_pickle(value: Any) -> bool:

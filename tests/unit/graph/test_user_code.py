@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from yarrow.datastream.functions import MapFunction
-from yarrow.runtime.graph.user_code import UnpicklableFunctionError, UserCodePacker, describe_callable
+from yarrow.runtime.graph.user_code import (
+    UnpicklableFunctionError,
+    UserCodePacker,
+    describe_callable,
+    main_class,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,6 +38,9 @@ class Point:
     x: int
     colour: Colour
 
+    class Origin:
+        pass
+
 class Pair(NamedTuple):
     left: Point
     right: int
@@ -42,7 +50,7 @@ class Locked:
 
 env = StreamExecutionEnvironment.get_execution_environment()
 points = env.from_collection([Point(1, Colour.RED)])
-points.map(lambda p: Pair(Point(p.x + 1, Colour.BLUE), beside.double(p.x))).filter(
+points.map(lambda p: Point.Origin and Pair(Point(p.x + 1, Colour.BLUE), beside.double(p.x))).filter(
     lambda pair: isinstance(pair, Pair) and pair.left.colour is Colour.BLUE
 ).print()
 with open(sys.argv[1], "wb") as out:
@@ -63,6 +71,7 @@ code = graph.user_code
 sys.path.extend(code.python_path)
 assert code.required_modules == ("beside",), code.required_modules
 register_main_definitions(code.main_definitions)
+assert len(code.main_definitions) > 1000
 specs = [operator.spec for vertex in graph.vertices for operator in vertex.operators]
 mapped, filtered = [pickle.loads(spec.function) for spec in specs if hasattr(spec, "shape")]
 record = pickle.loads(pickled_record)
@@ -103,6 +112,41 @@ def _run(script: Path, argument: Path) -> str:
     )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
+
+
+#: A main program that runs its own functions, as the one-process mode does.
+IN_ONE_PROCESS = """
+import enum, pickle, sys
+from yarrow.runtime.graph.user_code import UserCodePacker
+
+class Colour(enum.Enum):
+    RED = 1
+
+class Counter:
+    count = 0
+    def more(self):
+        Counter.count += 1
+        return Colour.RED
+
+method = Counter.more
+blob = UserCodePacker().pickle(lambda counter: (type(counter) is Counter, counter.more()), "Map")
+Counter.count = 5
+function = pickle.loads(blob)
+assert Counter.more is method
+assert function(Counter()) == (True, Colour.RED)
+assert Counter.count == 6
+print("untouched", sys.argv[1:] != [])
+"""
+
+
+def test_loading_a_function_leaves_the_classes_of_the_same_process_alone(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(IN_ONE_PROCESS)
+    assert _run(tmp_path / "job.py", tmp_path) == "untouched True\n"
+
+
+def test_a_class_that_was_not_registered_is_named() -> None:
+    with pytest.raises(LookupError, match="main program's class 'Point' is not there"):
+        main_class("Point")
 
 
 class Holder(MapFunction[Any, Any]):
