@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ class LoopThread:
 
     def __init__(self, name: str = "yarrow-cluster") -> None:
         self.loop = asyncio.new_event_loop()
+        self.blocking = BlockingPool(self.loop)
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -58,3 +59,30 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+
+
+class BlockingPool:
+    """Threads for `asyncio.to_thread` of the shared loop: they end when the last cluster has ended.
+
+    The loop's own default pool would keep its threads, which hold up the end of the interpreter, for ever.
+    Owner: the shared loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._users = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def acquire(self) -> None:
+        """A cluster begins."""
+        self._users += 1
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="yarrow-blocking")
+            self._loop.set_default_executor(self._pool)
+
+    def release(self) -> None:
+        """A cluster has ended and makes no blocking call any more."""
+        self._users -= 1
+        if self._users == 0 and self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None

@@ -1,0 +1,36 @@
+"""EmbeddedExecutor: runs the jobs of `python job.py` in a cluster of their own on this machine.
+
+Owner: the thread that calls execute. Each job has its own cluster: as many slots as it needs, nothing left of
+it when its result is there. It needs no event loop of the caller and works inside a running one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from yarrow.runtime.config.files import load_settings
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.testing.cluster_shape import shape_for_job
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.mini_cluster import MiniCluster
+
+
+class EmbeddedExecutor:
+    """The PipelineExecutor of `execution.target: local`."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> LocalJobClient:
+        """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
+        config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
+        config.validate()
+        cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
+        try:
+            client = cluster.submit(job_graph, files)
+        except BaseException:
+            cluster.close()
+            raise
+        return client

@@ -1,0 +1,116 @@
+"""InProcessDriver: TaskExecutors in this very process, whose workers are threads (`execution.in-process`).
+
+Owner: the ResourceManager's loop, which the TaskExecutors share. Must not be used where user code may crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from yarrow.am.resourcemanager.driver import ResourceEventHandler
+from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
+from yarrow.container.in_process_workers import InProcessLauncher
+from yarrow.container.output_files import OutputFiles
+from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
+from yarrow.container.task_executor_settings import settings_of
+from yarrow.container.worker import WorkerThread
+from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
+from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
+from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
+from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.output_stream import ForwardedOutput
+from yarrow.runtime.rpc.service import RpcService
+from yarrow.testing.output_relay import write_to_client
+
+
+class InProcessDriver:
+    """Makes TaskExecutor endpoints on the running loop."""
+
+    def __init__(self, settings: LocalProcessSettings, rpc: RpcService, ids: IdFactory) -> None:
+        """`rpc` is the control plane's own service; commands and certificates of `settings` are not used."""
+        self._settings = settings
+        self._rpc = rpc
+        self._ids = ids
+        self._handler: ResourceEventHandler | None = None
+        self._leader: LeaderInformation | None = None
+        self._executors: dict[ResourceID, TaskExecutor] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._started = 0
+
+    @property
+    def can_request(self) -> bool:
+        return True
+
+    @property
+    def processes(self) -> dict[ResourceID, int]:
+        """None: threads have no process of their own."""
+        return {}
+
+    async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
+        self._handler = handler
+        self._leader = leader
+
+    async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
+        self._started += 1
+        resource_id = ResourceID(f"{self._settings.host}:{self._started}-{self._ids.hex_id()[-6:]}")
+        executor = self._make(resource_id)
+        self._executors[resource_id] = executor
+        await executor.start()
+        watcher = asyncio.get_running_loop().create_task(self._watch(executor))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return resource_id
+
+    async def release_task_executor(self, resource_id: ResourceID) -> None:
+        executor = self._executors.get(resource_id)
+        if executor is not None:
+            executor.finish("it was released")
+
+    async def terminate(self) -> None:
+        for executor in list(self._executors.values()):
+            executor.finish("the cluster ends")
+        await asyncio.gather(*self._watchers)
+
+    def _make(self, resource_id: ResourceID) -> TaskExecutor:
+        settings = self._settings
+        assert self._leader is not None, "initialize comes first"
+        # Removed with the cluster's own folder, in which it lies.
+        working_directory = tempfile.mkdtemp(prefix="taskexecutor-", dir=settings.tmp_directory)
+        bootstrap = TaskExecutorBootstrap(
+            application_id=settings.application_id,
+            resource_id=resource_id,
+            resource_manager_address=self._leader.address,
+            resource_manager_id=ResourceManagerID(self._leader.leader_id),
+            host=settings.host,
+            bind_host=settings.bind_host,
+            identity=PemIdentity(),
+            data_secret=settings.data_secret,
+            configuration=dict(settings.configuration),
+            log_directory=settings.log_directory,
+            working_directory=working_directory,
+            slots=settings.slots_per_task_executor,
+            max_message_bytes=settings.max_message_bytes,
+        )
+        files = OutputFiles(
+            Path(settings.log_directory),
+            resource_id,
+            lambda stream, text: write_to_client(ForwardedOutput(stream, text)),
+        )
+        return TaskExecutor(
+            settings_of(bootstrap),
+            TaskExecutorServices(
+                rpc=self._rpc,
+                resource_manager=AnnouncedLeader(self._leader),
+                launcher=InProcessLauncher(WorkerThread),
+                files=files,
+            ),
+        )
+
+    async def _watch(self, executor: TaskExecutor) -> None:
+        _, cause = await executor.finished
+        await executor.stop()
+        self._executors.pop(executor.resource_id, None)
+        if self._handler is not None:
+            self._handler.on_task_executor_terminated(executor.resource_id, cause)

@@ -1,0 +1,57 @@
+"""How the end of a job reaches the user: the result, or the error whose text begins with the user's traceback.
+
+Owner: any thread; pure. Shared by the clients of embedded and remote clusters.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.job_id import JobID
+from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import CollectRows, FailureCause, JobResult
+
+
+def execution_result(result: JobResult) -> JobExecutionResult:
+    """The result of a job that has FINISHED; raises JobCancelledError or JobExecutionError otherwise."""
+    if result.status is JobStatus.FINISHED:
+        return JobExecutionResult(JobID(result.job_id), result.net_runtime_ms, result.accumulators)
+    if result.status is JobStatus.CANCELED:
+        raise JobCancelledError(f"Job {result.name!r} ({result.job_id}) was cancelled.", result.job_id)
+    raise JobExecutionError(failure_text(result), result.job_id)
+
+
+def failure_text(result: JobResult) -> str:
+    """The user's own traceback first, then which operator of which job failed, and at which record."""
+    name = f"Job {result.name!r} ({result.job_id})"
+    cause = result.cause
+    if cause is None:
+        return f"{name} ended as {result.status.value}; the cluster gave no cause."
+    return f"{_trace(cause)}\n\n{name} failed{_where(cause)}."
+
+
+def _trace(cause: FailureCause) -> str:
+    if cause.stacktrace.strip():
+        return cause.stacktrace.rstrip()
+    return f"{cause.exception_name}: {cause.message}"
+
+
+def _where(cause: FailureCause) -> str:
+    where = f" in {cause.operator_name}" if cause.operator_name else ""
+    return where + (f", at the record {cause.record}" if cause.record else "")
+
+
+def collected_rows(messages: Iterable[CollectRows]) -> list[Any] | None:
+    """The rows of some messages in order; None when they hold none and say that no more will come."""
+    rows: list[Any] = []
+    ended = False
+    for message in messages:
+        ended = ended or message.last
+        if message.row_count:
+            # The job's own workers made it from the job's own records; the classes are those of this program.
+            rows.extend(pickle.loads(message.payload))
+    return None if ended and not rows else rows

@@ -1,0 +1,208 @@
+"""LocalCluster: a control plane in this process with TaskExecutors beside it, from start to the last file.
+
+Owner: the shared loop; every method is a coroutine of it unless it says otherwise. No signal handlers, no
+waiting on the user's thread. Heavy modules are imported after the first TaskExecutor process was started,
+which loads its own at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.options import cluster, rpc, taskmanager
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.testing.cluster_shape import ClusterShape, with_memory
+from yarrow.testing.loop_thread import BlockingPool
+from yarrow.testing.output_relay import OutputRelay
+
+if TYPE_CHECKING:
+    from yarrow.am.cluster_entrypoint import ControlPlane
+    from yarrow.runtime.rpc.gateways import DispatcherGateway
+    from yarrow.testing.in_process_driver import InProcessDriver
+    from yarrow.testing.lazy_web import LazyWeb
+
+_HOST = "127.0.0.1"
+#: Seconds in which the output of TaskExecutors that have ended is read to its end.
+_OUTPUT_GRACE = 5.0
+_log = logging.getLogger(__name__)
+
+
+class LocalCluster:
+    """One embedded cluster."""
+
+    def __init__(self, config: Settings, shape: ClusterShape, pool: BlockingPool) -> None:
+        """Raises ConfigError for memory or slots that cannot be; starts nothing."""
+        self.config = with_memory(config, shape.slots_per_task_executor)
+        self.shape = shape
+        self.application_id = RandomIdFactory().hex_id()
+        self.relay = OutputRelay()
+        self._pool = pool
+        self._folder = ""
+        self._driver: LocalProcessDriver | InProcessDriver | None = None
+        self._plane: ControlPlane | None = None
+        self._web: LazyWeb | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._issue: Callable[[str], PemIdentity] = lambda name: PemIdentity()
+
+    @property
+    def folder(self) -> str:
+        """The cluster's temporary folder, mode 0700; gone after `stop`."""
+        return self._folder
+
+    @property
+    def web_address(self) -> str | None:
+        """URL of the web API, or None when it is not served."""
+        return None if self._web is None else self._web.address
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The running control plane."""
+        assert self._plane is not None, "start comes first"
+        return self._plane
+
+    @property
+    def dispatcher(self) -> DispatcherGateway:
+        """Where jobs are submitted."""
+        return self.control_plane.dispatcher_gateway()
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the TaskExecutors."""
+        return [] if self._driver is None else list(self._driver.processes.values())
+
+    async def start(self) -> None:
+        """Returns when jobs can be submitted; on an error nothing is left."""
+        self._pool.acquire()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        directories = self.config.get(taskmanager.TMP_DIRS) or ()
+        parent = directories[0] if directories else None
+        self._folder = tempfile.mkdtemp(prefix="yarrow-", dir=parent)
+        settings = self._driver_settings()
+        if self.shape.processes:
+            # It asks for certificates when it gets its bootstrap: those are made below.
+            self._driver = LocalProcessDriver(
+                settings, lambda name: self._issue(name), RandomIdFactory(), self.relay
+            )
+            await self._driver.warm_up(self.shape.task_executors)
+        self._plane = await asyncio.to_thread(self._assemble, settings)
+        await self._plane.start()
+        await self._start_web(self._plane)
+
+    async def add_task_executor(self) -> None:
+        """Starts one more, besides those that jobs ask for."""
+        assert self._driver is not None, "start comes first"
+        await self._driver.request_task_executor(ResourceProfile())
+
+    async def stop(self) -> None:
+        """Ends jobs, TaskExecutors, servers; removes the folder. Returns when all of it is gone."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        # Who gives up waiting must not leave half of it behind.
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        try:
+            if self._web is not None:
+                await self._web.stop()
+            if self._plane is not None:
+                await self._plane.stop()
+            if self._driver is not None:
+                await self._driver.terminate()
+            await asyncio.to_thread(self.relay.join, _OUTPUT_GRACE)
+        finally:
+            if self._folder:
+                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            self._pool.release()
+
+    async def drain_output(self) -> None:
+        """Returns when all that tasks have printed up to now is in the client's output."""
+        if self.shape.processes:
+            await asyncio.gather(*(asyncio.wrap_future(ticket) for ticket in self.relay.drain()))
+
+    def _driver_settings(self) -> LocalProcessSettings:
+        log_directory = self.config.get(cluster.LOG_DIR) or os.path.join(self._folder, "log")
+        os.makedirs(log_directory, exist_ok=True)
+        return LocalProcessSettings(
+            application_id=self.application_id,
+            log_directory=log_directory,
+            tmp_directory=self._folder,
+            configuration=self.config.to_dict(redact=False),
+            data_secret=os.urandom(32),
+            host=_HOST,
+            bind_host=_HOST,
+            slots_per_task_executor=self.shape.slots_per_task_executor,
+            max_message_bytes=self.config.get(rpc.MESSAGE_MAX_SIZE).bytes,
+        )
+
+    def _assemble(self, settings: LocalProcessSettings) -> ControlPlane:
+        """The imports take longer than all the rest: in a thread, so that other clusters go on."""
+        from yarrow.am.cluster_entrypoint import ControlPlane
+        from yarrow.am.cluster_settings import control_plane_settings
+        from yarrow.runtime.rpc.in_process import InProcessTransport
+        from yarrow.runtime.rpc.service import RpcService, Transport
+
+        local = InProcessTransport(max_message_bytes=settings.max_message_bytes)
+        transports: list[Transport] = [local]
+        if self.shape.processes:
+            from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+            from yarrow.runtime.security.certificates import CertificateAuthority
+
+            authority = CertificateAuthority(self.application_id, SystemClock())
+            self._issue = authority.issue
+            grpc_settings = GrpcSettings(
+                application_id=self.application_id,
+                bind_host=_HOST,
+                host=_HOST,
+                identity=authority.issue("jobmanager"),
+                max_message_bytes=settings.max_message_bytes,
+                ask_timeout=self.config.get(rpc.ASK_TIMEOUT).seconds,
+            )
+            transports.insert(0, GrpcTransport(grpc_settings))
+        service = RpcService(transports)
+        if self._driver is None:
+            from yarrow.testing.in_process_driver import InProcessDriver
+
+            self._driver = InProcessDriver(settings, service, RandomIdFactory())
+        return ControlPlane(
+            service,
+            self._driver,
+            control_plane_settings(
+                self.config,
+                blob_directory=os.path.join(self._folder, "blobs"),
+                slots_per_task_executor=self.shape.slots_per_task_executor,
+                can_request=True,
+            ),
+        )
+
+    async def _start_web(self, plane: ControlPlane) -> None:
+        from yarrow.testing.lazy_web import LazyWeb, bind_rest_port
+
+        listener: socket.socket | None = None
+        try:
+            listener = bind_rest_port(self.config)
+            self._web = LazyWeb(plane, self.config, listener)
+            self._web.start()
+        except BaseException:
+            if listener is not None:
+                with contextlib.suppress(OSError):
+                    listener.close()
+            raise

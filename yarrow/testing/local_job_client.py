@@ -1,0 +1,202 @@
+"""LocalJobClient: the handle on a job of an embedded cluster.
+
+Owner: any thread of the user; questions are answered on the cluster's loop. When the job has ended the client
+holds its result, and the rows that were not fetched yet, itself: the cluster may be gone by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.job_id import JobID
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError, UnsupportedFeatureError
+from yarrow.runtime.common.ids import JobID as RuntimeJobID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult
+from yarrow.testing.job_results import collected_rows, execution_result
+from yarrow.testing.local_cluster import LocalCluster
+from yarrow.testing.loop_thread import LoopThread
+
+T = TypeVar("T")
+
+#: Rows of a fetch when the client takes over what is left at the end of a job.
+_TAKEN_AT_ONCE = 10_000
+
+
+class LocalJobClient(JobClient):
+    """Follows one job to its end."""
+
+    def __init__(self, loop: LoopThread, cluster: LocalCluster, job_graph: JobGraph) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._job_id = RuntimeJobID(job_graph.job_id)
+        self._collect_ids = [
+            operator.spec.collect_id
+            for vertex in job_graph.vertices
+            for operator in vertex.operators
+            if isinstance(operator.spec, CollectOperator)
+        ]
+        #: What was not fetched when the cluster ended, by collect id.
+        self._left: dict[str, deque[CollectRows]] = {}
+        self._left_lock = threading.Lock()
+        self._result: Future[JobResult] = Future()
+        self._details: ExecutionGraphDetails | None = None
+
+    @property
+    def cluster(self) -> LocalCluster:
+        """The cluster it runs on."""
+        return self._cluster
+
+    def follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        """Waits for the end of the job, then calls `end`, which ends the cluster; called once, on the loop."""
+        self._following = asyncio.get_running_loop().create_task(self._follow(end))
+
+    async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        try:
+            result = await self._cluster.dispatcher.request_job_result(self._job_id)
+            await self._cluster.drain_output()
+            if end is not None:
+                self._details = await self._cluster.dispatcher.request_job_details(self._job_id)
+                await self._take_over_rows()
+                await end()
+        except BaseException as error:
+            self._result.set_exception(
+                JobExecutionError(
+                    f"The embedded cluster ended while job {self._job_id} was running: {error}", self._job_id
+                )
+            )
+        else:
+            self._result.set_result(result)
+
+    async def _take_over_rows(self) -> None:
+        """At most what the JobMaster's bounded buffers hold: no more comes from a job that has ended."""
+        for collect_id in self._collect_ids:
+            rows: deque[CollectRows] = deque()
+            while not rows or not rows[-1].last:
+                rows.extend(
+                    await self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, _TAKEN_AT_ONCE)
+                )
+            self._left[collect_id] = rows
+
+    # JobClient
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        async def ask() -> JobStatus:
+            return JobStatus[(await self._cluster.dispatcher.request_job_status(self._job_id)).name]
+
+        return self._ask(ask(), lambda result: JobStatus[result.status.name])
+
+    def cancel(self) -> CompletableFuture[None]:
+        async def ask() -> None:
+            await self._cluster.dispatcher.cancel_job(self._job_id)
+
+        return self._ask(ask(), self._refuse_cancel)
+
+    def _refuse_cancel(self, result: JobResult) -> None:
+        raise JobAlreadyEndedError(
+            f"job {self._job_id} cannot be cancelled: it is {result.status.value} already"
+        )
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return _no_savepoints()
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return _no_savepoints()
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        async def ask() -> dict[str, Any]:
+            return (await self._cluster.dispatcher.request_job_details(self._job_id)).accumulators
+
+        return self._ask(ask(), lambda result: dict(result.accumulators))
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        return CompletableFuture(self._result).then_apply(execution_result)
+
+    def get_job_details(self) -> CompletableFuture[ExecutionGraphDetails]:
+        """Ask for all that is known about the job: vertices, attempts, metrics, failures."""
+
+        async def ask() -> ExecutionGraphDetails:
+            return await self._cluster.dispatcher.request_job_details(self._job_id)
+
+        return self._ask(ask(), lambda result: self._known_details())
+
+    def _known_details(self) -> ExecutionGraphDetails:
+        if self._details is None:
+            raise JobExecutionError(f"the cluster of job {self._job_id} has ended", self._job_id)
+        return self._details
+
+    def get_web_interface_url(self) -> str | None:
+        """Address of the web API while the cluster runs."""
+        return self._cluster.web_address
+
+    # CollectingJobClient
+
+    def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
+        """The next rows; waits until there are some; None = the end. Raises the job's error."""
+        while True:
+            messages = self._next_messages(collect_id, max_rows)
+            rows = collected_rows(messages)
+            if rows is None:
+                execution_result(self._result.result())
+                return None
+            if rows:
+                return rows
+
+    def _next_messages(self, collect_id: str, max_rows: int) -> Sequence[CollectRows]:
+        with self._left_lock:
+            if collect_id in self._left:
+                return self._take_left(collect_id)
+        try:
+            return self._loop.call(
+                self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows)
+            )
+        except Exception:
+            # The cluster may have ended in the meantime; what was left is here then.
+            self._result.exception()
+            with self._left_lock:
+                if collect_id not in self._left:
+                    raise
+                return self._take_left(collect_id)
+
+    def _take_left(self, collect_id: str) -> Sequence[CollectRows]:
+        left = self._left[collect_id]
+        # The end mark stays, to be found again.
+        return (left[0],) if len(left) == 1 else (left.popleft(),)
+
+    def _ask(
+        self, question: Coroutine[Any, Any, T], answer_at_end: Callable[[JobResult], T]
+    ) -> CompletableFuture[T]:
+        if self._result.done():
+            question.close()
+            return CompletableFuture(self._result).then_apply(answer_at_end)
+
+        async def ask() -> T:
+            try:
+                return await question
+            except Exception:
+                if not self._result.done():
+                    raise
+                return answer_at_end(self._result.result())
+
+        return CompletableFuture(self._loop.submit(ask()))
+
+
+def _no_savepoints() -> CompletableFuture[str]:
+    return CompletableFuture.failed(
+        UnsupportedFeatureError("Savepoints are refused: this version makes no checkpoints; cancel the job.")
+    )

@@ -1,0 +1,52 @@
+"""Files that a program ships: made into one payload each, and named in the JobGraph by their blob keys.
+
+Owner: the thread that submits. Reads local files; where the payloads go is the caller's business.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from yarrow.runtime.graph.executor import LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile
+
+
+def ship_files(job_graph: JobGraph, files: Sequence[LocalFile], store: Callable[[bytes], str]) -> JobGraph:
+    """The graph with each file under the key that `store(payload)` gave it."""
+    if not files:
+        return job_graph
+    shipped = [
+        ShippedFile(name=file.name, kind=file.kind, blob_key=store(payload_of(file)), target=file.target)
+        for file in files
+    ]
+    user_code = msgspec.structs.replace(job_graph.user_code, files=(*job_graph.user_code.files, *shipped))
+    return msgspec.structs.replace(job_graph, user_code=user_code)
+
+
+def payload_of(file: LocalFile) -> bytes:
+    """What is sent of a file: itself, or a zip of a folder or of a module, so that it keeps its name."""
+    path = Path(file.path)
+    if path.is_dir():
+        # A package keeps its name on the search path; another folder is a part of the path itself.
+        package = (path / "__init__.py").exists()
+        return _zip(path.parent if package else path, path)
+    if file.kind == "python_file" and not zipfile.is_zipfile(path):
+        return _zip(path.parent, path)
+    return path.read_bytes()
+
+
+def _zip(root: Path, content: Path) -> bytes:
+    buffer = io.BytesIO()
+    members = sorted(content.rglob("*")) if content.is_dir() else [content]
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member in members:
+            if member.is_file() and "__pycache__" not in member.parts:
+                # A fixed time: the same files make the same payload, which is stored once.
+                entry = zipfile.ZipInfo(str(member.relative_to(root)), (1980, 1, 1, 0, 0, 0))
+                archive.writestr(entry, member.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
