@@ -126,7 +126,7 @@ class EarlyTemplate:
             await self._launcher.start()
 
     async def launcher_for(self, config: Settings, cores_per_slot: float) -> WorkerLauncher:
-        """The launcher that taskmanager.worker.start names, started: the early one when the guess was right."""
+        """A started launcher as taskmanager.worker.start says: the early one when the guess was right."""
         settings = replace(self._guess, cpu_cores=cores_per_slot)
         fork = config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK
         if fork and self._launcher and worker_environment(settings) == worker_environment(self._guess):

@@ -7,6 +7,8 @@ its parts travel as slices of it. Must not make a Python object of a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,10 @@ COALESCE_ROWS = 16 * 1024
 #: Least rows of a slice when a batch is dealt out: smaller batches go whole, in turn.
 MIN_SLICE_ROWS = 1024
 
-Channels = npt.NDArray[np.uint16]
+#: Up to so many channels a scan for each is faster than one sort.
+_SCANNED_CHANNELS: Final = 6
+
+Channels = npt.NDArray[np.uint8 | np.uint16]
 
 
 class ColumnRoutingError(YarrowError):
@@ -172,12 +177,15 @@ class ColumnarResultPartition:
         return channels
 
     def _distribute(self, batch: ArrowBatch, channels: Channels) -> None:
-        if len(self.channels) == 2:
-            second = channels.view(np.bool_) if channels.dtype == np.uint8 else channels.astype(np.bool_)
-            order = np.concatenate((np.flatnonzero(~second), np.flatnonzero(second)))
+        count = len(self.channels)
+        if count <= _SCANNED_CHANNELS:
+            parts = [np.flatnonzero(channels == index) for index in range(count)]
+            order = np.concatenate(parts)
+            ends = list(accumulate(map(len, parts)))
         else:
+            # A radix sort, since the numbers are small.
             order = np.argsort(channels, kind="stable")
-        ends = np.cumsum(np.bincount(channels, minlength=len(self.channels))).tolist()
+            ends = np.searchsorted(channels.take(order), np.arange(count), side="right").tolist()
         ordered = _taken(batch, order)
         start = 0
         for index, end in enumerate(ends):

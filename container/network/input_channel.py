@@ -50,6 +50,7 @@ class InputChannel:
         self.received_buffers = 0
         self._consumed_batches = 0
         self._announced_batches = 0
+        self._announced_bytes = 0
         self._credit: CreditReceiver | None = None
         #: Set by a barrier during alignment: nothing is taken meanwhile.
         self.blocked = False
@@ -116,9 +117,13 @@ class InputChannel:
         self._consumed_batches += 1
         self.granted_batches += 1
         self.granted_bytes += size
-        # Grants go out for every second batch: half the messages, and the window never runs dry between them.
-        if self._credit is not None and self.granted_batches - self._announced_batches >= 2:
+        # Grants go out for every second batch or half a window of bytes: fewer messages, and never a dry window.
+        if self._credit is not None and (
+            self.granted_batches - self._announced_batches >= 2
+            or 2 * (self.granted_bytes - self._announced_bytes) >= self.window_bytes
+        ):
             self._announced_batches = self.granted_batches
+            self._announced_bytes = self.granted_bytes
             self._credit.grant(self.granted_batches, self.granted_bytes)
 
     def close(self) -> None:

@@ -71,12 +71,15 @@ class _Incoming:
         self.target: InputChannel | None = None
         self.held: list[tuple[FrameHeader, Buffer]] = []
         self.failure: str | None = None
+        #: The task thread attaches while the I/O thread may bring a frame.
+        self._lock = threading.Lock()
 
     def attach(self, target: InputChannel) -> None:
-        for header, payload in self.held:
-            target.append_frame(header, payload)
-        self.held.clear()
-        self.target = target
+        with self._lock:
+            for header, payload in self.held:
+                target.append_frame(header, payload)
+            self.held.clear()
+            self.target = target
         if self.failure is not None:
             target.fail(self.failure)
         else:
@@ -85,8 +88,12 @@ class _Incoming:
     def frame(self, header: FrameHeader, payload: Buffer) -> None:
         if self.target is not None:
             self.target.append_frame(header, payload)
-        else:
-            self.held.append((header, payload))
+            return
+        with self._lock:
+            if self.target is None:
+                self.held.append((header, payload))
+                return
+        self.target.append_frame(header, payload)
 
     def fail(self, reason: str) -> None:
         self.failure = reason

@@ -27,7 +27,8 @@ from yarrow.datastream.functions import SourceFunction
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator
 
-#: Event payloads: pickled ("request",), ("event", object), ("splits", [...]), ("no_more",), ("register", host).
+#: Event payloads are pickled tuples. To the coordinator: ("register", host), ("request",), ("event", object),
+#: ("finished",); to a reader: ("splits", [...]), ("no_more",), ("event", object), ("complete",).
 COORDINATOR = -1
 
 
@@ -100,6 +101,7 @@ class ReadingSource(SourceHead):
         super().__init__(name)
         self._blob = spec.source
         self._reader: SourceReader[Any, SourceSplit] | None = None
+        self._coordinator_complete = False
 
     def open(self) -> None:
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
@@ -116,15 +118,25 @@ class ReadingSource(SourceHead):
         return records
 
     def handle_event(self, payload: bytes) -> None:
-        if self._reader is None:
-            return
         message = pickle.loads(payload)
-        if message[0] == "splits":
+        if message[0] == "complete":
+            self._coordinator_complete = True
+        elif self._reader is None:
+            return
+        elif message[0] == "splits":
             self._reader.add_splits(message[1])
         elif message[0] == "no_more":
             self._reader.notify_no_more_splits()
         elif message[0] == "event":
             self._reader.handle_source_event(message[1])
+
+    def finish(self) -> None:
+        ReaderContext(self.context).send("finished")
+
+    @property
+    def is_drained(self) -> bool:
+        # The coordinator lives with subtask 0 and must outlive the other readers.
+        return self.context.environment.subtask != 0 or self._coordinator_complete
 
     def close(self) -> None:
         if self._reader is not None:

@@ -23,6 +23,8 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(32)
 _NAN_WORD: Final = np.array([np.nan]).view(np.int64)[0]
 _LEAST_CAPACITY: Final = 1024
+#: Keys up to which the table, with 12 bytes a place, should fit a core's cache even when sparse.
+_SMALL: Final = 16 * 1024
 
 
 def key_index(key_type: pa.DataType) -> KeyIndex:
@@ -43,7 +45,7 @@ class KeyIndex(ABC):
 
 
 class WordIndex(KeyIndex):
-    """Open addressing with linear probing, at most half full; every step runs over all rows that need it."""
+    """Open addressing with linear probing, at most half full after each batch; steps run over all rows at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,23 +84,26 @@ class WordIndex(KeyIndex):
         """
         while len(rows):
             self._claim(keys, places)
-            match = self._key_at[places] == keys
-            slots[rows[match]] = self._slot_at[places[match]]
-            keys, places, rows = keys[~match], (places[~match] + 1) & self._mask, rows[~match]
-            if self.size * 2 > self._mask:
-                self._resize(self._capacity_for(self.size))
+            match = self._key_at.take(places) == keys
+            found, left = np.flatnonzero(match), np.flatnonzero(~match)
+            slots[rows.take(found)] = self._slot_at.take(places.take(found))
+            keys, rows = keys.take(left), rows.take(left)
+            places = (places.take(left) + 1) & self._mask
+            if self.size * self._places_a_key() > self._mask + 1:
+                # Twice what is needed: a table that grows meets most of its keys while it is sparse.
+                self._resize(1 << (self.size * self._places_a_key() * 2 - 1).bit_length())
                 places = self._home(keys)
 
     def _claim(self, keys: Words, places: Slots) -> None:
-        empty = np.flatnonzero(self._slot_at[places] < 0)
+        empty = np.flatnonzero(self._slot_at.take(places) < 0)
         if not len(empty):
             return
-        wanted = places[empty]
+        wanted = places.take(empty)
         # A claim is a number below -1: the last writer's stays.
         claims = -2 - np.arange(len(wanted), dtype=np.int32)
         self._slot_at[wanted] = claims
-        won = self._slot_at[wanted] == claims
-        winners, new_keys = wanted[won], keys[empty[won]]
+        won = np.flatnonzero(self._slot_at.take(wanted) == claims)
+        winners, new_keys = wanted.take(won), keys.take(empty.take(won))
         first = self._append(new_keys)
         self._key_at[winners] = new_keys
         self._slot_at[winners] = np.arange(first, self.size, dtype=np.int32)
@@ -109,8 +114,9 @@ class WordIndex(KeyIndex):
         self._keys[first : self.size] = keys
         return first
 
-    def _capacity_for(self, size: int) -> int:
-        return max(_LEAST_CAPACITY, 1 << (size * 2).bit_length())
+    def _places_a_key(self) -> int:
+        """At least so many places a key: a small table is kept sparse, so that nearly every key is at home."""
+        return 8 if self.size <= _SMALL else 2
 
     def _resize(self, capacity: int) -> None:
         """Makes the table anew from the keys of the slots."""
@@ -121,14 +127,16 @@ class WordIndex(KeyIndex):
         slots = np.arange(self.size, dtype=np.int32)
         if self._null_slot >= 0:
             slots = np.delete(slots, self._null_slot)
-        keys = self._keys[slots]
+        keys = self._keys.take(slots)
         places = self._home(keys)
         while len(slots):
-            empty = self._slot_at[places] < 0
-            self._slot_at[places[empty]] = slots[empty]
-            won = self._slot_at[places] == slots
+            empty = np.flatnonzero(self._slot_at.take(places) < 0)
+            self._slot_at[places.take(empty)] = slots.take(empty)
+            won = self._slot_at.take(places) == slots
             self._key_at[places[won]] = keys[won]
-            keys, slots, places = keys[~won], slots[~won], (places[~won] + 1) & self._mask
+            left = np.flatnonzero(~won)
+            keys, slots = keys.take(left), slots.take(left)
+            places = (places.take(left) + 1) & self._mask
 
     def _home(self, keys: Words) -> Slots:
         """The place where the search for a key begins: the upper bits of a product mix all lower bits."""

@@ -37,6 +37,7 @@ class SourceCoordinator:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._readers: dict[int, str] = {}
+        self._finished: set[int] = set()
         self._enumerator: SplitEnumerator[SourceSplit] | None = None
         self._thread = threading.Thread(target=self._run, name=f"split enumerator of {name}", daemon=True)
 
@@ -117,4 +118,8 @@ class SourceCoordinator:
             enumerator.handle_split_request(subtask, self._readers.get(subtask))
         elif message[0] == "event":
             enumerator.handle_source_event(subtask, message[1])
+        elif message[0] == "finished":
+            self._finished.add(subtask)
+            if len(self._finished) == self._parallelism:
+                self._send(0, pickle.dumps(("complete",), 5))
         return True

@@ -193,7 +193,7 @@ class StreamTask:
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
-            return self._drain(), Phase.BACK_PRESSURED
+            return self._drain()
         if self.stage is TaskStage.AWAITING_VERDICT and now >= self._verdict_at:
             assert self._verdict is not None
             self._fail(self._verdict)
@@ -372,15 +372,17 @@ class StreamTask:
         self.broadcast(EndOfData())
         self.stage = TaskStage.FINISHING
 
-    def _drain(self) -> bool:
+    def _drain(self) -> tuple[bool, Phase]:
         drained = True
         for partition in self.partitions:
             if not partition.drain_overdraft():
                 drained = False
-        if drained and self.chain.is_drained:
+        if not drained:
+            return False, Phase.BACK_PRESSURED
+        if self.chain.is_drained:
             self._end(ExecutionState.FINISHED, None, "")
-            return True
-        return False
+            return True, Phase.IDLE
+        return False, Phase.IDLE
 
     def _await_verdict(self, error: BaseException, now: float) -> None:
         self.stage = TaskStage.AWAITING_VERDICT

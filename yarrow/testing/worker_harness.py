@@ -35,7 +35,7 @@ from yarrow.container.worker_protocol import (
     WorkerSettings,
 )
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.common.ids import AllocationID, JobMasterID, WorkerID, execution_attempt_id
+from yarrow.runtime.common.ids import AllocationID, JobMasterID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
@@ -43,7 +43,6 @@ from yarrow.runtime.rpc.messages import (
     Deployment,
     FailureCause,
     TaskDeploymentDescriptor,
-    TaskPlacement,
     VertexPlacement,
     WorkerAddress,
 )
@@ -142,10 +141,9 @@ class WorkerHarness:
         placements = tuple(
             VertexPlacement(
                 vertex_id=vertex.id,
-                subtasks=tuple(
-                    TaskPlacement(attempt_id=execution_attempt_id("g", vertex.id, i, 0), worker=i % count)
-                    for i in range(vertex.parallelism)
-                ),
+                graph_id="g",
+                workers=tuple(i % count for i in range(vertex.parallelism)),
+                attempts=(0,) * vertex.parallelism,
             )
             for vertex in graph.vertices
         )
