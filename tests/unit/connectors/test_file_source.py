@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.connectors.harness import SourceHarness, run, run_with_restores
 from yarrow.datastream.connectors import line_blocks
 from yarrow.datastream.connectors.base import Boundedness, NothingAvailable
-from yarrow.datastream.connectors.file_format import FileSourceSplit
+from yarrow.datastream.connectors.file_format import FileFormatError, FileSourceSplit
 from yarrow.datastream.connectors.file_source import FileSourceError
 from yarrow.datastream.connectors.file_system import (
     FileEnumeratorProvider,
@@ -235,5 +235,5 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(line_blocks, "LONGEST_RECORD", 1000)
     file = tmp_path / "endless.txt"
     file.write_bytes(b"x" * 600_000 + b"\n")
-    with pytest.raises(line_blocks.FileFormatError, match=r"endless\.txt.*1000 bytes"):
+    with pytest.raises(FileFormatError, match=r"endless\.txt.*1000 bytes"):
         run(text_source(file))

@@ -56,8 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
     def op_create(self, path: Path, name: str, query: dict[str, str]) -> None:
         if "data" not in query:
             self.send_response(307)
-            host, port = self.server.server_address[:2]
-            self.send_header("Location", f"http://{host!s}:{port}{self.path}&data=true")
+            self.send_header("Location", f"http://{self.headers['Host']}{self.path}&data=true")
             self.send_header("Content-Length", "0")
             self.end_headers()
             return

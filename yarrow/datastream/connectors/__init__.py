@@ -1,7 +1,7 @@
 """Sources and sinks: the interfaces, and one module for each place that records come from or go to.
 
-Owner: none. Exports the interfaces alone; connectors are imported from their own modules, so that a program
-loads only what it uses.
+Owner: none. Exports the interfaces and what most sources share; connectors are imported from their own
+modules, so that a program loads only what it uses.
 """
 
 from yarrow.datastream.connectors.base import (
@@ -20,12 +20,15 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 
 __all__ = [
     "Boundedness",
     "Committer",
     "DeliveryGuarantee",
     "NothingAvailable",
+    "OnRequestEnumerator",
+    "OneByOneReader",
     "Sink",
     "SinkWriter",
     "SinkWriterContext",

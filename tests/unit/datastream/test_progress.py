@@ -1,0 +1,89 @@
+"""The progress line: what it counts, and that it never disturbs a job."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from yarrow.common.job_id import JobID
+from yarrow.datastream import progress as module
+from yarrow.datastream.progress import JobCounters, line_of, progress
+from yarrow.runtime.graph.executor import DetachedJobClient
+
+JOB = {
+    "vertices": [
+        {"parallelism": 2, "metrics": {"write-records": 5000, "accumulated-backpressured-time": 1000}},
+        {"parallelism": 2, "metrics": {"read-records": 4000, "write-records": 10}},
+    ]
+}
+
+
+class ClientWithAddress(DetachedJobClient):
+    """A client of a cluster with a web address."""
+
+    web_interface_url = ""
+
+
+class Terminal(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        self.written.set()
+
+
+class _JobPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps(JOB).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _JobPage)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_sources_are_counted_and_waiting_is_a_share() -> None:
+    now = JobCounters.of(JOB)
+    assert now == JobCounters(5000, 1000, 4)
+    line = line_of(JobCounters(1000, 500, 4), now, 2.0, "http://x")
+    assert line == "5,000 records, 2,000/s, back-pressured 6 %, http://x"
+
+
+def test_a_client_without_address_shows_nothing() -> None:
+    out = io.StringIO()
+    with progress(DetachedJobClient(JobID("0" * 32).to_hex_string()), out) as shown:
+        assert shown is None
+    assert out.getvalue() == ""
+
+
+def test_the_line_is_written_and_wiped(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_INTERVAL", 0.01)
+    client = ClientWithAddress("0" * 32)
+    client.web_interface_url = address
+    out = Terminal()
+    with progress(client, out):
+        assert out.written.wait(5)
+    assert "5,000 records" in out.getvalue()
+    assert out.getvalue().endswith("\r\x1b[K")
