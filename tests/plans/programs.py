@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
 from yarrow.datastream import (
     KeyedProcessFunction,
     OutputTag,
@@ -128,12 +130,14 @@ def source_function(env: StreamExecutionEnvironment) -> None:
 def columns(env: StreamExecutionEnvironment) -> None:
     schema = pa.schema([("word", pa.string()), ("length", pa.int64())])
     words = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
-    batches = words.map_batches(lambda batch: batch, schema).filter_batches(lambda batch: batch["length"])
+    batches = words.map_batches(
+        lambda batch: batch.rename_columns(["word", "length"]), schema
+    ).filter_batches(lambda batch: pc.greater(batch["length"], 0))
     batches.key_by("word").aggregate([("length", "sum"), (None, "count")]).to_rows().print()
 
 
 def columns_and_back(env: StreamExecutionEnvironment) -> None:
-    rows = env.from_sequence(1, 9).map(lambda x: x, COUNTED)
+    rows = env.from_sequence(1, 9).map(lambda x: Row(word=str(x), count=x), COUNTED)
     rows.key_by(lambda row: row.word).map_batches(lambda batch: batch).map(lambda row: row).print()
 
 
