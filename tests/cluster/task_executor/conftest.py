@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.task_executor.fake_worker import PlayedThread
+from tests.cluster.task_executor.fake_worker import ENTRY, PlayedThread
 from tests.cluster.task_executor.fakes import FakeJobMaster, FakeResourceManager
 from tests.unit.container.supervisor.conftest import ROOT, eventually
 from yarrow.container.in_process_workers import InProcessLauncher
@@ -19,6 +19,7 @@ from yarrow.container.slot_table import SlotState
 from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.task_executor_settings import TaskExecutorSettings, settings_of
 from yarrow.container.template_client import TemplateLauncher
+from yarrow.container.worker import WorkerThread
 from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
 from yarrow.runtime.common.ids import (
     AllocationID,
@@ -51,7 +52,6 @@ from yarrow.runtime.rpc.service import RpcService
 
 JOB = JobID("1" * 32)
 RESOURCE = ResourceID("te-1")
-ENTRY = "tests.cluster.task_executor.fake_worker:run_worker"
 
 
 def allocation(number: int) -> AllocationID:
@@ -173,15 +173,20 @@ def make_bootstrap(folder: Path, **changes: object) -> TaskExecutorBootstrap:
     return TaskExecutorBootstrap(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def make_launcher(mode: str, raw_output: int) -> WorkerLauncher:
-    settings = LaunchSettings(entry=ENTRY, environment={"PYTHONPATH": str(ROOT)})
+def make_launcher(mode: str, raw_output: int, entry: str) -> WorkerLauncher:
+    """The launcher of `start_mode`; workers in threads are played ones unless the entry is the real one."""
+    settings = LaunchSettings(entry=entry, environment={"PYTHONPATH": str(ROOT)})
     if mode == "fork":
         return TemplateLauncher(settings, raw_output)
-    return SpawnLauncher(settings) if mode == "spawn" else InProcessLauncher(PlayedThread)
+    return (
+        SpawnLauncher(settings)
+        if mode == "spawn"
+        else InProcessLauncher(PlayedThread if entry == ENTRY else WorkerThread)
+    )
 
 
 @asynccontextmanager
-async def cluster(mode: str, folder: Path, **changes: object) -> AsyncIterator[Cluster]:
+async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object) -> AsyncIterator[Cluster]:
     """A started cluster; `changes` replace fields of the TaskExecutorSettings."""
     configuration = changes.pop("configuration", {})
     assert isinstance(configuration, dict)
@@ -206,7 +211,7 @@ async def cluster(mode: str, folder: Path, **changes: object) -> AsyncIterator[C
     executor = TaskExecutor(
         settings,
         TaskExecutorServices(
-            rpc=service, resource_manager=leader, launcher=make_launcher(mode, raw_output), files=files
+            rpc=service, resource_manager=leader, launcher=make_launcher(mode, raw_output, entry), files=files
         ),
     )
     try:

@@ -40,6 +40,8 @@ from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CollectRows, FailureCause, TaskMetrics, WorkerAddress
 
 PRINTED_LINES = 2000
+#: As launchers name the main of workers.
+ENTRY = f"{__name__}:run_worker"
 
 
 class PlayedWorker:

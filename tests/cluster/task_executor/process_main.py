@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.cluster.task_executor.conftest import ENTRY
+from tests.cluster.task_executor.fake_worker import ENTRY
 from yarrow.container.task_executor_main import main
 
 if __name__ == "__main__":

@@ -322,6 +322,9 @@ def test_the_end_of_a_task_is_told_after_its_output(tmp_path: Path) -> None:
             await eventually(
                 lambda: log.read_text().count("\n") == PRINTED_LINES, "the supervisor has got everything"
             )
+            for _ in range(5):
+                # The worker answers after it has told the end; a report would be quicker than five rounds.
+                assert await r.gateway.request_thread_dump()
             assert r.job_master.state_of(attempt()) is not ExecutionState.FINISHED
             lines: list[str] = []
 

@@ -167,6 +167,7 @@ def test_the_end_of_a_worker_is_told(start_mode: str, do: str, end: WorkerExit, 
             peer = await launch(open_)
             peer.channel.send(start_message(do=do))
             assert await within(peer.worker.exited) == end
+            # Nor a copy of the worker's end: the supervisor would wait for ever.
             await eventually(lambda: bool(peer.closed), "the socket reached its end")
             raw = open_.raw_path.read_text()
             expected = {
@@ -193,7 +194,7 @@ def test_stop_and_kill(start_mode: str, tmp_path: Path) -> None:
 
 
 def test_a_worker_sees_the_end_of_its_supervisor(start_mode: str, tmp_path: Path) -> None:
-    """The template must hold no copy of the socket, else the worker would wait for ever."""
+    """No other worker, and not the template, may hold a copy of the supervisor's end."""
 
     async def body() -> None:
         async with open_launcher(start_mode, "report", tmp_path) as open_:

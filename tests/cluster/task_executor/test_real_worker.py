@@ -1,0 +1,41 @@
+"""The real worker starts in each way, and the template stays as light as a fork needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.task_executor.conftest import RESOURCE, cluster
+from tests.unit.container.supervisor.conftest import eventually, run
+from yarrow.container.slot_table import SlotState
+from yarrow.container.worker_process import DEFAULT_ENTRY
+
+pytestmark = pytest.mark.cluster
+
+
+def loaded_libraries(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_worker_becomes_ready_and_ends_with_its_slot(start_mode: str, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(start_mode, tmp_path, entry=DEFAULT_ENTRY) as c:
+            slot = await c.active_slot()
+            address = c.job_master.offers[slot].worker
+            assert address.resource_id == RESOURCE
+            assert address.host_key == c.settings.workers.host_key
+            if start_mode != "in-process":
+                names = [name for name, _ in await c.gateway.request_thread_dump()]
+                assert any(name.startswith("slot 0: ") for name in names)
+            for name, pid in c.executor.workers.processes():
+                maps = loaded_libraries(pid)
+                if name != "supervisor":
+                    assert "/pyarrow/" in maps
+                    for library in ("polars", "pandas", "grpc"):
+                        assert f"/{library}/" not in maps, f"{name} has loaded {library}"
+            await c.gateway.free_slot(slot, "done")
+            await eventually(lambda: c.state_of(0) is SlotState.FREE, "the worker has ended")
+            assert not c.job_master.failed_slots
+
+    run(body())
