@@ -1,0 +1,72 @@
+"""A JobScheduler with its time, fed with offers and reports."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tests.unit.am.test_slot_pool import offer
+from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.failover import NoRestart
+from yarrow.am.jobmaster.job_scheduler import Actions, JobScheduler
+from yarrow.am.jobmaster.settings import SchedulerMode
+from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.ids import CountingIdFactory, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
+
+T = TypeVar("T")
+BROKEN = FailureCause(exception_name="builtins.ValueError", message="broken", stacktrace="trace")
+
+
+class Scheduling:
+    """Drives one job."""
+
+    def __init__(self, job: JobGraph, mode: SchedulerMode = SchedulerMode.EAGER) -> None:
+        self.clock = ManualClock(1000)
+        self.graph = ExecutionGraph(job, self.clock, CountingIdFactory())
+        self.pool = SlotPool(idle_timeout=50)
+        self.scheduler = JobScheduler(self.graph, self.pool, mode, NoRestart())
+        self._offers = 0
+
+    @property
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def start(self) -> Actions:
+        return self.scheduler.start(self.now)
+
+    def offer(self, slots: int, resource: str = "te") -> Actions:
+        """Offers new slots of one TaskExecutor."""
+        offers = [offer(f"a{self._offers + i}", i) for i in range(slots)]
+        self._offers += slots
+        return self.scheduler.offered(ResourceID(resource), offers, self.now)[1]
+
+    def report(
+        self, state: ExecutionState, *executions: Execution, cause: FailureCause | None = None
+    ) -> Actions:
+        """Reports a state of these executions, or of all that live."""
+        chosen = executions or tuple(e for e in self.graph.executions() if not e.state.is_terminal)
+        updates = [
+            TaskExecutionStateUpdate(attempt_id=e.attempt_id, state=state, timestamp_ms=0, cause=cause)
+            for e in chosen
+        ]
+        return self.scheduler.updated(updates, self.now)
+
+    def running(self, slots: int) -> None:
+        """Brings the whole job to RUNNING."""
+        self.start()
+        self.offer(slots)
+        self.report(ExecutionState.RUNNING)
+
+    def states(self) -> list[str]:
+        return [execution.state.name for execution in self.graph.executions()]
+
+    def execution(self, vertex: int, subtask: int) -> Execution:
+        return list(self.graph.vertices.values())[vertex].executions[subtask]
+
+
+def of_kind(actions: Actions, kind: type[T]) -> list[T]:
+    """Those of the actions that are of one kind."""
+    return [action for action in actions if isinstance(action, kind)]

@@ -1,0 +1,185 @@
+"""What a Dispatcher stands on: validation, stores, finished jobs, collected rows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.am.scheduling import Scheduling
+from tests.unit.rpc.loops import run, settled
+from yarrow.am.dispatcher.blob_store import BlobNotFoundError, BlobStore
+from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
+from yarrow.am.dispatcher.job_graph_store import (
+    DirectoryJobGraphStore,
+    InMemoryJobGraphStore,
+    JobGraphStore,
+)
+from yarrow.am.dispatcher.validation import decode_and_validate
+from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.details import job_details, job_overview, job_result
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import JobSubmissionError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.testing.job_graphs import Stage, linear_job
+
+replace = msgspec.structs.replace
+GOOD = linear_job(Stage(1), Stage(2))
+
+
+def with_edge_to_nowhere() -> JobGraph:
+    return replace(GOOD, vertices=GOOD.vertices[:1])
+
+
+def with_unequal_forward() -> JobGraph:
+    forward = linear_job(Stage(2), Stage(2)).edges
+    return replace(GOOD, edges=forward)
+
+
+def test_a_good_graph_passes_unchanged() -> None:
+    assert decode_and_validate(encode_job_graph(GOOD)) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (replace(GOOD, version=7), r"version 7, this cluster runs version 1: install the same version"),
+        (replace(GOOD, job_id=JobID("x")), "'x' is no job id"),
+        (replace(GOOD, vertices=()), "has no operators"),
+        (replace(GOOD, vertices=GOOD.vertices[:1] * 2), "two vertices"),
+        (replace(GOOD, user_code=replace(GOOD.user_code, python_version=(3, 6))), r"built with Python 3\.6"),
+        (linear_job(Stage(5, max_parallelism=4)), "parallelism 5 is above its max parallelism 4"),
+        (linear_job(Stage(1, max_parallelism=40000)), "above 32768"),
+        (linear_job(Stage(0)), "below 1"),
+        (with_edge_to_nowhere(), "edge 0 names the vertex"),
+        (with_unequal_forward(), "parallelism 1 and 2 differ"),
+    ],
+)
+def test_bad_graphs_are_refused_in_words(graph: JobGraph, message: str) -> None:
+    with pytest.raises(JobSubmissionError, match=message):
+        decode_and_validate(encode_job_graph(graph))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc0", msgspec.msgpack.encode({"version": 1})])
+def test_what_is_no_graph_is_refused(data: bytes) -> None:
+    with pytest.raises(JobSubmissionError, match="no job graph"):
+        decode_and_validate(data)
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory"])
+def test_job_graph_stores(kind: str, tmp_path: Path) -> None:
+    store: JobGraphStore = InMemoryJobGraphStore()
+    if kind == "directory":
+        store = DirectoryJobGraphStore(tmp_path / "graphs")
+    job = JobID("ab" * 16)
+    assert store.job_ids() == ()
+    with pytest.raises(KeyError):
+        store.get(job)
+    store.put(job, b"one")
+    store.put(job, b"two")
+    assert (store.get(job), store.job_ids()) == (b"two", (job,))
+    store.remove(job)
+    store.remove(job)
+    assert store.job_ids() == ()
+
+
+def test_a_directory_store_takes_no_path_for_an_id(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        DirectoryJobGraphStore(tmp_path).put(JobID("../../outside"), b"")
+
+
+def test_blobs_are_kept_under_their_hash_and_read_in_parts(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "blobs")
+    key = store.put(b"abcdef")
+    assert store.put(b"abcdef") == key
+    assert store.get(key) == b"abcdef"
+    assert store.read(key, 2, 3) == (b"cde", 6)
+    assert store.read(key, 6, 3) == (b"", 6)
+    store.remove(key)
+    with pytest.raises(BlobNotFoundError, match=key):
+        store.get(key)
+    with pytest.raises(BlobNotFoundError, match="64 hexadecimal digits"):
+        store.get("../secret")
+
+
+def finished(number: int) -> FinishedJob:
+    graph = Scheduling(linear_job(Stage(1), job_id=number)).graph
+    return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {})
+
+
+def test_finished_jobs_go_by_number_and_by_age() -> None:
+    clock = ManualClock()
+    jobs = FinishedJobs(capacity=2, expiration_seconds=100, clock=clock)
+    first, second, third = (finished(number) for number in (1, 2, 3))
+    jobs.add(first)
+    clock.advance(50)
+    jobs.add(second)
+    assert jobs.all() == [first, second]
+    jobs.add(third)
+    assert jobs.all() == [second, third]
+    assert jobs.get(first.overview.job_id) is None
+    clock.advance(99)
+    assert jobs.get(third.overview.job_id) == third
+    clock.advance(1)
+    assert jobs.all() == []
+
+
+def rows(subtask: int, sequence: int, count: int, last: bool = False) -> CollectRows:
+    return CollectRows(
+        job_id=JobID("j"),
+        collect_id="c",
+        subtask=subtask,
+        sequence=sequence,
+        payload=f"{subtask}.{sequence}".encode(),
+        row_count=count,
+        last=last,
+    )
+
+
+def test_collected_rows_come_in_order_and_end_once_for_all_subtasks() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=2, max_rows=10)
+        await buffer.push(rows(0, 0, 3))
+        await buffer.push(rows(0, 0, 3))
+        await buffer.push(rows(1, 0, 3, last=True))
+        assert [(r.payload, r.last) for r in await buffer.fetch(100)] == [(b"0.0", False), (b"1.0", False)]
+        waiting = asyncio.ensure_future(buffer.fetch(100))
+        await settled()
+        assert not waiting.done()
+        await buffer.push(rows(0, 1, 0, last=True))
+        (end,) = await waiting
+        assert (end.last, end.row_count) == (True, 0)
+        assert (await buffer.fetch(1))[0].last
+
+    run(body())
+
+
+def test_a_full_buffer_holds_the_operator_up_and_loses_nothing() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=5)
+        await buffer.push(rows(0, 0, 4))
+        held = asyncio.ensure_future(buffer.push(rows(0, 1, 4)))
+        await settled()
+        assert not held.done()
+        assert [r.sequence for r in await buffer.fetch(4)] == [0]
+        await held
+        assert [r.sequence for r in await buffer.fetch(1)] == [1]
+
+    run(body())
+
+
+def test_the_end_of_the_job_ends_everything() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=1)
+        held = asyncio.ensure_future(buffer.push(rows(0, 0, 4)))
+        await settled()
+        await buffer.close()
+        await held
+        assert [r.row_count for r in await buffer.fetch(1)] == [4]
+        assert (await buffer.fetch(1))[0].last
+
+    run(body())
