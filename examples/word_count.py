@@ -7,6 +7,7 @@ python examples/word_count.py --input FILE
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 
 from yarrow.common import Types, WatermarkStrategy
@@ -23,8 +24,8 @@ TEXT = [
 
 def words_of(line: str) -> Iterator[tuple[str, int]]:
     """Each word of a line, with the number one."""
-    for word in line.lower().split():
-        yield word.strip(".,;:!?\"'()"), 1
+    for word in re.findall(r"[\w']+", line.lower()):
+        yield word, 1
 
 
 def word_count(path: str | None) -> None:

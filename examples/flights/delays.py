@@ -51,7 +51,7 @@ def scheduled_departure(line: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class FlightsSplit(SourceSplit):
-    """Every `of`-th flight in order of scheduled departure, from number `part` on; `read` were read already."""
+    """Every `of`-th flight in order of scheduled departure, from number `part` on; `read` of them done."""
 
     part: int
     of: int

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Bytes of a block: small where each record becomes Python objects, so that a poll stays short.
-ROW_BLOCK = 1 << 16
+ROW_BLOCK = 1 << 14
 COLUMN_BLOCK = 1 << 20
 #: A line, or a record with line ends in quotes, that is longer is taken for damage.
 LONGEST_RECORD = 64 << 20

@@ -21,7 +21,7 @@ from yarrow.datastream.connectors.line_blocks import (
 )
 
 #: Decoding costs little a line, so that blocks may be larger than those of other row formats.
-_TEXT_BLOCK = 4 * ROW_BLOCK
+_TEXT_BLOCK = 16 * ROW_BLOCK
 
 
 class TextLineFormat(StreamFormat[str]):

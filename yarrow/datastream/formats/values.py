@@ -46,7 +46,7 @@ def text_reader(type_info: TypeInformation) -> Callable[[str], Any]:
         if type_info.python_type is bool:
             return _read_boolean
         if type_info.python_type in (int, float, Decimal):
-            return lambda text: _read_number(text, type_info)
+            return _number_reader(type_info)
     if isinstance(type_info, SqlTimeTypeInfo):
         return _FROM_ISO[type_info.tag]
     raise InvalidProgramError(f"the type {type_info} has no form in a text field; declare Types.STRING()")
@@ -60,19 +60,25 @@ def _read_boolean(text: str) -> bool:
     raise ValueError("true or false is expected")
 
 
-def _read_number(text: str, type_info: BasicTypeInfo) -> Any:
-    # Python's own parsers take underscores and digits of other scripts, which no other reader of the file
-    # does.
-    if "_" in text or not text.isascii():
-        raise ValueError(f"{type_info} is expected")
-    try:
-        value = type_info.python_type(text)
-    except (ValueError, InvalidOperation):
-        raise ValueError(f"{type_info} is expected") from None
-    if type_info.value_range is not None and not type_info.accepts(value):
-        low, high = type_info.value_range
-        raise ValueError(f"{type_info} must lie between {low} and {high}")
-    return value
+def _number_reader(type_info: BasicTypeInfo) -> Callable[[str], Any]:
+    """Reads a number; everything looked up once, for it runs once a field."""
+    parse: Callable[[str], Any] = {int: int, float: float}.get(type_info.python_type, Decimal)
+    low, high = type_info.value_range or (None, None)
+
+    def read(text: str) -> Any:
+        # Python's own parsers take underscores and digits of other scripts, as no other reader of the file
+        # does.
+        if "_" in text or not text.isascii():
+            raise ValueError(f"{type_info} is expected")
+        try:
+            value = parse(text)
+        except (ValueError, InvalidOperation):
+            raise ValueError(f"{type_info} is expected") from None
+        if low is not None and high is not None and not low <= value <= high:
+            raise ValueError(f"{type_info} must lie between {low} and {high}")
+        return value
+
+    return read
 
 
 def json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
@@ -104,7 +110,7 @@ def _json_reader(type_info: TypeInformation) -> Callable[[Any], Any]:
         read_text = text_reader(type_info)
         return lambda value: read_text(str(value))
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _JSON_TAGS:
-        return lambda value: _accepted(value, type_info)
+        return _basic_reader(type_info)
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: value
     raise InvalidProgramError(f"the type {type_info} has no form in JSON; declare Types.STRING() or a number")
@@ -139,10 +145,24 @@ def _of(kind: type, value: Any, expected: str) -> Any:
     return value
 
 
-def _accepted(value: Any, type_info: BasicTypeInfo) -> Any:
-    if not type_info.accepts(value):
+def _basic_reader(type_info: BasicTypeInfo) -> Callable[[Any], Any]:
+    """Takes a decoded value that has the type; everything looked up once, for it runs once a field."""
+    expected = type_info.python_type
+    low, high = type_info.value_range or (None, None)
+    one_character = type_info.tag == "CHAR"
+
+    def read(value: Any) -> Any:
+        kind = type(value)
+        if kind is expected:
+            if (low is None or high is None or low <= value <= high) and not (
+                one_character and len(value) != 1
+            ):
+                return value
+        elif expected is float and kind is int:
+            return float(value)
         raise ValueError(f"{type_info} is expected, not {value!r}")
-    return float(value) if type_info.python_type is float else value
+
+    return read
 
 
 def to_json(value: Any) -> Any:
