@@ -15,6 +15,8 @@ from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.rpc.messages import FailureCause
 
 EXCEPTION_NAME = f"{WorkerLostError.__module__}.{WorkerLostError.__qualname__}"
+#: Begins the file of a frame of generated code, which calls the user's functions.
+_ENGINE_FRAME = 'File "<yarrow '
 #: More tasks than these are counted, not named.
 _NAMED_TASKS = 3
 
@@ -39,13 +41,30 @@ def lost_worker_cause(
         message += ": user code ended the process (sys.exit, os._exit), or a library did"
     stacktrace = f"{EXCEPTION_NAME}: {message}"
     if tail:
-        stacktrace += f"\nThe last output of the worker:\n{tail}"
+        stacktrace += f"\nThe last output of the worker:\n{_without_other_threads(tail)}"
     return FailureCause(
         exception_name=EXCEPTION_NAME,
         message=message,
         stacktrace=stacktrace,
         operator_name=call.operator_name if call is not None else "",
     )
+
+
+def _without_other_threads(tail: str) -> str:
+    """Of the dump of a crash, the stack of the thread that crashed, down to our own frames; all of any other
+    text.
+
+    Python's faulthandler writes the threads in arbitrary order and lists the C extensions at the end.
+    """
+    before, crashed, dump = tail.rpartition("Current thread ")
+    if not crashed:
+        return tail
+    reason = [line for line in before.splitlines() if line.startswith("Fatal Python error")]
+    stack = dump.partition("\n\n")[0].splitlines()
+    first_of_ours = next((i for i, line in enumerate(stack) if _ENGINE_FRAME in line), len(stack))
+    # A crash in the engine itself is shown whole.
+    shown = stack[:first_of_ours] if first_of_ours > 1 else stack
+    return "\n".join([*reason[-1:], f"{crashed}{shown[0]}", *shown[1:]])
 
 
 def _doing(tasks: Mapping[ExecutionAttemptID, TaskName], call: CurrentUserCall | None) -> str:

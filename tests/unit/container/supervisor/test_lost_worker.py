@@ -34,6 +34,35 @@ def test_signal_names_operator_and_subtask() -> None:
     assert cause.stacktrace.endswith("The last output of the worker:\nFatal Python error")
 
 
+DUMP = """a line of a library
+Fatal Python error: Segmentation fault
+
+Thread 0x1 (most recent call first):
+  File "io_thread.py", line 91 in run
+
+Current thread 0x2 (most recent call first):
+  File "ctypes/__init__.py", line 519 in string_at
+  File "job.py", line 6 in f
+  File "<yarrow chain 2 input_0>", line 3 in input_0
+  File "operator_chain.py", line 188 in _run
+
+Extension modules: numpy (total: 1)"""
+
+
+def test_of_a_crash_dump_the_users_own_frames_are_shown() -> None:
+    text = lost_worker_cause(0, SEGFAULT, TASKS, None, DUMP).stacktrace
+    assert text.splitlines()[2:] == [
+        "Fatal Python error: Segmentation fault",
+        "Current thread 0x2 (most recent call first):",
+        '  File "ctypes/__init__.py", line 519 in string_at',
+        '  File "job.py", line 6 in f',
+    ]
+    ours = DUMP.replace(
+        '  File "ctypes/__init__.py", line 519 in string_at\n  File "job.py", line 6 in f\n', ""
+    )
+    assert "operator_chain.py" in lost_worker_cause(0, SEGFAULT, TASKS, None, ours).stacktrace
+
+
 def test_exit_status_says_who_may_have_asked_for_it() -> None:
     cause = lost_worker_cause(0, WorkerExit(status=5), TASKS, call("map"), "")
     assert "ended with exit status 5 while it ran operator 'map' (subtask 2/4)" in cause.message
