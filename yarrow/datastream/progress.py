@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -55,13 +55,21 @@ def line_of(before: JobCounters, now: JobCounters, seconds: float, address: str)
     return f"{now.records:,} records, {rate:,.0f}/s, back-pressured {waiting:.0f} %, {address}"
 
 
+@runtime_checkable
+class HasWebInterface(Protocol):
+    """What a JobClient has besides, where its cluster serves the REST API."""
+
+    def get_web_interface_url(self) -> str | None:
+        """Its address, such as `http://localhost:8081`; None while there is none."""
+        ...
+
+
 @contextmanager
 def progress(
     job_client: JobClient, stream: TextIO | None = None, clock: Clock | None = None
 ) -> Iterator[None]:
     """Shows the progress of a job while the block runs; without a web address it shows nothing."""
-    address = getattr(job_client, "web_interface_url", None)
-    if not isinstance(address, str):
+    if not isinstance(job_client, HasWebInterface) or (address := job_client.get_web_interface_url()) is None:
         yield
         return
     url = f"{address.rstrip('/')}/jobs/{job_client.get_job_id()}"

@@ -26,7 +26,12 @@ JOB = {
 class ClientWithAddress(DetachedJobClient):
     """A client of a cluster with a web address."""
 
-    web_interface_url = ""
+    def __init__(self, address: str) -> None:
+        super().__init__("0" * 32)
+        self._address = address
+
+    def get_web_interface_url(self) -> str | None:
+        return self._address
 
 
 class Terminal(io.StringIO):
@@ -80,10 +85,8 @@ def test_a_client_without_address_shows_nothing() -> None:
 
 def test_the_line_is_written_and_wiped(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_INTERVAL", 0.01)
-    client = ClientWithAddress("0" * 32)
-    client.web_interface_url = address
     out = Terminal()
-    with progress(client, out):
+    with progress(ClientWithAddress(address), out):
         assert out.written.wait(5)
     assert "5,000 records" in out.getvalue()
     assert out.getvalue().endswith("\r\x1b[K")
