@@ -1,0 +1,1 @@
+"""Metrics as they are shown: names and scopes, aggregation, and the Prometheus endpoint."""

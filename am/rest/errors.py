@@ -1,0 +1,90 @@
+"""Refusals of the REST API, and which HTTP status each error of the cluster has.
+
+Owner: none (pure). A caller's mistake is a 4xx that says what to do; what the cluster could not do is a 5xx.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from yarrow.runtime.common.errors import (
+    DuplicateJobError,
+    InvalidProgramError,
+    JobAlreadyEndedError,
+    JobNotFoundError,
+    YarrowError,
+)
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.rpc.errors import MessageTooLargeError, RpcTimeoutError, RpcUnavailableError
+
+
+class RestError(YarrowError):
+    """A request is refused with this status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = int(status)
+
+
+class BadRequestError(RestError):
+    """The request itself is wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.BAD_REQUEST, message)
+
+
+class NotFoundError(RestError):
+    """There is no such thing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.NOT_FOUND, message)
+
+
+class ForbiddenError(RestError):
+    """The request is understood and not allowed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.FORBIDDEN, message)
+
+
+class ConflictError(RestError):
+    """The thing is not in a state in which this can be done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.CONFLICT, message)
+
+
+class ProgramFailedError(RestError):
+    """The main of an uploaded program failed, ended early or took too long; ends with what it wrote."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+
+
+_STATUS: tuple[tuple[type[YarrowError], HTTPStatus], ...] = (
+    (JobNotFoundError, HTTPStatus.NOT_FOUND),
+    (JobAlreadyEndedError, HTTPStatus.CONFLICT),
+    (DuplicateJobError, HTTPStatus.CONFLICT),
+    (InvalidProgramError, HTTPStatus.BAD_REQUEST),
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (MessageTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (RpcTimeoutError, HTTPStatus.GATEWAY_TIMEOUT),
+    (RpcUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+#: Errors known by name alone: their classes belong to parts that are not loaded here.
+_STATUS_BY_NAME = {
+    "UnknownCollectError": HTTPStatus.NOT_FOUND,
+    "UnknownLogFileError": HTTPStatus.NOT_FOUND,
+    "BlobNotFoundError": HTTPStatus.NOT_FOUND,
+}
+
+
+def status_of(error: YarrowError) -> int:
+    """The HTTP status that an error is answered with."""
+    if isinstance(error, RestError):
+        return error.status
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return _STATUS_BY_NAME.get(type(error).__name__, HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -1,0 +1,61 @@
+"""What all bodies have in common: how Python field names become the names on the wire.
+
+Owner: none (declarations). Flink writes `start-time` in some bodies, `slotsNumber` in others and
+`state_size` in a third kind; each kind has its base class, and a field that follows none names itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+#: A number, or the text "NaN" where there is nothing to compute it from.
+NumberOrNaN = float | Literal["NaN"]
+
+
+def _hyphens(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+class RestModel(BaseModel):
+    """Fields are named on the wire as in Python."""
+
+    model_config = ConfigDict(populate_by_name=True, defer_build=True)
+
+
+class HyphenModel(RestModel):
+    """Fields are named `start-time`."""
+
+    model_config = ConfigDict(alias_generator=_hyphens)
+
+
+class CamelModel(RestModel):
+    """Fields are named `startTime`."""
+
+    model_config = ConfigDict(alias_generator=_camel)
+
+
+class EmptyBody(RestModel):
+    """An answer that says no more than that it was done."""
+
+
+class ErrorBody(RestModel):
+    """Why a request was refused."""
+
+    errors: list[str]
+
+
+class Trigger(HyphenModel):
+    """An operation was begun; its path with this id tells how it goes."""
+
+    request_id: str
+
+
+#: JSON whose shape is not ours to say.
+RawJson = dict[str, Any]

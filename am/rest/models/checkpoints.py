@@ -1,0 +1,167 @@
+"""Bodies about checkpoints, in Flink's shape for a job that has taken none.
+
+Owner: none (declarations). Times are epoch milliseconds, durations milliseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from yarrow.am.rest.models.base import CamelModel, NumberOrNaN, RestModel
+
+CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+
+
+class CheckpointCounts(RestModel):
+    """Checkpoints so far."""
+
+    restored: int = 0
+    total: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class StatsSummary(RestModel):
+    """A number over all completed checkpoints; percentiles without data are the text "NaN"."""
+
+    min: int = 0
+    max: int = 0
+    avg: int = 0
+    p50: NumberOrNaN = "NaN"
+    p90: NumberOrNaN = "NaN"
+    p95: NumberOrNaN = "NaN"
+    p99: NumberOrNaN = "NaN"
+    p999: NumberOrNaN = "NaN"
+
+
+class CheckpointSummary(RestModel):
+    """What completed checkpoints took."""
+
+    checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
+    state_size: StatsSummary = Field(default_factory=StatsSummary)
+    end_to_end_duration: StatsSummary = Field(default_factory=StatsSummary)
+    alignment_buffered: StatsSummary = Field(default_factory=StatsSummary)
+    processed_data: StatsSummary = Field(default_factory=StatsSummary)
+    persisted_data: StatsSummary = Field(default_factory=StatsSummary)
+
+
+class TaskCheckpoint(RestModel):
+    """The part of one vertex in a checkpoint."""
+
+    id: int
+    status: CheckpointStatus
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class Checkpoint(TaskCheckpoint):
+    """A checkpoint."""
+
+    is_savepoint: bool
+    savepoint_format: str | None = Field(default=None, serialization_alias="savepointFormat")
+    trigger_timestamp: int
+    checkpoint_type: Literal["CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+    tasks: dict[str, TaskCheckpoint]
+
+
+class CompletedCheckpoint(Checkpoint):
+    """A checkpoint that can be restored."""
+
+    external_path: str | None
+    discarded: bool
+
+
+class FailedCheckpoint(Checkpoint):
+    """A checkpoint that failed."""
+
+    failure_timestamp: int
+    failure_message: str | None
+
+
+class RestoredCheckpoint(RestModel):
+    """The checkpoint that the job began from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+class LatestCheckpoints(RestModel):
+    """The last one of each kind."""
+
+    completed: CompletedCheckpoint | None = None
+    savepoint: CompletedCheckpoint | None = None
+    failed: FailedCheckpoint | None = None
+    restored: RestoredCheckpoint | None = None
+
+
+class CheckpointStatistics(RestModel):
+    """Checkpoints of a job."""
+
+    counts: CheckpointCounts = Field(default_factory=CheckpointCounts)
+    summary: CheckpointSummary = Field(default_factory=CheckpointSummary)
+    latest: LatestCheckpoints = Field(default_factory=LatestCheckpoints)
+    history: list[Checkpoint] = Field(default_factory=list)
+
+
+class Externalization(RestModel):
+    """What becomes of checkpoints when the job ends."""
+
+    enabled: bool = False
+    delete_on_cancellation: bool = True
+
+
+class CheckpointConfiguration(RestModel):
+    """Settings of a job's checkpoints; an interval of 2^63-1 = none are taken."""
+
+    mode: Literal["exactly_once", "at_least_once"]
+    interval: int
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool = False
+    changelog_periodic_materialization_interval: int = -1
+    changelog_storage: str = ""
+
+
+class CheckpointTrigger(CamelModel):
+    """What kind of checkpoint is asked for."""
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
+    trigger_id: str | None = None
+
+
+class SavepointTrigger(CamelModel):
+    """Where a savepoint is to go."""
+
+    target_directory: str | None = Field(default=None, alias="target-directory")
+    cancel_job: bool = Field(default=False, alias="cancel-job")
+    trigger_id: str | None = None
+    format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"
+
+
+class StopWithSavepoint(CamelModel):
+    """How a job is to be stopped."""
+
+    target_directory: str | None = None
+    drain: bool = False
+    trigger_id: str | None = None
+    format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"

@@ -1,0 +1,124 @@
+"""Bodies about the cluster as a whole and its control plane process.
+
+Owner: none (declarations).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
+
+
+class ClusterOverview(HyphenModel):
+    """How much there is and what runs."""
+
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    taskmanagers_blocked: int = 0
+    slots_free_and_blocked: int = 0
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    #: The version of Flink whose API this is.
+    flink_version: str
+    flink_commit: str
+    #: The version of Yarrow.
+    yarrow_version: str
+
+
+class DashboardFeatures(HyphenModel):
+    """What the dashboard may offer."""
+
+    web_submit: bool
+    web_cancel: bool
+    web_rescale: bool = False
+    web_history: bool = False
+
+
+class DashboardConfiguration(HyphenModel):
+    """Settings of the dashboard; the interval is in milliseconds, the offset of the time zone too."""
+
+    refresh_interval: int
+    timezone_name: str
+    timezone_offset: int
+    flink_version: str
+    flink_revision: str
+    features: DashboardFeatures
+
+
+class ConfigurationEntry(RestModel):
+    """A key with its value; values of secret keys are hidden."""
+
+    key: str
+    value: str
+
+
+class ProcessRuntime(RestModel):
+    """The interpreter; Flink's name is that of its own."""
+
+    version: str
+    arch: str
+    options: list[str]
+
+
+class Environment(RestModel):
+    """The control plane process."""
+
+    jvm: ProcessRuntime
+    #: The folders modules are imported from.
+    classpath: list[str]
+
+
+class LogFile(RestModel):
+    """A log file: bytes, and epoch milliseconds of its last change."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+class LogList(RestModel):
+    """The log files that can be asked for by name."""
+
+    logs: list[LogFile]
+
+
+class ThreadInfo(CamelModel):
+    """A thread and its stack."""
+
+    thread_name: str
+    stringified_thread_info: str
+
+
+class ThreadDump(CamelModel):
+    """The stacks of all threads of a process."""
+
+    thread_infos: list[ThreadInfo]
+
+
+class DataSetEntry(CamelModel):
+    """A cached intermediate result."""
+
+    id: str
+    is_complete: bool
+
+
+class DataSets(CamelModel):
+    """Cached intermediate results: there are none."""
+
+    data_sets: list[DataSetEntry]
+
+
+class LogUrl(RestModel):
+    """Where a log can be read."""
+
+    url: str
+
+
+class StoredBlob(RestModel):
+    """A payload was stored; its key is the SHA-256 of its bytes."""
+
+    key: str = Field(pattern="^[0-9a-f]{64}$")

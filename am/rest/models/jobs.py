@@ -1,0 +1,298 @@
+"""Bodies about jobs.
+
+Owner: none (declarations). Times are epoch milliseconds, durations milliseconds; -1 = not yet. Where Flink
+1.x and 2.x name a thing differently, both names are there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, RawJson, RestModel
+from yarrow.am.rest.models.metrics import IOMetrics
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+
+JobType = Literal["STREAMING", "BATCH"]
+SchedulerType = Literal["Default"]
+
+
+class JobIdWithStatus(RestModel):
+    """A job and its state."""
+
+    id: str
+    status: JobStatus
+
+
+class JobIds(RestModel):
+    """All jobs that run or are remembered."""
+
+    jobs: list[JobIdWithStatus]
+
+
+class JobStatusBody(RestModel):
+    """The state of a job."""
+
+    status: JobStatus
+
+
+class TaskCounts(RestModel):
+    """Subtasks by state."""
+
+    total: int = 0
+    created: int = 0
+    scheduled: int = 0
+    deploying: int = 0
+    running: int = 0
+    finished: int = 0
+    canceling: int = 0
+    canceled: int = 0
+    failed: int = 0
+    reconciling: int = 0
+    initializing: int = 0
+
+
+class JobSummary(HyphenModel):
+    """A job in a list."""
+
+    jid: str
+    name: str
+    job_type: JobType = Field(default="STREAMING", serialization_alias="jobType")
+    scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
+    state: JobStatus
+    start_time: int
+    end_time: int
+    duration: int
+    last_modification: int
+    pending_operators: int = 0
+    tasks: TaskCounts
+
+
+class JobsOverview(RestModel):
+    """All jobs that run or are remembered."""
+
+    jobs: list[JobSummary]
+
+
+class PlanInput(RestModel):
+    """An edge into a vertex; `stream_kind` is Yarrow's: rows or columns."""
+
+    num: int
+    id: str
+    ship_strategy: str
+    exchange: str | None = None
+    local_strategy: str | None = None
+    caching: str | None = None
+    stream_kind: str | None = None
+
+
+class PlanNode(RestModel):
+    """A vertex of the plan."""
+
+    id: str
+    parallelism: int
+    operator: str = ""
+    operator_strategy: str = ""
+    description: str = ""
+    optimizer_properties: RawJson = Field(default_factory=dict)
+    inputs: list[PlanInput] = Field(default_factory=list)
+
+
+class Plan(RestModel):
+    """A job as a graph of its vertices."""
+
+    jid: str
+    name: str
+    type: JobType = "STREAMING"
+    nodes: list[PlanNode]
+
+
+class JobPlan(RestModel):
+    """The plan of a job."""
+
+    plan: Plan
+
+
+class JobVertexSummary(HyphenModel):
+    """A vertex with what went through it."""
+
+    id: str
+    slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
+    name: str
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    parallelism: int
+    status: ExecutionState
+    start_time: int
+    end_time: int
+    duration: int
+    #: Subtasks by state.
+    tasks: dict[ExecutionState, int]
+    metrics: IOMetrics
+
+
+class JobDetails(HyphenModel):
+    """A job with its vertices."""
+
+    jid: str
+    name: str
+    is_stoppable: bool = Field(default=False, serialization_alias="isStoppable")
+    state: JobStatus
+    job_type: JobType = "STREAMING"
+    scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
+    application_id: str | None = None
+    start_time: int
+    end_time: int
+    duration: int
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    now: int
+    #: When each state was entered, 0 = never.
+    timestamps: dict[JobStatus, int]
+    vertices: list[JobVertexSummary]
+    #: Vertices by state.
+    status_counts: dict[ExecutionState, int]
+    plan: Plan
+    stream_graph: RawJson | None = None
+    pending_operators: int = 0
+    #: Yarrow's: what the job waits for, empty when it waits for nothing.
+    waiting_for: str = ""
+
+
+class ExecutionConfiguration(HyphenModel):
+    """How a job executes."""
+
+    execution_mode: str
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]
+
+
+class JobConfiguration(HyphenModel):
+    """The configuration of a job; values of secret keys are hidden."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfiguration
+
+
+class ExceptionInfo(CamelModel):
+    """A failure of a task; `endpoint` and `location` are one thing, `host:port`."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    task_name: str | None
+    endpoint: str | None
+    location: str | None
+    task_manager_id: str | None
+    failure_labels: dict[str, str] = Field(default_factory=dict)
+
+
+class RootException(ExceptionInfo):
+    """A failure that made the job fail or restart, with those that came with it."""
+
+    concurrent_exceptions: list[ExceptionInfo] = Field(default_factory=list)
+
+
+class ExceptionHistory(RestModel):
+    """Failures, the newest first."""
+
+    entries: list[RootException]
+    truncated: bool
+
+
+class LegacyException(CamelModel):
+    """A failure as Flink 1.x tells it."""
+
+    exception: str
+    task: str | None
+    location: str | None
+    endpoint: str | None
+    timestamp: int
+    task_manager_id: str | None
+
+
+class JobExceptions(RestModel):
+    """Why the job failed or was restarted."""
+
+    root_exception: str | None = Field(serialization_alias="root-exception")
+    timestamp: int | None
+    all_exceptions: list[LegacyException] = Field(serialization_alias="all-exceptions")
+    truncated: bool
+    exception_history: ExceptionHistory = Field(serialization_alias="exceptionHistory")
+
+
+class UserAccumulator(RestModel):
+    """An accumulator with its value as text."""
+
+    name: str
+    type: str
+    value: str
+
+
+class JobAccumulators(HyphenModel):
+    """Accumulators of a job, merged over its subtasks."""
+
+    job_accumulators: list[RawJson] = Field(default_factory=list)
+    user_task_accumulators: list[UserAccumulator]
+    #: Always empty: a value of Yarrow is JSON, in `user-task-accumulators`.
+    serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
+
+
+class QueueStatus(RestModel):
+    """How an operation stands."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class FailureBody(HyphenModel):
+    """Why a job failed: the user's own frames come first in the stack trace."""
+
+    exception_class: str = Field(serialization_alias="class")
+    stack_trace: str
+
+
+class JobResultBody(HyphenModel):
+    """How a job ended."""
+
+    id: str
+    name: str
+    application_status: Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
+    accumulator_results: dict[str, Any]
+    net_runtime: int
+    application_id: str | None = None
+    start_time: int
+    end_time: int
+    failure_cause: FailureBody | None = None
+
+
+class JobExecutionResult(HyphenModel):
+    """The result of a job, once it has ended."""
+
+    status: QueueStatus
+    job_execution_result: JobResultBody | None = None
+
+
+class JobSubmission(CamelModel):
+    """The job was taken."""
+
+    job_url: str
+
+
+class Artifact(CamelModel):
+    """A file of the job: its name in the job, and the name of the part that brings it."""
+
+    entry_name: str
+    file_name: str
+
+
+class JobSubmissionRequest(CamelModel):
+    """The part `request` of a submission: which of the other parts is what."""
+
+    #: The part with the encoded JobGraph.
+    execution_plan_file_name: str | None = None
+    #: The same under its name in Flink 1.x.
+    job_graph_file_name: str | None = None
+    job_jar_file_names: list[str] = Field(default_factory=list)
+    job_artifact_file_names: list[Artifact] = Field(default_factory=list)

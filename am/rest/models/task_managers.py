@@ -1,0 +1,118 @@
+"""Bodies about TaskExecutors, which Flink's API calls task managers.
+
+Owner: none (declarations). Memory of the hardware and of processes is in bytes, that of resource profiles in
+megabytes, as in Flink.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from yarrow.am.rest.models.base import CamelModel, RestModel
+
+
+class ResourceProfile(CamelModel):
+    """What slots have together (megabytes)."""
+
+    cpu_cores: float
+    task_heap_memory: int
+    task_off_heap_memory: int = 0
+    managed_memory: int = 0
+    network_memory: int = 0
+    extended_resources: dict[str, float] = Field(default_factory=dict)
+
+
+class Hardware(CamelModel):
+    """The machine (bytes)."""
+
+    cpu_cores: int
+    physical_memory: int
+    free_memory: int
+    managed_memory: int
+
+
+class MemoryConfiguration(CamelModel):
+    """The budget of the process (bytes): the supervisor has the framework's part, workers the tasks'."""
+
+    framework_heap: int
+    task_heap: int
+    framework_off_heap: int = 0
+    task_off_heap: int = 0
+    network_memory: int = 0
+    managed_memory: int = 0
+    jvm_metaspace: int = 0
+    jvm_overhead: int = 0
+    total_flink_memory: int
+    total_process_memory: int
+
+
+class TaskManagerInfo(CamelModel):
+    """A registered TaskExecutor."""
+
+    id: str
+    path: str
+    data_port: int
+    jmx_port: int = -1
+    #: Epoch milliseconds of the last heartbeat.
+    time_since_last_heartbeat: int
+    slots_number: int
+    free_slots: int
+    assigned_tasks: int
+    total_resource: ResourceProfile
+    free_resource: ResourceProfile
+    hardware: Hardware
+    memory_configuration: MemoryConfiguration
+    blocked: bool = False
+
+
+class TaskManagers(RestModel):
+    """All registered TaskExecutors."""
+
+    taskmanagers: list[TaskManagerInfo]
+
+
+class GarbageCollector(RestModel):
+    """Collections so far, and the milliseconds they took."""
+
+    name: str
+    count: int
+    time: int
+
+
+class TaskManagerMetrics(CamelModel):
+    """Memory of the process (bytes); the heap is what supervisor and workers use together."""
+
+    heap_used: int
+    heap_committed: int
+    heap_max: int
+    non_heap_used: int
+    non_heap_committed: int
+    non_heap_max: int
+    direct_count: int
+    direct_used: int
+    direct_max: int
+    mapped_count: int
+    mapped_used: int
+    mapped_max: int
+    netty_shuffle_memory_segments_available: int
+    netty_shuffle_memory_segments_used: int
+    netty_shuffle_memory_segments_total: int
+    netty_shuffle_memory_available: int
+    netty_shuffle_memory_used: int
+    netty_shuffle_memory_total: int
+    garbage_collectors: list[GarbageCollector]
+
+
+class AllocatedSlot(CamelModel):
+    """A slot that a job holds."""
+
+    job_id: str
+    resource: ResourceProfile
+    assigned_tasks: int
+
+
+class TaskManagerDetails(TaskManagerInfo):
+    """A registered TaskExecutor with its slots and metrics."""
+
+    allocated_slots: list[AllocatedSlot]
+    metrics: TaskManagerMetrics

@@ -1,0 +1,157 @@
+"""Bodies about vertices, subtasks and attempts.
+
+Owner: none (declarations). Times are epoch milliseconds, durations milliseconds; -1 = not yet.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
+from yarrow.am.rest.models.jobs import UserAccumulator
+from yarrow.am.rest.models.metrics import IOMetrics, Statistics
+from yarrow.runtime.graph.states import ExecutionState
+
+BackPressureLevel = Literal["ok", "low", "high"]
+
+
+class Aggregated(HyphenModel):
+    """IO metrics and times in states over several subtasks."""
+
+    metrics: dict[str, Statistics]
+    status_duration: dict[ExecutionState, Statistics]
+
+
+class AttemptDetails(HyphenModel):
+    """One attempt of a subtask."""
+
+    subtask: int
+    status: ExecutionState
+    attempt: int
+    host: str
+    endpoint: str
+    start_time: int
+    start_time_underscored: int = Field(serialization_alias="start_time")
+    end_time: int
+    duration: int
+    metrics: IOMetrics
+    taskmanager_id: str
+    #: How long the attempt was in each state, -1 = never.
+    status_duration: dict[ExecutionState, int]
+    other_concurrent_attempts: list[AttemptDetails] | None = None
+
+
+class VertexDetails(HyphenModel):
+    """A vertex with its subtasks."""
+
+    id: str
+    name: str
+    parallelism: int
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    now: int
+    subtasks: list[AttemptDetails]
+    aggregated: Aggregated
+
+
+class SubtaskTimes(HyphenModel):
+    """When a subtask entered its states, 0 = never."""
+
+    subtask: int
+    host: str
+    endpoint: str
+    duration: int
+    timestamps: dict[ExecutionState, int]
+
+
+class VertexTimes(RestModel):
+    """The times of all subtasks of a vertex."""
+
+    id: str
+    name: str
+    now: int
+    subtasks: list[SubtaskTimes]
+
+
+class VertexTaskManager(HyphenModel):
+    """What a TaskExecutor runs of a vertex."""
+
+    host: str
+    endpoint: str
+    status: ExecutionState
+    start_time: int
+    end_time: int
+    duration: int
+    metrics: IOMetrics
+    status_counts: dict[ExecutionState, int]
+    taskmanager_id: str
+    aggregated: Aggregated
+
+
+class VertexTaskManagers(RestModel):
+    """A vertex by TaskExecutor."""
+
+    id: str
+    name: str
+    now: int
+    taskmanagers: list[VertexTaskManager]
+
+
+class SubtaskBackPressure(CamelModel):
+    """Where the time of a subtask goes, as parts of 1."""
+
+    subtask: int
+    attempt_number: int = Field(serialization_alias="attempt-number")
+    backpressure_level: BackPressureLevel
+    backpressure_level_hyphened: BackPressureLevel = Field(serialization_alias="backpressure-level")
+    ratio: float
+    idle_ratio: float
+    busy_ratio: float
+    other_concurrent_attempts: list[SubtaskBackPressure] | None = Field(
+        default=None, serialization_alias="other-concurrent-attempts"
+    )
+
+
+class VertexBackPressure(CamelModel):
+    """Back-pressure of a vertex: that of its worst subtask. `deprecated` = no subtask runs."""
+
+    status: Literal["ok", "deprecated"]
+    backpressure_level: BackPressureLevel | None
+    backpressure_level_hyphened: BackPressureLevel | None = Field(serialization_alias="backpressure-level")
+    end_timestamp: int | None = Field(serialization_alias="end-timestamp")
+    subtasks: list[SubtaskBackPressure]
+
+
+class VertexAccumulators(HyphenModel):
+    """Accumulators of a vertex, merged over its subtasks."""
+
+    id: str
+    user_accumulators: list[UserAccumulator]
+
+
+class AttemptAccumulators(HyphenModel):
+    """Accumulators of one attempt."""
+
+    subtask: int
+    attempt: int
+    id: str
+    user_accumulators: list[UserAccumulator]
+
+
+class SubtaskAccumulators(HyphenModel):
+    """Accumulators of one subtask."""
+
+    subtask: int
+    attempt: int
+    host: str
+    endpoint: str
+    user_accumulators: list[UserAccumulator]
+
+
+class SubtasksAccumulators(HyphenModel):
+    """Accumulators of each subtask of a vertex."""
+
+    id: str
+    parallelism: int
+    subtasks: list[SubtaskAccumulators]

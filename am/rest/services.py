@@ -1,0 +1,126 @@
+"""What the REST server needs from its surroundings, and the options it reads.
+
+Owner: whoever assembles the control plane. Nothing here imports the web framework, so that it can be imported
+where start-up time counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yarrow.runtime.config.options.metrics as metric_options
+import yarrow.runtime.config.options.rest as rest_options
+import yarrow.runtime.config.options.web as web_options
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.gateways import (
+    DispatcherGateway,
+    ResourceManagerGateway,
+    TaskExecutorGateway,
+)
+
+#: The version of Flink whose API this one follows: tools look at it.
+FLINK_VERSION = "2.3.0"
+#: Longest that a program's main may run for a plan or a submission, in seconds.
+PROGRAM_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class RestServices:
+    """The cluster as the REST API reaches it."""
+
+    dispatcher: DispatcherGateway
+    resource_manager: ResourceManagerGateway
+    #: The gateway of the TaskExecutor at an address, as its registration has it.
+    connect_task_executor: Callable[[str], TaskExecutorGateway]
+    #: The cluster's configuration; shown with its secrets hidden.
+    settings: Settings = field(default_factory=Settings)
+    #: Stores a payload and returns its key; None = the Dispatcher does.
+    store_blob: Callable[[bytes], Awaitable[str]] | None = None
+    #: Folder of the control plane's log files; None = it has none.
+    log_directory: Path | None = None
+    #: The control plane's own log in that folder; None = the first that ends in `.log`.
+    log_file_name: str | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    ids: IdFactory = field(default_factory=RandomIdFactory)
+
+    async def put_blob(self, data: bytes) -> str:
+        """Stores a payload under its SHA-256 and returns that key."""
+        return await (self.store_blob or self.dispatcher.put_blob)(data)
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """Options of the server, read once. Times are in seconds."""
+
+    max_request_bytes: int = 100 << 20
+    #: From the first byte of a connection to the end of the request's head.
+    head_timeout: float = 15.0
+    #: Longest pause between two pieces of a body, and the whole of it.
+    body_pause_timeout: float = 30.0
+    body_timeout: float = 300.0
+    #: How long an idle connection stays open.
+    keep_alive: int = 300
+    max_connections: int = 1000
+    program_timeout: float = PROGRAM_TIMEOUT
+    submit_enabled: bool = True
+    cancel_enabled: bool = True
+    #: Flink's YARN proxy knows GET only: cancelling by GET is off unless it is asked for.
+    cancel_by_get: bool = False
+    refresh_interval_ms: int = 3000
+    allow_origin: str = "*"
+    #: Names, besides addresses and this host's own, under which the server may be asked to change something.
+    host_names: frozenset[str] = frozenset()
+    #: Where programs are kept; None = a temporary folder, made when needed and removed at the end.
+    upload_directory: Path | None = None
+    temporary_directory: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    exception_history: int = 16
+
+    @classmethod
+    def of(cls, settings: Settings) -> RestSettings:
+        """Reads Flink's `rest.*` and `web.*` keys."""
+        upload = settings.get(web_options.UPLOAD_DIR)
+        temporary = settings.get(web_options.TMP_DIR)
+        address = settings.get(rest_options.ADDRESS)
+        keep_alive = max(1, int(settings.get(rest_options.IDLENESS_TIMEOUT).seconds))
+        return cls(
+            max_request_bytes=settings.get(rest_options.SERVER_MAX_CONTENT_LENGTH).bytes,
+            body_timeout=float(keep_alive),
+            keep_alive=keep_alive,
+            program_timeout=min(PROGRAM_TIMEOUT, settings.get(web_options.TIMEOUT).seconds),
+            submit_enabled=settings.get(web_options.SUBMIT_ENABLE),
+            cancel_enabled=settings.get(web_options.CANCEL_ENABLE),
+            refresh_interval_ms=int(settings.get(web_options.REFRESH_INTERVAL).seconds * 1000),
+            allow_origin=settings.get(web_options.ACCESS_CONTROL_ALLOW_ORIGIN),
+            host_names=frozenset({address.lower()} if address else ()),
+            upload_directory=Path(upload) if upload else None,
+            temporary_directory=Path(temporary or tempfile.gettempdir()),
+            exception_history=settings.get(web_options.EXCEPTION_HISTORY_SIZE),
+        )
+
+
+def prometheus_is_on(settings: Settings) -> bool:
+    """Whether the configuration asks for a Prometheus endpoint: by port, class or list of reporters."""
+    listed = settings.get(metric_options.REPORTERS)
+    if listed is not None:
+        return "prom" in listed
+    options = (metric_options.PROMETHEUS_PORT, metric_options.PROMETHEUS_FACTORY)
+    return any(settings.is_set(option) for option in options)
+
+
+def time_zone() -> tuple[str, int]:
+    """Name and offset (milliseconds) of the host's time zone."""
+    local = datetime.datetime.fromtimestamp(SystemClock().epoch_ms() / 1000).astimezone()
+    offset = local.utcoffset() or datetime.timedelta()
+    return local.tzname() or "UTC", int(offset.total_seconds() * 1000)
+
+
+def interpreter() -> str:
+    """Name and version of the interpreter."""
+    return f"{platform.python_implementation()} {platform.python_version()}"

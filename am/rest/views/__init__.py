@@ -1,0 +1,1 @@
+"""Pure functions from what the gateways answer to REST models."""

@@ -1,0 +1,34 @@
+"""Metrics of this very process, under the names Flink has for a JVM's.
+
+Owner: any thread; reads the process table. Heap = resident memory, garbage collection = Python's.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import psutil
+
+
+def process_metrics() -> dict[str, float]:
+    """Present values; sizes in bytes, CPU time in nanoseconds."""
+    process = psutil.Process()
+    with process.oneshot():
+        cpu = process.cpu_times()
+        resident = process.memory_info().rss
+        descriptors = process.num_fds()
+        load = process.cpu_percent()
+    return {
+        "Status.JVM.CPU.Load": load / 100,
+        "Status.JVM.CPU.Time": (cpu.user + cpu.system) * 1e9,
+        "Status.JVM.Memory.Heap.Used": resident,
+        "Status.JVM.Memory.Heap.Committed": resident,
+        "Status.JVM.Memory.Heap.Max": -1,
+        "Status.JVM.Memory.NonHeap.Used": 0,
+        "Status.JVM.Memory.NonHeap.Committed": 0,
+        "Status.JVM.Memory.NonHeap.Max": -1,
+        "Status.JVM.Threads.Count": threading.active_count(),
+        "Status.JVM.FileDescriptor.Open": descriptors,
+        "Status.JVM.GarbageCollector.All.Count": sum(part["collections"] for part in gc.get_stats()),
+    }

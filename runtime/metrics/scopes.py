@@ -1,0 +1,51 @@
+"""Which scope a reported metric belongs to: names of tasks and of their operators, apart.
+
+Owner: none (pure). Tasks report `<metric>` and `<operator>.<metric>` in one map; an operator's name is
+written there as Flink's REST ids write it, and metric names may hold dots themselves, so that only the
+operators of the vertex can tell the two apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_NOT_ALPHANUMERIC = re.compile(r"[^a-zA-Z0-9]")
+
+
+def operator_scope(operator_name: str) -> str:
+    """An operator's name in metric ids: characters other than letters and digits become `_`."""
+    return _NOT_ALPHANUMERIC.sub("_", operator_name)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedMetrics:
+    """The metrics of one subtask, those of the task and those of each operator (by its own name)."""
+
+    task: Mapping[str, float]
+    operators: Mapping[str, Mapping[str, float]]
+
+
+def split_by_operator(values: Mapping[str, float], operator_names: Iterable[str]) -> ScopedMetrics:
+    """Sorts the metrics of a subtask by scope; what fits no operator is the task's."""
+    # Longest first: `Map_2.` must not be taken for a metric of an operator whose name is a prefix.
+    prefixes = sorted(
+        ((f"{operator_scope(name)}.", name) for name in operator_names),
+        key=lambda entry: -len(entry[0]),
+    )
+    task: dict[str, float] = {}
+    operators: dict[str, dict[str, float]] = {}
+    for metric, value in values.items():
+        for prefix, name in prefixes:
+            if metric.startswith(prefix) and len(metric) > len(prefix):
+                operators.setdefault(name, {})[metric[len(prefix) :]] = value
+                break
+        else:
+            task[metric] = value
+    return ScopedMetrics(task, operators)
+
+
+def metric_text(value: float) -> str:
+    """A value as REST writes it: whole numbers without a fraction."""
+    return str(int(value)) if value == value and abs(value) < 2**63 and value == int(value) else str(value)
