@@ -55,6 +55,10 @@ from yarrow.runtime.rpc.service import RpcService
 _log = logging.getLogger(__name__)
 
 
+#: Offers without an answer after which an allocated slot is given up.
+OFFER_ATTEMPTS = 4
+
+
 class SlotOccupiedError(YarrowError):
     """The slot belongs to another allocation."""
 
@@ -80,6 +84,8 @@ class _Job:
     registered: bool = False
     #: Allocated for the job and not yet taken by its JobMaster.
     unoffered: dict[AllocationID, int] = field(default_factory=dict)
+    #: Offers in a row that nobody answered.
+    failed_offers: int = 0
     offering: asyncio.Task[None] | None = None
 
 
@@ -224,8 +230,13 @@ class FakeTaskExecutor(RpcEndpoint):
                     job.unoffered.pop(allocation_id, None)
                     if allocation_id not in taken:
                         await self._free(index, "the JobMaster does not need it")
+            job.failed_offers = 0
         except YarrowError as error:
             _log.info("%s: offer failed: %s", self.name, error)
+            job.failed_offers += 1
+            if job.failed_offers >= OFFER_ATTEMPTS:
+                for index in list(job.unoffered.values()):
+                    await self._free(index, "the JobMaster does not answer (taskmanager.slot.timeout)")
 
     def _slot_offer(self, allocation_id: AllocationID, index: int) -> SlotOffer:
         worker = WorkerAddress(

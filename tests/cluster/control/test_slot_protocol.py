@@ -1,0 +1,159 @@
+"""The slot protocol with messages lost, late and out of order; leaders that change; idle TaskExecutors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
+from tests.unit.rpc.loops import run, settled
+from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.testing.fake_task_executor import FakeBehaviour
+from yarrow.testing.job_graphs import Stage, linear_job
+
+
+async def beat_until_running(cluster: ControlCluster, job_id: JobID, tasks: int) -> None:
+    """Lets heartbeats pass until the tasks run; six are more than any single loss needs."""
+    for _ in range(6):
+        await settled()
+        overviews = await cluster.dispatcher.list_jobs()
+        if overviews[0].tasks["running"] == tasks:
+            return
+        cluster.timers.advance(10)
+    raise AssertionError(f"after six heartbeats: {await cluster.dispatcher.request_job_details(job_id)}")
+
+
+@pytest.mark.parametrize("method", ["request_slot", "register_task_executor", "offer_slots"])
+@pytest.mark.parametrize("lost", ["request", "reply"])
+def test_what_a_lost_message_broke_is_healed(tmp_path: Path, method: str, lost: str) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 2, 1) as cluster:
+            drop = cluster.fault.drop_requests if lost == "request" else cluster.fault.drop_replies
+            drop(method, 2)
+            job_id = await cluster.submit(linear_job(Stage(3)))
+            await beat_until_running(cluster, job_id, 3)
+            assert cluster.slots_agree()
+            await cluster.dispatcher.cancel_job(job_id)
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            await cluster.until_free(3)
+
+    run(body())
+
+
+@pytest.mark.parametrize("method", ["notify_slot_available", "free_slot"])
+def test_a_slot_whose_end_was_lost_is_free_after_a_heartbeat(tmp_path: Path, method: str) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 2, behaviour=FakeBehaviour(finish=True)) as cluster:
+            cluster.fault.drop_requests(method, 2)
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            await cluster.result(job_id)
+            await settled()
+            cluster.timers.advance(10)
+            await cluster.until_free(2)
+            assert cluster.slots_agree()
+
+    run(body())
+
+
+def test_a_declaration_that_was_lost_is_made_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1) as cluster:
+            cluster.fault.drop_requests("declare_required_resources")
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            await beat_until_running(cluster, job_id, 1)
+
+    run(body())
+
+
+def test_a_late_slot_request_finds_its_slot_or_is_healed(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1) as cluster:
+            release = cluster.fault.hold("request_slot")
+            first = await cluster.submit(linear_job(Stage(1), job_id=1))
+            await eventually(lambda: ("taskexecutor_te-1", "request_slot") in cluster.fault.seen)
+            # The job ends while its request is on its way.
+            await cluster.dispatcher.cancel_job(first)
+            await cluster.result(first)
+            release()
+            second = await cluster.submit(linear_job(Stage(1), job_id=2))
+            await cluster.pass_time(60)
+            await cluster.until_running(second, 1)
+            assert cluster.slots_agree()
+
+    run(body())
+
+
+def test_task_executors_and_jobs_register_with_a_new_leader(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 2) as cluster:
+            old = cluster.plane.resource_manager
+            await old.stop()
+            new = cluster.new_plane(StandaloneDriver())
+            await new.resource_manager.start()
+            assert new.resource_manager.leader_id != old.leader_id
+            # Not announced yet: the TaskExecutor is still registered with nobody that answers.
+            assert not new.resource_manager.slot_manager.task_executors
+            cluster.leader.announce(new.resource_manager_leader)
+            await eventually(lambda: cluster.executors[0].registrations == 2)
+            assert new.resource_manager.slot_manager.slots_free == 2
+            await new.resource_manager.stop()
+
+    run(body())
+
+
+def test_a_lost_registration_is_tried_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            cluster.fault.drop_requests("register_task_executor", 3)
+            executor = await cluster.add(1)
+            for _ in range(4):
+                await settled()
+                cluster.timers.advance(1)
+            await eventually(lambda: executor.registrations == 1)
+
+    run(body())
+
+
+def test_idle_task_executors_are_released_and_busy_ones_kept(tmp_path: Path) -> None:
+    async def body() -> None:
+        slots = SlotManagerSettings(task_executor_timeout=30)
+        async with control_cluster(tmp_path, slots=slots, standalone=False) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            await cluster.until_running(job_id, 2)
+            await cluster.pass_time(50)
+            assert cluster.driver.released == []
+            await cluster.dispatcher.cancel_job(job_id)
+            await cluster.result(job_id)
+            await cluster.until_free(2)
+            cluster.timers.advance(29)
+            await settled()
+            assert cluster.driver.released == []
+            cluster.timers.advance(1)
+            await eventually(lambda: len(cluster.driver.released) == 2)
+            assert all(executor.released.is_set() for executor in cluster.executors)
+            overview = await cluster.dispatcher.request_overview()
+            assert overview.slots_total == 0
+
+    run(body())
+
+
+def test_a_failed_start_is_tried_again_and_explained_meanwhile(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, standalone=False) as cluster:
+            cluster.driver.failures = ["no memory left"]
+            job_id = await cluster.submit(linear_job(Stage(1)))
+
+            async def told() -> bool:
+                details = await cluster.dispatcher.request_job_details(job_id)
+                return "no memory left" in details.waiting_for
+
+            await eventually(told)
+            cluster.timers.advance(3.5)
+            await cluster.until_running(job_id, 1)
+            assert cluster.driver.requests == 2
+
+    run(body())
