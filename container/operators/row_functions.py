@@ -49,11 +49,17 @@ class StatelessFunctionOperator(FunctionOperator):
     """map, flat_map or filter."""
 
     def __init__(self, name: str, spec: RowFunctionOperator) -> None:
-        super().__init__(name, spec.function)
+        super().__init__(name, spec.function, keyed=spec.key_selector is not None)
         self._shape = spec.shape
+        self._selector_blob = spec.key_selector
         self.one_to_one = spec.shape is RowShape.MAP
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        if self._selector_blob is not None:
+            # A rich function on a keyed stream may use keyed state of the record's key.
+            selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
+            state = code.bind("state", self.context.state)
+            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
         function = code.bind(self._shape.value, method_of(self.function, self._shape.value, self.name))
         if self._shape is RowShape.MAP:
             result = code.fresh("v")
@@ -96,11 +102,16 @@ class CoStatelessFunctionOperator(FunctionOperator):
     def __init__(self, name: str, spec: CoFunctionOperator) -> None:
         super().__init__(name, spec.function, spec.key_selectors is not None)
         self._shape = spec.shape
+        self._selector_blobs = spec.key_selectors
         self.one_to_one = spec.shape is CoShape.CO_MAP
 
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
+        if self._selector_blobs is not None:
+            selector = method_of(load_function(self._selector_blobs[index], self.name), "get_key", self.name)
+            state = code.bind("state", self.context.state)
+            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
         method = ("map" if self._shape is CoShape.CO_MAP else "flat_map") + str(index + 1)
         function = code.bind(method, getattr(self.function, method))
         if self._shape is CoShape.CO_MAP:

@@ -156,11 +156,26 @@ class ChainCompiler:
                 code.line(f"{passed} = {code.bind_as('freeze', freeze_or_copy)}({value})")
             self._call(code, child, passed, timestamp)
 
+    def _count_is_known(self, child: int) -> bool:
+        """Whether the rows into `child` follow from a count made elsewhere: see OperatorChain.records_into."""
+        operator = self._operators[child]
+        return operator.one_to_one or isinstance(operator, BulkRowOperator) or self.counts_as_parent(child)
+
+    def counts_as_parent(self, child: int) -> bool:
+        """Whether each row into the head gives one row into `child`."""
+        edge = next(e for e in self._vertex.chained_edges if e.target == child)
+        parent = self._operators[edge.source]
+        if edge.side_output is not None:
+            return False
+        if edge.source == 0:
+            return parent.one_to_one or (isinstance(parent, SourceHead) and not self.side_outputs(0))
+        return parent.one_to_one and self.counts_as_parent(edge.source)
+
     def _call(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
         operator = self._operators[child]
         assert isinstance(operator, RowOperator)
         with code.owned_by(child):
-            if not operator.one_to_one and not isinstance(operator, BulkRowOperator):
+            if not self._count_is_known(child):
                 count = self.counts.setdefault(child, [0])
                 code.count_into(count)
             operator.generate(code, value, timestamp, self._emit_from(code, child, None))

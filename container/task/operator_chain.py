@@ -7,7 +7,7 @@ looks at credit. An exception of user code leaves as OperatorFailure naming oper
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
@@ -27,7 +27,7 @@ from yarrow.container.task.metric_registry import metric_scope
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
-from yarrow.runtime.graph.operator_spec import StreamKind
+from yarrow.runtime.graph.operator_spec import RowsToArrowOperator, StreamKind
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
@@ -77,9 +77,9 @@ class OperatorChain:
             with self._attributed(index):
                 operator.setup(OperatorContext.of(self._environment, descriptor))
                 operator.open()
-        for index, operator in enumerate(self.operators):
-            if hasattr(operator, "deliver"):
-                converter: RowsToArrowConverter = operator
+        for index, descriptor in enumerate(self._vertex.operators):
+            if isinstance(descriptor.spec, RowsToArrowOperator):
+                converter = cast("RowsToArrowConverter", self.operators[index])
                 converter.deliver = self._deliverer(index)
         self._register_metrics()
 
@@ -281,6 +281,8 @@ class OperatorChain:
         if index == 0:
             return self.records_in or self.operators[0].records_in
         operator = self.operators[index]
+        if self._compiler.counts_as_parent(index):
+            return self.records_into(0)
         if index in self._compiler.counts:
             return self._compiler.counts[index][0]
         if isinstance(operator, RowOperator) and operator.one_to_one:
