@@ -79,13 +79,14 @@ class ControlPlane:
         self.blobs = BlobStore(settings.blob_directory)
         self._start_web = start_web
         self._web: WebEndpoint | None = None
-        self._leader = AnnouncedLeader()
+        #: Who leads the ResourceManagers, for the components of this process.
+        self.resource_manager_retrieval = AnnouncedLeader()
         self.resource_manager = ResourceManager(
             rpc, driver, settings.resource_manager, services.clock, services.timers, services.ids
         )
         job_services = JobMasterServices(
             rpc=rpc,
-            resource_manager=self._leader,
+            resource_manager=self.resource_manager_retrieval,
             blobs=self.blobs,
             clock=services.clock,
             timers=services.timers,
@@ -100,7 +101,7 @@ class ControlPlane:
         try:
             await self.rpc.start()
             await self.resource_manager.start()
-            self._leader.announce(self.resource_manager.leader)
+            self.resource_manager_retrieval.announce(self.resource_manager.leader)
             await self.dispatcher.start()
             if self._start_web is not None:
                 self._web = await self._start_web(self)

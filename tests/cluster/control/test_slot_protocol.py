@@ -90,17 +90,24 @@ def test_a_late_slot_request_finds_its_slot_or_is_healed(tmp_path: Path) -> None
 def test_task_executors_and_jobs_register_with_a_new_leader(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, 2) as cluster:
+            running = await cluster.submit(linear_job(Stage(2), job_id=1))
+            await cluster.until_running(running, 2)
+            waiting = await cluster.submit(linear_job(Stage(1), job_id=2))
             old = cluster.plane.resource_manager
             await old.stop()
-            new = cluster.new_plane(StandaloneDriver())
-            await new.resource_manager.start()
-            assert new.resource_manager.leader_id != old.leader_id
-            # Not announced yet: the TaskExecutor is still registered with nobody that answers.
-            assert not new.resource_manager.slot_manager.task_executors
-            cluster.leader.announce(new.resource_manager_leader)
+            new = cluster.new_plane(StandaloneDriver()).resource_manager
+            await new.start()
+            assert new.leader_id != old.leader_id
+            cluster.leader.announce(new.leader)
+            cluster.plane.resource_manager_retrieval.announce(new.leader)
             await eventually(lambda: cluster.executors[0].registrations == 2)
-            assert new.resource_manager.slot_manager.slots_free == 2
-            await new.resource_manager.stop()
+            # The new leader learned from the report that both slots are taken, and what the other job waits
+            # for.
+            assert (new.slot_manager.slots_total, new.slot_manager.slots_free) == (2, 0)
+            await cluster.add(1)
+            await cluster.until_running(waiting, 1)
+            assert await cluster.dispatcher.request_job_status(running) is JobStatus.RUNNING
+            await new.stop()
 
     run(body())
 
