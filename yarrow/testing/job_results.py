@@ -1,4 +1,4 @@
-"""How the end of a job reaches the user: the result, or the error whose text begins with the user's traceback.
+"""How the end of a job reaches the user: its result, or an error that begins with the user's traceback.
 
 Owner: any thread; pure. Shared by the clients of embedded and remote clusters.
 """

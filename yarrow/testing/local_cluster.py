@@ -11,9 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +22,7 @@ from yarrow.runtime.config.options import cluster, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.testing.client_folder import ClientFolder, remove_abandoned
 from yarrow.testing.cluster_shape import ClusterShape, with_memory
 from yarrow.testing.loop_thread import BlockingPool
 from yarrow.testing.output_relay import OutputRelay
@@ -50,7 +49,7 @@ class LocalCluster:
         self.application_id = RandomIdFactory().hex_id()
         self.relay = OutputRelay()
         self._pool = pool
-        self._folder = ""
+        self._folder: ClientFolder | None = None
         self._driver: LocalProcessDriver | InProcessDriver | None = None
         self._plane: ControlPlane | None = None
         self._web: LazyWeb | None = None
@@ -60,7 +59,7 @@ class LocalCluster:
     @property
     def folder(self) -> str:
         """The cluster's temporary folder, mode 0700; gone after `stop`."""
-        return self._folder
+        return "" if self._folder is None else self._folder.path
 
     @property
     def web_address(self) -> str | None:
@@ -95,7 +94,7 @@ class LocalCluster:
     async def _start(self) -> None:
         directories = self.config.get(taskmanager.TMP_DIRS) or ()
         parent = directories[0] if directories else None
-        self._folder = tempfile.mkdtemp(prefix="yarrow-", dir=parent)
+        self._folder = ClientFolder(parent)
         settings = self._driver_settings()
         if self.shape.processes:
             # It asks for certificates when it gets its bootstrap: those are made below.
@@ -106,6 +105,7 @@ class LocalCluster:
         self._plane = await asyncio.to_thread(self._assemble, settings)
         await self._plane.start()
         await self._start_web(self._plane)
+        await asyncio.to_thread(remove_abandoned, parent)
 
     async def add_task_executor(self) -> None:
         """Starts one more, besides those that jobs ask for."""
@@ -129,8 +129,8 @@ class LocalCluster:
                 await self._driver.terminate()
             await asyncio.to_thread(self.relay.join, _OUTPUT_GRACE)
         finally:
-            if self._folder:
-                await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            if self._folder is not None:
+                await asyncio.to_thread(self._folder.remove)
             self._pool.release()
 
     async def drain_output(self) -> None:
@@ -139,12 +139,12 @@ class LocalCluster:
             await asyncio.gather(*(asyncio.wrap_future(ticket) for ticket in self.relay.drain()))
 
     def _driver_settings(self) -> LocalProcessSettings:
-        log_directory = self.config.get(cluster.LOG_DIR) or os.path.join(self._folder, "log")
+        log_directory = self.config.get(cluster.LOG_DIR) or os.path.join(self.folder, "log")
         os.makedirs(log_directory, exist_ok=True)
         return LocalProcessSettings(
             application_id=self.application_id,
             log_directory=log_directory,
-            tmp_directory=self._folder,
+            tmp_directory=self.folder,
             configuration=self.config.to_dict(redact=False),
             data_secret=os.urandom(32),
             host=_HOST,
@@ -187,7 +187,7 @@ class LocalCluster:
             self._driver,
             control_plane_settings(
                 self.config,
-                blob_directory=os.path.join(self._folder, "blobs"),
+                blob_directory=os.path.join(self.folder, "blobs"),
                 slots_per_task_executor=self.shape.slots_per_task_executor,
                 can_request=True,
             ),

@@ -58,7 +58,7 @@ class LocalJobClient(JobClient):
         return self._cluster
 
     def follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
-        """Waits for the end of the job, then calls `end`, which ends the cluster; called once, on the loop."""
+        """Waits for the job's end, then calls `end`, which ends the cluster; called once, on the loop."""
         self._following = asyncio.get_running_loop().create_task(self._follow(end))
 
     async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:

@@ -11,7 +11,6 @@ import atexit
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -29,13 +28,15 @@ from yarrow.testing.loop_thread import LoopThread
 from yarrow.testing.shipped_files import ship_files
 
 #: Clusters that run in this process, to be ended with it.
-_running: weakref.WeakSet[MiniCluster] = weakref.WeakSet()
+_running: set[MiniCluster] = set()
 
 
 class MiniCluster:
     """A control plane in this process, TaskExecutors in processes or threads."""
 
-    def __init__(self, config: Settings | Mapping[str, object] | None = None, shape: ClusterShape | None = None):
+    def __init__(
+        self, config: Settings | Mapping[str, object] | None = None, shape: ClusterShape | None = None
+    ) -> None:
         """Raises ConfigError for what cannot be; starts nothing."""
         settings = config if isinstance(config, Settings) else Settings(config or {}, "the MiniCluster")
         self._loop = LoopThread.shared()
@@ -63,8 +64,8 @@ class MiniCluster:
         for _ in range(self.cluster.shape.task_executors):
             await self.cluster.add_task_executor()
         gateway = self.cluster.control_plane.resource_manager_gateway()
-        while len(await gateway.request_task_executors()) < self.cluster.shape.task_executors:
-            # Registration is the TaskExecutor's doing: there is nothing to wait on here.
+        # Registration is the TaskExecutors' doing: there is nothing to wait on here but their number.
+        while len(await gateway.request_task_executors()) < self.cluster.shape.task_executors:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     def submit(self, job_graph: JobGraph, files: Sequence[LocalFile] = ()) -> LocalJobClient:
@@ -78,7 +79,11 @@ class MiniCluster:
 
     async def _submit(self, client: LocalJobClient, job_graph: JobGraph) -> None:
         await self.cluster.dispatcher.submit_job(encode_job_graph(job_graph))
-        client.follow(self.cluster.stop if self.cluster.shape.one_job else None)
+        client.follow(self._end_with_its_job if self.cluster.shape.one_job else None)
+
+    async def _end_with_its_job(self) -> None:
+        await self.cluster.stop()
+        _running.discard(self)
 
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]

@@ -1,0 +1,92 @@
+"""Running programs as users do: `python job.py` in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.cluster.embedded.waiting import wait_until
+
+#: Seconds a program may take on a busy machine.
+DEADLINE = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of its standard output, sorted: tasks print in no order."""
+        return sorted(self.out.splitlines())
+
+
+class Program:
+    """A program that runs, with temporary folders of its own."""
+
+    def __init__(self, folder: Path, text: str, *arguments: str, **environment: str) -> None:
+        self.tmp = folder / "tmp"
+        self.tmp.mkdir(exist_ok=True)
+        script = folder / "job.py"
+        script.write_text(text)
+        inherited = {key: value for key, value in os.environ.items() if not key.endswith("_CONF_DIR")}
+        self.process = subprocess.Popen(
+            [sys.executable, *(arguments or (str(script),))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**inherited, "TMPDIR": str(self.tmp), **environment},
+        )
+        self._kept: list[psutil.Process] = []
+
+    def read_line(self) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def processes(self) -> list[psutil.Process]:
+        """All that it started, its TaskExecutors' workers among them."""
+        self._kept = psutil.Process(self.process.pid).children(recursive=True)
+        return self._kept
+
+    def signal(self, number: signal.Signals) -> None:
+        """As a terminal or `kill` does."""
+        os.kill(self.process.pid, number)
+
+    def wait(self) -> Outcome:
+        """Its end; a program that hangs is killed and fails the test."""
+        try:
+            out, err = self.process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            out, err = self.process.communicate()
+            raise AssertionError(f"the program did not end\n{out}\n{err}") from None
+        return Outcome(self.process.returncode, out, err)
+
+    def assert_nothing_left(self, seconds: float = 5.0) -> None:
+        """No process after `seconds`."""
+        _, alive = psutil.wait_procs(self._kept, timeout=seconds)
+        assert not alive, f"left running: {alive}"
+
+    def assert_no_files_left(self) -> None:
+        """Nothing in its temporary folder."""
+        wait_until(lambda: not list(self.tmp.iterdir()), lambda: f"left: {list(self.tmp.rglob('*'))}")
+
+
+def run(folder: Path, text: str, **environment: str) -> Outcome:
+    """Runs a program to its end and checks that it leaves nothing behind."""
+    program = Program(folder, text, **environment)
+    outcome = program.wait()
+    program.assert_no_files_left()
+    return outcome

@@ -1,0 +1,259 @@
+"""`python job.py` as users run it: output, failures, Ctrl-C, a killed client, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.embedded.programs import Program, run
+
+pytestmark = pytest.mark.cluster
+
+_HEAD = """
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+"""
+_ENDLESS = (
+    _HEAD
+    + """
+(env.from_sequence(0, 10**15).map(lambda x: x)
+    .filter(lambda x: x < 10 or x % 100_000 == 0).map(lambda x: "running").print())
+env.execute("endless")
+"""
+)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_prints_what_the_job_prints(tmp_path: Path, start: str) -> None:
+    text = (
+        _HEAD
+        + f"""
+env.get_configuration().set_string("taskmanager.worker.start", "{start}")
+env.set_parallelism(1)
+env.from_collection([1, 2, 3]).map(lambda x: x * 2).print()
+result = env.execute("doubles")
+print("after", len(str(result.get_job_id())))
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == ["2", "4", "6", "after 32"]
+    assert outcome.err == ""
+
+
+def test_everything_is_printed_before_execute_returns(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+def show(x):
+    print("row", x)
+    return x
+env.set_parallelism(1)
+env.from_sequence(1, 20_000).map(show).filter(lambda x: False).print()
+env.execute()
+print("end")
+"""
+    )
+    outcome = run(tmp_path, text)
+    lines = outcome.out.splitlines()
+    assert lines[:-1] == [f"row {number}" for number in range(1, 20_001)]
+    assert lines[-1] == "end"
+
+
+def test_a_failing_function_shows_the_users_traceback_first(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+def parse(text):
+    return int(text)
+env.from_collection(["1", "x7"]).map(parse).name("parse").print()
+try:
+    env.execute("numbers")
+except Exception as error:
+    print(type(error).__name__)
+    print(error)
+    raise SystemExit(3)
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 3
+    lines = [line for line in outcome.out.splitlines() if line not in ("1> 1", "2> 1")]
+    assert lines[0] == "JobExecutionError"
+    assert lines[1] == "Traceback (most recent call last):"
+    assert "job.py" in lines[2] and "in parse" in lines[2]
+    assert "ValueError: invalid literal for int() with base 10: 'x7'" in outcome.out
+    assert "failed in parse, at the record 'x7'" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import sys; sys.exit(7)", "SystemExit"),
+        ("import os; os._exit(9)", "exit status 9"),
+    ],
+    ids=["segfault", "sys.exit", "os._exit"],
+)
+def test_a_function_that_ends_its_worker_is_the_operators_failure(
+    tmp_path: Path, body: str, expected: str
+) -> None:
+    text = (
+        _HEAD
+        + f"""
+def crash(x):
+    {body}
+env.from_collection([1]).map(crash).name("crasher").print()
+env.execute()
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 1
+    assert "JobExecutionError" in outcome.err
+    assert "crasher" in outcome.err
+    assert expected in outcome.err
+
+
+def test_ctrl_c_cancels_the_job_and_leaves_nothing(tmp_path: Path) -> None:
+    program = Program(tmp_path, _ENDLESS)
+    assert "running" in program.read_line()
+    assert program.processes()
+    program.signal(signal.SIGINT)
+    outcome = program.wait()
+    assert outcome.status == -signal.SIGINT
+    assert "was cancelled by Ctrl-C." in outcome.err
+    program.assert_nothing_left(0.5)
+    program.assert_no_files_left()
+
+
+def test_a_killed_client_leaves_no_process(tmp_path: Path) -> None:
+    program = Program(tmp_path, _ENDLESS)
+    assert "running" in program.read_line()
+    assert program.processes()
+    program.signal(signal.SIGKILL)
+    program.wait()
+    program.assert_nothing_left(5.0)
+    # What it could not remove itself is removed by the next one.
+    following = Program(tmp_path, _HEAD + "env.from_collection([1]).print()\nenv.execute()")
+    assert following.wait().status == 0
+    following.assert_no_files_left()
+
+
+def test_a_program_that_does_not_wait_ends_its_job(tmp_path: Path) -> None:
+    program = Program(tmp_path, _ENDLESS.replace("env.execute(", "client = env.execute_async("))
+    outcome = program.wait()
+    assert outcome.status == 0
+    assert "was still running when the program ended: it was cancelled." in outcome.err
+    program.assert_no_files_left()
+
+
+def test_a_port_in_use_is_refused_before_the_job_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        text = _HEAD.replace(
+            "env.set_parallelism(2)", f"env.get_configuration().set_string('rest.port', '{port}')"
+        )
+        outcome = run(tmp_path, text + "env.from_collection([1]).print()\nenv.execute()")
+    assert outcome.status == 1
+    assert f"rest.port {port}" in outcome.err
+    assert outcome.out == ""
+
+
+def test_executing_twice_and_from_two_threads(tmp_path: Path) -> None:
+    text = """
+import threading
+from yarrow.datastream import StreamExecutionEnvironment
+def job(name):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    env.from_collection([name]).map(lambda x: x + "!").print()
+    env.execute(name)
+job("first")
+job("second")
+threads = [threading.Thread(target=job, args=(name,)) for name in ("left", "right")]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.lines == ["first!", "left!", "right!", "second!"]
+
+
+def test_inside_a_running_event_loop(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+import asyncio
+async def cell():
+    env.set_parallelism(1)
+    env.from_collection([1]).print()
+    client = env.execute_async()
+    return (await client.get_job_execution_result()).get_net_runtime() >= 0, env.execute
+def again(execute):
+    env.from_collection([2]).print()
+    execute()
+async def main():
+    done, execute = await cell()
+    again(execute)
+    print(done)
+asyncio.run(main())
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == ["1", "2", "True"]
+
+
+@pytest.mark.parametrize("in_process", ["false", "true"])
+def test_classes_of_the_main_program_travel(tmp_path: Path, in_process: str) -> None:
+    text = (
+        _HEAD
+        + f"""
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+env.get_configuration().set_string("execution.in-process", "{in_process}")
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+class Place(NamedTuple):
+    row: int
+    column: int
+
+@dataclass(frozen=True)
+class Key:
+    place: Place
+    colour: Colour
+
+@dataclass
+class Visit:
+    key: Key
+    count: int
+
+def visit(number):
+    return Visit(Key(Place(number % 2, 0), Colour.RED if number % 2 else Colour.BLUE), 1)
+
+def add(a, b):
+    assert type(a) is Visit and isinstance(b.key.colour, Colour)
+    return Visit(a.key, a.count + b.count)
+
+stream = env.from_collection(list(range(6))).map(visit)
+visits = list(stream.key_by(lambda v: v.key).reduce(add).execute_and_collect())
+assert all(type(v) is Visit for v in visits)
+last = {{v.key: v.count for v in visits}}
+print(sorted((k.place.row, k.colour.name, count) for k, count in last.items()))
+enums = list(env.from_collection(list(range(6))).map(visit).key_by(lambda v: v.key.colour).reduce(add)
+    .execute_and_collect())
+print(max(v.count for v in enums))
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == ["[(0, 'BLUE', 3), (1, 'RED', 3)]", "3"]

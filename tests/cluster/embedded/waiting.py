@@ -1,0 +1,20 @@
+"""Waiting for a condition with a deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from yarrow.runtime.common.clock import SystemClock
+
+DEADLINE = 20.0
+_clock = SystemClock()
+
+
+def wait_until(condition: Callable[[], bool], explain: Callable[[], str] = lambda: "") -> None:
+    """Returns when `condition` holds; fails with `explain()` after the deadline."""
+    end = _clock.monotonic() + DEADLINE
+    pause = threading.Event()
+    while not condition():
+        assert _clock.monotonic() < end, explain()
+        pause.wait(0.01)
