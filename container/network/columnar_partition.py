@@ -29,6 +29,10 @@ COALESCE_ROWS = 16 * 1024
 #: Least rows of a slice when a batch is dealt out: smaller batches go whole, in turn.
 MIN_SLICE_ROWS = 1024
 
+#: Waiting fragments are copied once the batches they were cut from have this size.
+MAX_PINNED_BYTES = 16 * 1024 * 1024
+#: A slice that goes out at once and is smaller than this part of its batch is copied.
+_LEAST_PART: Final = 8
 #: Up to so many channels a scan for each is faster than one sort.
 _SCANNED_CHANNELS: Final = 6
 
@@ -61,6 +65,8 @@ class ColumnarResultPartition:
         self._coalesce_rows = coalesce_rows
         self._fragments: list[list[ArrowBatch]] = [[] for _ in self.channels]
         self._fragment_rows = [0] * len(self.channels)
+        #: Sizes of the batches from which waiting fragments were cut, since they were last copied.
+        self._pinned_bytes = 0
         self._turn = 0
         self._random = np.random.default_rng(new_generator().getrandbits(128))
         self._max_parallelism = max_parallelism
@@ -186,12 +192,16 @@ class ColumnarResultPartition:
             # A radix sort, since the numbers are small.
             order = np.argsort(channels, kind="stable")
             ends = np.searchsorted(channels.take(order), np.arange(count), side="right").tolist()
-        ordered = _taken(batch, order)
+        ordered = taken(batch, order)
         start = 0
         for index, end in enumerate(ends):
             if end > start:
-                self._put(index, _sliced(ordered, start, end))
+                part = _sliced(ordered, start, end)
+                is_lone = self._coalesce_rows <= end - start < len(ordered) // _LEAST_PART
+                self._put(index, _owned(part) if is_lone else part)
             start = end
+        if self.has_buffered:
+            self._bound_pinned(ordered)
 
     def _deal(self, batch: ArrowBatch) -> None:
         """Nearly equal slices to as many channels as the batch is large enough for, going on where it last ended."""
@@ -200,6 +210,16 @@ class ColumnarResultPartition:
         for part in range(parts):
             self._put(self._turn, _sliced(batch, rows * part // parts, rows * (part + 1) // parts))
             self._turn = (self._turn + 1) % count
+
+    def _bound_pinned(self, parent: ArrowBatch) -> None:
+        """Copies waiting slices before the batches they were cut from hold too much memory."""
+        self._pinned_bytes += parent.batch.nbytes
+        if self._pinned_bytes <= MAX_PINNED_BYTES:
+            return
+        self._pinned_bytes = 0
+        for fragments in self._fragments:
+            if fragments:
+                fragments[:] = [_owned(concatenated(fragments))]
 
     def _put(self, index: int, batch: ArrowBatch) -> None:
         waiting = self._fragment_rows[index]
@@ -227,7 +247,8 @@ class ColumnarResultPartition:
         self.channels[index].send_batch(batch)
 
 
-def _taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
+def taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
+    """These rows in this order, in memory of their own."""
     indices = pa.array(order)
     stamps, kinds = batch.timestamps, batch.kinds
     return ArrowBatch(
@@ -237,7 +258,12 @@ def _taken(batch: ArrowBatch, order: npt.NDArray[np.int64]) -> ArrowBatch:
     )
 
 
+def _owned(batch: ArrowBatch) -> ArrowBatch:
+    return taken(batch, np.arange(len(batch)))
+
+
 def _sliced(batch: ArrowBatch, start: int, end: int) -> ArrowBatch:
+    """Rows `start` to `end`, which share the memory of the batch."""
     if start == 0 and end == len(batch):
         return batch
     stamps, kinds = batch.timestamps, batch.kinds

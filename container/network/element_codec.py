@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from yarrow.container.network.frames import FrameType, WireProtocolError
@@ -67,7 +68,7 @@ class ElementCodec:
         body: list[Buffer] = [memoryview(sink.getvalue())]
         if batch.timestamps is None and batch.kinds is None:
             return FrameType.ARROW, body, 0
-        stamps = None if batch.timestamps is None else dump_timestamps(batch.timestamps.to_pylist())
+        stamps = None if batch.timestamps is None else _dump_stamps(batch.timestamps)
         prefix, flags = _side_columns(stamps, batch.kinds)
         return FrameType.ARROW, [*prefix, *body], flags
 
@@ -85,13 +86,34 @@ class ElementCodec:
 
     def _decode_arrow(self, payload: memoryview, rows: int, flags: int) -> ArrowBatch:
         stamps, kinds, body = _split_columns(payload, flags)
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            batch = reader.read_next_batch()
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+                batch = reader.read_next_batch()
+            # Lengths and buffers, not each value: the peer has proved that it is a worker of this application.
+            batch.validate()
+        except (pa.ArrowException, OSError, StopIteration) as error:
+            raise WireProtocolError(f"data connection: malformed ARROW frame: {error}") from error
         if batch.num_rows != rows:
             raise WireProtocolError(f"data connection: frame of {rows} rows held {batch.num_rows}")
-        return ArrowBatch(
-            batch, None if stamps is None else pa.array(load_timestamps(stamps), pa.int64()), kinds
-        )
+        return ArrowBatch(batch, None if stamps is None else _load_stamps(stamps, rows), kinds)
+
+
+def _dump_stamps(stamps: pa.Array) -> bytes:
+    """Validity as a bitmap (empty when all are there), padded to 8 bytes, then the numbers."""
+    absent = stamps.is_null().to_numpy(zero_copy_only=False) if stamps.null_count else None
+    numbers = (stamps if absent is None else stamps.fill_null(0)).to_numpy()
+    bitmap = b"" if absent is None else np.packbits(~absent, bitorder="little").tobytes()
+    padding = bytes(-len(bitmap) % 8)
+    return b"".join((_LENGTH.pack(len(bitmap)), bitmap, padding, numbers.astype("<i8", copy=False).tobytes()))
+
+
+def _load_stamps(data: memoryview, rows: int) -> pa.Array:
+    length = _LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else -1
+    start = _LENGTH.size + length + -length % 8
+    if length not in (0, (rows + 7) // 8) or len(data) != start + 8 * rows:
+        raise WireProtocolError(f"data connection: the timestamps of {rows} rows took {len(data)} bytes")
+    bitmap = pa.py_buffer(data[_LENGTH.size : _LENGTH.size + length]) if length else None
+    return pa.Array.from_buffers(pa.int64(), rows, [bitmap, pa.py_buffer(data[start:])])
 
 
 def _side_columns(timestamps: bytes | None, kinds: bytes | None) -> tuple[list[Buffer], int]:

@@ -137,7 +137,7 @@ class LocalOutputChannel(OutputChannel):
             if self._copies_rows:
                 batch = RowBatch([freeze_or_copy(row) for row in batch.rows], batch.timestamps, batch.kinds)
         else:
-            size = max(1, batch.batch.get_total_buffer_size())
+            size = max(1, batch.batch.nbytes)  # of the rows of a slice, not of what it was cut from
         self.sent_batches += 1
         self.sent_bytes += size
         self._target.append(batch, size)

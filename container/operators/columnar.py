@@ -65,7 +65,6 @@ class BatchFunctionCaller(ColumnarOperator):
             close_function(self.function)
 
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
-        self.records_in += len(batch)
         if not len(batch):
             return ()
         result = self._call(self._adapter.from_arrow(batch.batch))

@@ -65,7 +65,6 @@ class VectorizedAggregation(ColumnarOperator):
         return self._index.size if self._states else 0
 
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
-        self.records_in += len(batch)
         if not len(batch):
             return ()
         if batch.kinds is not None and any(batch.kinds):

@@ -32,7 +32,7 @@ class RowsToArrowConverter(BulkRowOperator):
         super().__init__(name)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(spec.schema))
         #: Takes each batch made.
-        self.deliver: Callable[[ArrowBatch], None]
+        self.deliver: Callable[[ArrowBatch], None] = self._undeliverable
         self._fields = [self.schema.field(index) for index in range(len(self.schema))]
         self._converted = 0
 
@@ -51,6 +51,9 @@ class RowsToArrowConverter(BulkRowOperator):
         self._converted += len(rows)
         stamps = None if timestamps is None else pa.array(timestamps, pa.int64())
         self.deliver(ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self.schema), stamps, _kinds_of(rows)))
+
+    def _undeliverable(self, batch: ArrowBatch) -> None:
+        raise ConversionError(f"operator '{self.name}': nobody takes the {len(batch)} rows; set `deliver` first")
 
     def _columns(self, rows: list[Any]) -> list[pa.Array]:
         fields = self._fields
