@@ -171,7 +171,6 @@ class JobSlots:
         try:
             address = await self.workers.start(index)
         except (WorkerStartError, OSError) as error:
-            _log.error("slot %d: %s", index, error)
             self._start_failed(index, job_id, allocation_id, error)
             return
         slot = self.table.find(allocation_id)
@@ -193,9 +192,13 @@ class JobSlots:
         self._timers.call_later(self._slot_timeout, lambda: self._check_accepted(allocation_id))
 
     def _start_failed(self, index: int, job_id: JobID, allocation_id: AllocationID, error: Exception) -> None:
-        job = self._jobs.get(job_id)
         slot = self.table.find(allocation_id)
-        if slot is not None and slot.state is SlotState.ALLOCATED and job is not None:
+        if slot is None:
+            return  # Its worker had been launched and has ended: all was done then.
+        job = self._jobs.get(job_id)
+        unwanted = slot.state is SlotState.RELEASING
+        _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
+        if not unwanted and job is not None:
             name = f"{WorkerStartError.__module__}.{WorkerStartError.__qualname__}"
             cause = FailureCause(exception_name=name, message=str(error), stacktrace=f"{name}: {error}")
             job.report(FailedSlot(allocation_id, cause))

@@ -72,6 +72,7 @@ class WorkerHandle:
         self._ready: asyncio.Future[WorkerAddress] = loop.create_future()
         self._dumps: list[asyncio.Future[tuple[tuple[str, str], ...]]] = []
         self._closed = False
+        self._start_sent = False
         self._killer: TimerHandle | None = None
         #: Done when the worker has ended and the listener knows.
         self.ended: asyncio.Future[WorkerExit] = loop.create_future()
@@ -87,7 +88,13 @@ class WorkerHandle:
         """Takes the socket over and starts the worker; WorkerStartError when it fails or ends first."""
         await self._channel.open(sock)
         self._process.exited.add_done_callback(self._on_exit)
-        self._channel.send(StartWorker(settings=settings))
+        if self.end_cause:
+            # Stopped before it began: the end of its socket is all it has to learn.
+            self._fail_start(self.end_cause)
+            self._channel.close()
+        else:
+            self._start_sent = True
+            self._channel.send(StartWorker(settings=settings))
         return await self._ready
 
     def send(self, message: msgspec.Struct) -> None:
@@ -115,7 +122,8 @@ class WorkerHandle:
         """Tells the worker to end and kills it after `grace` seconds; `ended` tells when it has."""
         if not self.end_cause:
             self.end_cause = cause
-            self._channel.send(StopWorker())
+            if self._start_sent:
+                self._channel.send(StopWorker())
         self._kill_later(grace)
 
     def kill(self, cause: str) -> None:

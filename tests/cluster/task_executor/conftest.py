@@ -185,6 +185,17 @@ def make_launcher(mode: str, raw_output: int, entry: str) -> WorkerLauncher:
     )
 
 
+class WatchedTaskExecutor(TaskExecutor):
+    """Keeps errors that are otherwise only logged."""
+
+    def __init__(self, settings: TaskExecutorSettings, services: TaskExecutorServices) -> None:
+        super().__init__(settings, services)
+        self.failures: list[BaseException] = []
+
+    def on_background_failure(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+
 @asynccontextmanager
 async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object) -> AsyncIterator[Cluster]:
     """A started cluster; `changes` replace fields of the TaskExecutorSettings."""
@@ -208,7 +219,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
     files = OutputFiles(folder / "logs", RESOURCE, lambda stream, text: output.append((stream, text)))
     raw_output = files.open_raw(files.raw_path(0))
     leader = AnnouncedLeader(LeaderInformation(address=address, leader_id="rm-1"))
-    executor = TaskExecutor(
+    executor = WatchedTaskExecutor(
         settings,
         TaskExecutorServices(
             rpc=service, resource_manager=leader, launcher=make_launcher(mode, raw_output, entry), files=files
@@ -230,6 +241,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
             settings=settings,
             output=output,
         )
+        assert executor.failures == [], "background work of the TaskExecutor failed"
     finally:
         await executor.stop()
         os.close(raw_output)

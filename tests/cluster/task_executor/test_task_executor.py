@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -275,6 +276,23 @@ def test_a_worker_that_does_not_start_frees_its_slot_and_says_why(start: str, tm
             await eventually(lambda: c.resource_manager.freed == [(0, slot)], "the slot is free")
             expected = {"fail": "no module named 'x'", "die": "ended with exit status 9"}[start]
             assert expected in c.job_master.failed_slots[slot].message
+
+    run(body())
+
+
+def test_a_slot_freed_before_its_worker_is_ready_is_free_again(start_mode: str, tmp_path: Path) -> None:
+    """At whatever moment of the start: before the launch, between launch and StartWorker, before WorkerReady."""
+
+    async def body() -> None:
+        async with cluster(start_mode, tmp_path) as c:
+            for number in range(1, 12):
+                slot = await c.request_slot(0, number)
+                for _ in range(number - 1):
+                    await asyncio.sleep(0)
+                c.executor.slots.free(slot, "not needed")
+                await free_again(c)
+            assert not c.job_master.failed_slots
+            await c.active_slot(0, 100)
 
     run(body())
 
