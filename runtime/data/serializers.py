@@ -12,6 +12,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from yarrow.common.typeinfo import (
     BasicArrayTypeInfo,
     BasicTypeInfo,
@@ -46,11 +48,13 @@ from yarrow.runtime.data.serializers_columns import (
     read_column,
     write_column,
 )
+from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_type
 from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
 
 __all__ = [
     "ColumnarRows",
     "PickledRows",
+    "TupleRows",
     "TypeSerializer",
     "dump_timestamps",
     "load_timestamps",
@@ -130,6 +134,31 @@ class ColumnarRows:
         return RowFormatError(f"the rows cannot be written: {error}. Return values of the declared type.")
 
 
+class TupleRows:
+    """Tuples of plain types: MessagePack where the rows allow it, else columns; the first byte tells which."""
+
+    __slots__ = ("_columns", "_message")
+
+    def __init__(self, columns: ColumnarRows, message: MessagePackForm) -> None:
+        self._columns = columns
+        self._message = message
+
+    def dump_rows(self, rows: list[Any]) -> bytes:
+        """See TypeSerializer; a value of another type may be found only by `load_rows`, which names it, too."""
+        data = self._message.dump(rows) if rows else None
+        return self._columns.dump_rows(rows) if data is None else data
+
+    def load_rows(self, data: Buffer) -> list[Any]:
+        """See TypeSerializer. Raises SerializationError where a value does not fit the declared type."""
+        if not data or data[0] != MESSAGE_PACK:
+            return self._columns.load_rows(data)
+        try:
+            return self._message.load(data)
+        except msgspec.MsgspecError:
+            # Through columns: they convert what may be converted (True to 1), and explain the rest.
+            return self._columns.load_rows(self._columns.dump_rows(self._message.load_untyped(data)))
+
+
 class PickledRows:
     """Rows of no declared type: one pickle, protocol 5, of the list."""
 
@@ -168,7 +197,9 @@ def serializer_for(type_info: TypeInformation | None) -> TypeSerializer:
     """The serializer of a declared type (None: undeclared). Raises UnsupportedTypeInfoError."""
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return _PICKLED_ROWS
-    return ColumnarRows(_coder(type_info))
+    columns = ColumnarRows(_coder(type_info))
+    row_type = message_type(type_info) if isinstance(type_info, TupleTypeInfo) else None
+    return columns if row_type is None else TupleRows(columns, MessagePackForm(row_type))
 
 
 def dump_timestamps(timestamps: list[int | None]) -> bytes:

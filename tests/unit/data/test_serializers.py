@@ -222,8 +222,10 @@ _person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.BYTE()])
     ],
 )
 def test_what_does_not_fit_is_named(info: TypeInformation | None, rows: list[Any], message: str) -> None:
+    serializer = serializer_for(info)
     with pytest.raises(SerializationError, match=message):
-        serializer_for(info).dump_rows(rows)
+        # Tuples of plain types are checked by the side that reads.
+        serializer.load_rows(serializer.dump_rows(rows))
 
 
 @dataclass
