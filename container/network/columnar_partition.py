@@ -1,14 +1,14 @@
 """The output of a task for one columnar edge: record batches cut by channel, small fragments gathered.
 
-Owner: the task thread. Routing is by whole columns: a batch is partitioned once, with one stable order by channel, and
-its parts travel as slices of it. Must not make a Python object of a row.
+Owner: the task thread. Routing is by whole columns: a batch is partitioned once, with one stable order by
+channel, and its parts travel as slices of it. Must not make a Python object of a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ _LEAST_PART: Final = 8
 #: Up to so many channels a scan for each is faster than one sort.
 _SCANNED_CHANNELS: Final = 6
 
-Channels = npt.NDArray[np.uint8 | np.uint16]
+Channels = npt.NDArray[Any]
 
 
 class ColumnRoutingError(YarrowError):
@@ -78,20 +78,25 @@ class ColumnarResultPartition:
         count = len(self.channels)
         if self._kind is PartitionerKind.CUSTOM:
             raise InvalidProgramError(
-                f"edge {self.edge.index}: a custom partitioner is called with the key of a row, and a columnar edge has no "
+                f"edge {self.edge.index}: a custom partitioner is called with the key of a row, and a "
+                "columnar edge has no "
                 "rows; convert the stream to rows before partition_custom, or use key_by with a column"
             )
         if self._kind is not PartitionerKind.KEY_GROUP:
             return
         if self.edge.partitioner.key_column is None:
             raise InvalidProgramError(
-                f"edge {self.edge.index}: a columnar edge is keyed by a column, and its partitioner names none; use key_by "
+                f"edge {self.edge.index}: a columnar edge is keyed by a column, and its partitioner "
+                "names none; use key_by "
                 "with the name of a column"
             )
         self._key_column = self.edge.partitioner.key_column
         check_parallelism(count, self._max_parallelism)
         self._channel_of_group = np.array(
-            [operator_index_for_key_group(self._max_parallelism, count, g) for g in range(self._max_parallelism)],
+            [
+                operator_index_for_key_group(self._max_parallelism, count, g)
+                for g in range(self._max_parallelism)
+            ],
             np.uint8 if count <= 256 else np.uint16,
         )
 
@@ -169,13 +174,16 @@ class ColumnarResultPartition:
         names = records.schema.get_all_field_indices(self._key_column)
         if len(names) != 1:
             raise ColumnRoutingError(
-                f"edge {self.edge.index}: the batch has {len(names)} columns named '{self._key_column}', by which the stream "
+                f"edge {self.edge.index}: the batch has {len(names)} columns named "
+                f"'{self._key_column}', by which the stream "
                 f"is keyed; its columns are {records.schema.names}"
             )
         try:
             hashes = key_hashes(records.column(names[0]))
         except ColumnKeyError as error:
-            raise ColumnRoutingError(f"edge {self.edge.index}: key column '{self._key_column}': {error}") from error
+            raise ColumnRoutingError(
+                f"edge {self.edge.index}: key column '{self._key_column}': {error}"
+            ) from error
         most = self._max_parallelism
         # A power of two, as it is by default, needs no division.
         groups = hashes & np.uint64(most - 1) if most & (most - 1) == 0 else hashes % np.uint64(most)
@@ -204,7 +212,8 @@ class ColumnarResultPartition:
             self._bound_pinned(ordered)
 
     def _deal(self, batch: ArrowBatch) -> None:
-        """Nearly equal slices to as many channels as the batch is large enough for, going on where it last ended."""
+        """Nearly equal slices to as many channels as the batch is large enough for, going on where it last
+        ended."""
         count, rows = len(self.channels), len(batch)
         parts = max(1, min(count, rows // MIN_SLICE_ROWS))
         for part in range(parts):

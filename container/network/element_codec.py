@@ -1,7 +1,8 @@
 """Encodes stream elements to frames and back.
 
-Owner: the task thread that sends or takes the element. One codec serves one edge: rows of a declared type go through
-its typed serializer, others as pickle protocol 5; record batches as Arrow IPC. Must not touch sockets.
+Owner: the task thread that sends or takes the element. One codec serves one edge: rows of a declared type go
+through its typed serializer, others as pickle protocol 5; record batches as Arrow IPC. Must not touch
+sockets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The state of one running aggregate over all keys of a subtask: a numpy array with an entry a slot.
 
-Owner: the task thread, through VectorizedAggregation. Sums of integers are exact in 64 bits, an overflow is an error;
-NaN is greater than every number, so that results do not depend on the order of rows. Must not know keys.
+Owner: the task thread, through VectorizedAggregation. Sums of integers are exact in 64 bits, an overflow is
+an error; NaN is greater than every number, so that results do not depend on the order of rows. Must not know
+keys.
 """
 
 from __future__ import annotations
@@ -74,13 +75,15 @@ def state_for(kind: AggregateKind, column: pa.DataType | None) -> AggregateState
             return MeanState(IntegerSumState(column))
         if types.is_floating(column):
             return MeanState(FloatSumState())
-    elif numeric or types.is_temporal(column) and not types.is_interval(column):
+    elif numeric or (types.is_temporal(column) and not types.is_interval(column)):
         return IntegerExtremeState(kind, column)
     elif types.is_floating(column):
         return FloatExtremeState(kind, column)
     combined = _combined_state(kind, column)
     if combined is None:
-        raise UnsupportedColumnError(f"a column of type {column} has no {kind.value}; cast it before, or leave it out")
+        raise UnsupportedColumnError(
+            f"a column of type {column} has no {kind.value}; cast it before, or leave it out"
+        )
     return combined
 
 
@@ -134,8 +137,9 @@ class CountState(AggregateState):
 class IntegerSumState(AggregateState):
     """Exact sums in int64, of uint64 in uint64.
 
-    `_bound` is at least the magnitude of every sum: as long as it and the batch cannot pass the type together, no
-    entry is looked at. Otherwise the batch is summed in halves of 32 bits, which cannot overflow, and then checked.
+    `_bound` is at least the magnitude of every sum: as long as it and the batch cannot pass the type
+    together, no entry is looked at. Otherwise the batch is summed in halves of 32 bits, which cannot
+    overflow, and then checked.
     """
 
     def __init__(self, column: pa.DataType) -> None:
@@ -277,7 +281,8 @@ class FloatExtremeState(AggregateState):
 
 
 class CombinedState(AggregateState):
-    """Types that numpy has no numbers for (decimals, strings, binary): Arrow combines the batch, Python the results."""
+    """Types that numpy has no numbers for (decimals, strings, binary): Arrow combines the batch, Python the
+    results."""
 
     def __init__(self, kind: pa.DataType, partial: str, combine: Callable[[Any, Any], Any]) -> None:
         self.type = kind
@@ -324,7 +329,8 @@ def integers_of(column: pa.Array) -> npt.NDArray[Any]:
         column = column.cast(pa.int8())
     elif not pa.types.is_integer(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return column.to_numpy()
+    numbers: npt.NDArray[Any] = column.to_numpy()
+    return numbers
 
 
 def _exact_sum(first: Any, second: Any) -> Any:

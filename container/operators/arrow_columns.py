@@ -1,7 +1,9 @@
-"""Builds Arrow arrays of Python values, strictly: what Arrow would round, cut or reinterpret in silence is refused.
+"""Builds Arrow arrays of Python values, strictly: what Arrow would round, cut or reinterpret in silence is
+refused.
 
-Owner: the task thread; no state. null stands for None alone; 1.5 in an integer column, an aware datetime in a naive
-one, a time finer than the column's unit and an unknown field all fail, naming the row. Must not know operators.
+Owner: the task thread; no state. null stands for None alone; 1.5 in an integer column, an aware datetime in a
+naive one, a time finer than the column's unit and an unknown field all fail, naming the row. Must not know
+operators.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ def _instants(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _nanos(value: Any) -> int:
     if isinstance(value, Instant):
         return value.seconds * 1_000_000_000 + value.nanos
-    return (value - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+    micros: int = (value - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros * 1000
 
 
 def _is_integer(value: Any) -> bool:
@@ -184,13 +187,18 @@ def _build_structs(values: Sequence[Any], kind: pa.DataType, path: str) -> pa.Ar
         raise MisfitError(present[error.index], error.path, error.expected, error.got) from None
     if len(present) == len(values):
         return pa.StructArray.from_arrays(columns, fields=fields) if fields else pa.array(values, kind)
+    if not present:
+        return pa.nulls(len(values), kind)
     places = np.full(len(values), -1, np.int64)
     places[present] = np.arange(len(present))
-    absent = pa.array(places < 0)
-    spread = [column.take(pa.array(places, mask=places < 0)) for column in columns]
-    # A null struct has null children, also where its fields are never null.
-    loose = [field.with_nullable(True) for field in fields]
-    return pa.StructArray.from_arrays(spread, fields=loose, mask=absent).cast(kind)
+    absent = places < 0
+    # Under a null struct stands null, or anything where the field is never null.
+    with_nulls, filled = pa.array(places, mask=absent), pa.array(np.maximum(places, 0))
+    spread = [
+        column.take(with_nulls if field.nullable else filled)
+        for column, field in zip(columns, fields, strict=True)
+    ]
+    return pa.StructArray.from_arrays(spread, fields=fields, mask=pa.array(absent))
 
 
 def _build_lists(values: Sequence[Any], kind: pa.DataType, path: str) -> pa.Array:
@@ -201,7 +209,9 @@ def _build_lists(values: Sequence[Any], kind: pa.DataType, path: str) -> pa.Arra
         items = build_field(flat, kind.value_field, f"{path}.element")
     large = pa.types.is_large_list(kind)
     make = pa.LargeListArray if large else pa.ListArray
-    return make.from_arrays(_null_offsets(values, offsets, pa.int64() if large else pa.int32()), items).cast(kind)
+    return make.from_arrays(_null_offsets(values, offsets, pa.int64() if large else pa.int32()), items).cast(
+        kind
+    )
 
 
 def _build_maps(values: Sequence[Any], kind: pa.DataType, path: str) -> pa.Array:
@@ -268,7 +278,11 @@ def _values_of(row: Any, names: Sequence[str], index: int, path: str) -> Sequenc
     """The values of one row in the order of `names`."""
     if isinstance(row, Row):
         fields = row.get_field_names()
-        return _positional(row, names, index, path) if fields is None else _by_name(row, fields, row, names, index, path)
+        return (
+            _positional(row, names, index, path)
+            if fields is None
+            else _by_name(row, fields, row, names, index, path)
+        )
     if isinstance(row, dict):
         unknown = [name for name in row if name not in names]
         if unknown:

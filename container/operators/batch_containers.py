@@ -1,7 +1,8 @@
 """The containers in which columnar functions take and return batches: pyarrow, polars and pandas.
 
-Owner: the task thread. An adapter is made once an operator and imports its library then; pandas columns are backed by
-Arrow, so that an integer with nulls stays an integer and null is never NaN. Must not call user functions.
+Owner: the task thread. An adapter is made once an operator and imports its library then; pandas columns are
+backed by Arrow, so that an integer with nulls stays an integer and null is never NaN. Must not call user
+functions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise UnsupportedFeatureError(
-            f"a columnar function takes {name} batches, but {name} cannot be imported here ({error}); install it in the "
+            f"a columnar function takes {name} batches, but {name} cannot be imported here ({error}); "
+            "install it in the "
             "environment of the workers, or let the function take pyarrow.RecordBatch"
         ) from error
 
@@ -58,7 +60,8 @@ class BatchAdapter(ABC):
         """The batch as the function takes it."""
 
     def to_arrow(self, result: Any, given: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """What a function returned as batches; `given` is the schema of what it got. Raises UnknownContainerError."""
+        """What a function returned as batches; `given` is the schema of what it got. Raises
+        UnknownContainerError."""
         own = self._own_to_arrow(result, given)
         if own is not None:
             yield own
@@ -70,7 +73,9 @@ class BatchAdapter(ABC):
             for part in result:
                 yield from self.to_arrow(part, given)
         else:
-            raise UnknownContainerError(self.expected, f"{type(result).__module__}.{type(result).__qualname__}")
+            raise UnknownContainerError(
+                self.expected, f"{type(result).__module__}.{type(result).__qualname__}"
+            )
 
     def to_mask(self, result: Any, batch: pa.RecordBatch) -> pa.Array:
         """What a filter returned as an Arrow array. Raises UnknownContainerError."""
@@ -87,8 +92,12 @@ class BatchAdapter(ABC):
             try:
                 return pa.array(result)
             except (pa.ArrowException, TypeError, ValueError) as error:
-                raise UnknownContainerError("a boolean column", f"a {type(result).__qualname__} ({error})") from error
-        raise UnknownContainerError("a boolean column", f"{type(result).__module__}.{type(result).__qualname__}")
+                raise UnknownContainerError(
+                    "a boolean column", f"a {type(result).__qualname__} ({error})"
+                ) from error
+        raise UnknownContainerError(
+            "a boolean column", f"{type(result).__module__}.{type(result).__qualname__}"
+        )
 
     def _own_to_arrow(self, result: Any, given: pa.Schema) -> pa.RecordBatch | None:
         return None
@@ -146,9 +155,9 @@ class PolarsAdapter(BatchAdapter):
 class PandasAdapter(BatchAdapter):
     """pandas.DataFrame with Arrow-backed columns.
 
-    What comes back is read column by column: NaN in a float column is NaN, in an object column, where pandas itself
-    uses it for missing values, it is null; pd.NA, None and NaT are null. The index is dropped unless it has a name,
-    which is refused: it would be a column forgotten.
+    What comes back is read column by column: NaN in a float column is NaN, in an object column, where pandas
+    itself uses it for missing values, it is null; pd.NA, None and NaT are null. The index is dropped unless
+    it has a name, which is refused: it would be a column forgotten.
     """
 
     expected = "a pandas DataFrame (or a list or generator of them)"
@@ -164,7 +173,8 @@ class PandasAdapter(BatchAdapter):
             return None
         if any(name is not None for name in result.index.names):
             raise UnknownContainerError(
-                self.expected, f"one whose index is named {list(result.index.names)} (call reset_index() to keep it)"
+                self.expected,
+                f"one whose index is named {list(result.index.names)} (call reset_index() to keep it)",
             )
         names = list(result.columns)
         if not all(isinstance(name, str) for name in names):
@@ -196,8 +206,12 @@ def record_batch_of(table: pa.Table) -> pa.RecordBatch:
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else (
-        pa.array([], column.type)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else (pa.array([], column.type))
     )
 
 

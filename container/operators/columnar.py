@@ -1,7 +1,8 @@
 """map_batches and filter_batches: user functions over whole batches, in pyarrow, polars or pandas.
 
-Owner: the task thread. polars and pandas are imported only where a function asks for them. A result is checked against
-the declared schema; null stays None in every container and never becomes NaN. Must not make a Python object of a row.
+Owner: the task thread. polars and pandas are imported only where a function asks for them. A result is
+checked against the declared schema; null stays None in every container and never becomes NaN. Must not make a
+Python object of a row.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.operators.base import ColumnarOperator, OperatorContext
@@ -27,15 +29,16 @@ from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
 
 
 class BatchFunctionError(YarrowError):
-    """What a columnar function returned cannot be used: names operator, column, what was expected and what came."""
+    """What a columnar function returned cannot be used: names operator, column, what was expected and what
+    came."""
 
 
 class BatchFunctionCaller(ColumnarOperator):
     """Calls a columnar function once a batch.
 
-    filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in SQL.
-    map_batches keeps them where the number of rows is unchanged, row by row; otherwise the results have no timestamps
-    (which row made which is unknown) and a batch with updates or deletions is refused.
+    filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in
+    SQL. map_batches keeps them where the number of rows is unchanged, row by row; otherwise the results have
+    no timestamps (which row made which is unknown) and a batch with updates or deletions is refused.
     """
 
     def __init__(self, name: str, spec: BatchFunctionOperator) -> None:
@@ -79,14 +82,16 @@ class BatchFunctionCaller(ColumnarOperator):
             batches = [self._checked(made) for made in self._adapter.to_arrow(result, batch.batch.schema)]
         except UnknownContainerError as error:
             raise BatchFunctionError(
-                f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; return a batch of "
+                f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; "
+                "return a batch of "
                 "columns, or an empty list for no rows"
             ) from error
         if sum(made.num_rows for made in batches) == len(batch):
             return _with_side_columns(batches, batch)
         if batch.kinds is not None and any(batch.kinds):
             raise BatchFunctionError(
-                f"operator '{self.name}': map_batches made {sum(made.num_rows for made in batches)} rows of {len(batch)}, "
+                f"operator '{self.name}': map_batches made {sum(made.num_rows for made in batches)} "
+                f"rows of {len(batch)}, "
                 "some of which are updates or deletions; the result must have a row for each of them"
             )
         return [ArrowBatch(made) for made in batches if made.num_rows]
@@ -97,7 +102,8 @@ class BatchFunctionCaller(ColumnarOperator):
             return made
         if made.schema.names != schema.names:
             raise BatchFunctionError(
-                f"operator '{self.name}': map_batches expected the columns {schema.names}, got {made.schema.names}; return "
+                f"operator '{self.name}': map_batches expected the columns {schema.names}, got "
+                f"{made.schema.names}; return "
                 "them in this order, or change the declared schema"
             )
         columns = [self._fitted(made.column(i), schema.field(i)) for i in range(len(schema))]
@@ -108,12 +114,14 @@ class BatchFunctionCaller(ColumnarOperator):
             fitted = lossless_cast(column, field.type)
         except LossyCastError as error:
             raise BatchFunctionError(
-                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type}, got {column.type}"
+                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type}, "
+                f"got {column.type}"
                 f"{error}; cast it in the function, or change the declared schema"
             ) from None
         if fitted.null_count and not field.nullable:
             raise BatchFunctionError(
-                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type} without nulls, got "
+                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type} "
+                "without nulls, got "
                 f"{fitted.null_count} nulls; fill them in the function, or declare the field nullable"
             )
         return fitted
@@ -125,17 +133,20 @@ class BatchFunctionCaller(ColumnarOperator):
             mask = self._adapter.to_mask(result, batch.batch)
         except UnknownContainerError as error:
             raise BatchFunctionError(
-                f"operator '{self.name}': filter_batches expected {error.expected}, got {error.got}; return one true or "
+                f"operator '{self.name}': filter_batches expected {error.expected}, got {error.got}; "
+                "return one true or "
                 "false for each row"
             ) from error
         if not pa.types.is_boolean(mask.type):
             raise BatchFunctionError(
-                f"operator '{self.name}': filter_batches expected a boolean column, got {mask.type}; return a comparison, "
+                f"operator '{self.name}': filter_batches expected a boolean column, got {mask.type}; "
+                "return a comparison, "
                 "such as batch['x'] > 0"
             )
         if len(mask) != len(batch):
             raise BatchFunctionError(
-                f"operator '{self.name}': filter_batches expected {len(batch)} values, one a row, got {len(mask)}; return "
+                f"operator '{self.name}': filter_batches expected {len(batch)} values, one a row, got "
+                f"{len(mask)}; return "
                 "a mask of the batch's length, not the filtered batch"
             )
         kept = mask.true_count
@@ -154,7 +165,7 @@ class BatchFunctionCaller(ColumnarOperator):
 
 
 def _kept_kinds(kinds: bytes, mask: pa.BooleanArray) -> bytes:
-    kept = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    kept: npt.NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
     return np.frombuffer(kinds, np.uint8)[kept].tobytes()
 
 

@@ -1,8 +1,8 @@
 """Running aggregates of a keyed columnar stream: per batch, the updated row of every key in it.
 
-Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index; no Python object is
-made of a row or, for keys of one machine word, of a key. Nulls in value columns are skipped, as in SQL: an aggregate of
-nulls alone is null. Must not know channels or other operators.
+Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index; no
+Python object is made of a row or, for keys of one machine word, of a key. Nulls in value columns are skipped,
+as in SQL: an aggregate of nulls alone is null. Must not know channels or other operators.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOper
 
 
 class AggregationError(YarrowError):
-    """A record batch that the aggregation cannot take; names operator, column and, for an overflow, the key."""
+    """A record batch that the aggregation cannot take; names operator, column and, for an overflow, "
+    "the key."""
 
 
 class VectorizedAggregation(ColumnarOperator):
     """SUM, MIN, MAX, COUNT and MEAN by key column.
 
-    The result has the key column and one column an aggregate; its rows stand in the order of the last row of each key
-    in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0 included).
+    The result has the key column and one column an aggregate; its rows stand in the order of the last row of
+    each key in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0
+    included).
     """
 
     def __init__(self, name: str, spec: ArrowAggregateOperator) -> None:
@@ -44,14 +46,19 @@ class VectorizedAggregation(ColumnarOperator):
         for aggregate in spec.aggregates:
             if aggregate.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
                 raise UnsupportedFeatureError(
-                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running aggregates of columns do "
+                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running "
+                    "aggregates of columns do "
                     "not; use min and max of the columns wanted, or min_by and max_by on a stream of rows"
                 )
             if aggregate.column is None and aggregate.kind is not AggregateKind.COUNT:
                 raise AggregationError(
-                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; only count needs none"
+                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; "
+                    "only count needs none"
                 )
-        self._columns = {spec.key_column: None, **{a.column: None for a in spec.aggregates if a.column is not None}}
+        self._columns = {
+            spec.key_column: None,
+            **{a.column: None for a in spec.aggregates if a.column is not None},
+        }
         #: Types of the columns read, fixed by the first batch.
         self._types: dict[str, pa.DataType] = {}
         self._index: KeyIndex
@@ -69,7 +76,8 @@ class VectorizedAggregation(ColumnarOperator):
             return ()
         if batch.kinds is not None and any(batch.kinds):
             raise AggregationError(
-                f"operator '{self.name}': running aggregates of columns take new rows only, this batch holds updates or "
+                f"operator '{self.name}': running aggregates of columns take new rows only, this "
+                "batch holds updates or "
                 "deletions; aggregate before the operator that makes them"
             )
         records = batch.batch
@@ -78,7 +86,9 @@ class VectorizedAggregation(ColumnarOperator):
         try:
             slots = self._index.slots(key)
         except ColumnKeyError as error:
-            raise AggregationError(f"operator '{self.name}': key column '{self._key_column}': {error}") from error
+            raise AggregationError(
+                f"operator '{self.name}': key column '{self._key_column}': {error}"
+            ) from error
         rows = self._last_rows(slots)
         touched = slots[rows]
         size = self._index.size
@@ -92,8 +102,10 @@ class VectorizedAggregation(ColumnarOperator):
             except SumOverflowError as error:
                 at = int(np.flatnonzero(slots == error.slot)[0])
                 raise AggregationError(
-                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key {key[at].as_py()!r} is "
-                    f"{error.value}, which does not fit {error.type}; cast the column to decimal128(38, 0) or to float64 "
+                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key "
+                    f"{key[at].as_py()!r} is "
+                    f"{error.value}, which does not fit {error.type}; cast the column to "
+                    "decimal128(38, 0) or to float64 "
                     "before the aggregation"
                 ) from None
             results.append(state.values(touched))
@@ -114,13 +126,15 @@ class VectorizedAggregation(ColumnarOperator):
             if len(indexes) != 1:
                 found = "no column" if not indexes else f"{len(indexes)} columns"
                 raise AggregationError(
-                    f"operator '{self.name}': the batch has {found} named '{name}'; its columns are {schema.names}"
+                    f"operator '{self.name}': the batch has {found} named '{name}'; its columns are "
+                    f"{schema.names}"
                 )
             kind = schema.field(indexes[0]).type
             known = self._types.setdefault(name, kind)
             if known != kind:
                 raise AggregationError(
-                    f"operator '{self.name}': column '{name}' is of type {kind}, in the batches before it was {known}; "
+                    f"operator '{self.name}': column '{name}' is of type {kind}, in the batches "
+                    f"before it was {known}; "
                     "declare the schema of map_batches, so that each batch has the same types"
                 )
         if not self._states:

@@ -1,7 +1,8 @@
 """Rows to record batches and back: the conversions that a plan shows where rows and columns meet.
 
-Owner: the task thread. null is None and never NaN; a value that does not fit fails the job, naming operator, row, field,
-what was expected and what came. Must not guess types: the schema was declared when the graph was built.
+Owner: the task thread. null is None and never NaN; a value that does not fit fails the job, naming operator,
+row, field, what was expected and what came. Must not guess types: the schema was declared when the graph was
+built.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ class RowsToArrowConverter(BulkRowOperator):
             ) from None
         self._converted += len(rows)
         stamps = None if timestamps is None else pa.array(timestamps, pa.int64())
-        self.deliver(ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self.schema), stamps, _kinds_of(rows)))
+        self.deliver(
+            ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self.schema), stamps, _kinds_of(rows))
+        )
 
     def _undeliverable(self, batch: ArrowBatch) -> None:
-        raise ConversionError(f"operator '{self.name}': nobody takes the {len(batch)} rows; set `deliver` first")
+        raise ConversionError(
+            f"operator '{self.name}': nobody takes the {len(batch)} rows; set `deliver` first"
+        )
 
     def _columns(self, rows: list[Any]) -> list[pa.Array]:
         fields = self._fields
@@ -79,7 +84,8 @@ def _kinds_of(rows: Sequence[Any]) -> bytes | None:
 
 
 class ArrowToRowsConverter(ColumnarOperator):
-    """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows too."""
+    """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows
+    too."""
 
     def __init__(self, name: str, spec: ArrowToRowsOperator) -> None:
         super().__init__(name)
@@ -131,7 +137,8 @@ _put_kind: Any = Row.__dict__["_row_kind"].__set__
 
 
 def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[Row]:
-    """Rows with these names, which must be distinct; the check of set_field_names is made once, by the caller."""
+    """Rows with these names, which must be distinct; the check of set_field_names is made once, by the
+    caller."""
     new, insert = Row.__new__, RowKind.INSERT
     rows = []
     for row_values in values:
@@ -144,7 +151,8 @@ def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[R
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """The values of a column as Python objects: None for null, datetimes (never pandas types), dicts for maps."""
+    """The values of a column as Python objects: None for null, datetimes (never pandas types), dicts for
+    maps."""
     kind = column.type
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not column.null_count:
         numbers: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
@@ -186,7 +194,8 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 
 def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes Rows of the dicts and dicts of the pairs that Arrow gives for structs and maps; None for nothing."""
+    """What makes Rows of the dicts and dicts of the pairs that Arrow gives for structs and maps; None for
+    nothing."""
     types = pa.types
     if types.is_struct(kind):
         names = tuple(kind.field(i).name for i in range(kind.num_fields))

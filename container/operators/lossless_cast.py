@@ -1,7 +1,7 @@
 """Casts of columns that keep every value: between widths and units of one family of types, never by parsing.
 
-Owner: the calling thread; no state. A number does not become text, an aware timestamp not a naive one, an integer
-outside the target's range fails. Must not know operators.
+Owner: the calling thread; no state. A number does not become text, an aware timestamp not a naive one, an
+integer outside the target's range fails. Must not know operators.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 
 class LossyCastError(Exception):
-    """The column cannot become the wanted type without a loss; the text, which may be empty, goes on the sentence."""
+    """The column cannot become the wanted type without a loss; the text, which may be empty, goes on the
+    sentence."""
 
 
 def lossless_cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -43,7 +44,9 @@ def is_same_family(kind: pa.DataType, wanted: pa.DataType) -> bool:
         return _is_same_nesting(kind, wanted)
     if types.is_integer(kind) or types.is_floating(kind):
         return bool(
-            types.is_integer(wanted) or types.is_floating(wanted) or (types.is_integer(kind) and types.is_decimal(wanted))
+            types.is_integer(wanted)
+            or types.is_floating(wanted)
+            or (types.is_integer(kind) and types.is_decimal(wanted))
         )
     if types.is_timestamp(kind):
         return bool(types.is_timestamp(wanted) and (kind.tz is None) == (wanted.tz is None))
@@ -59,7 +62,9 @@ def _is_same_nesting(kind: pa.DataType, wanted: pa.DataType) -> bool:
             is_same_family(kind.field(i).type, wanted.field(i).type) for i in range(kind.num_fields)
         )
     if types.is_map(kind) and types.is_map(wanted):
-        return is_same_family(kind.key_type, wanted.key_type) and is_same_family(kind.item_type, wanted.item_type)
+        return is_same_family(kind.key_type, wanted.key_type) and is_same_family(
+            kind.item_type, wanted.item_type
+        )
     if _is_list(kind) and _is_list(wanted):
         return is_same_family(kind.value_type, wanted.value_type)
     return False

@@ -1,8 +1,9 @@
 """From the keys of a whole column to small dense numbers (slots), which index numpy arrays of state.
 
-Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up by an open-addressing hash
-table in numpy, without a Python object a key; other types through the canonical form of each distinct value of a
-batch. Null is a key. Owner: the task thread. It must not know what the slots are used for.
+Keys of one machine word (integers, bool, floats, dates, times, timestamps) are looked up by an open-
+addressing hash table in numpy, without a Python object a key; other types through the canonical form of each
+distinct value of a batch. Null is a key. Owner: the task thread. It must not know what the slots are used
+for.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class KeyIndex(ABC):
 
 
 class WordIndex(KeyIndex):
-    """Open addressing with linear probing, at most half full after each batch; steps run over all rows at once."""
+    """Open addressing with linear probing, at most half full after each batch; steps run over all rows at
+    once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,8 +81,8 @@ class WordIndex(KeyIndex):
     def _resolve(self, keys: Words, places: Slots, rows: Slots, slots: Slots) -> None:
         """Probes on for the rows whose home holds no match, and adds the keys that are nowhere.
 
-        Rows of one key always stand at one place, so a key is added once: of all rows that reach an empty place,
-        the last one claims it, and the others look again.
+        Rows of one key always stand at one place, so a key is added once: of all rows that reach an empty
+        place, the last one claims it, and the others look again.
         """
         while len(rows):
             self._claim(keys, places)
@@ -185,7 +187,7 @@ def words_of(column: pa.Array) -> Words:
     kind = column.type
     if pa.types.is_floating(kind):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
-        words = values.view(np.int64)
+        words: Words = values.view(np.int64)
         absent = np.isnan(values)
         if absent.any():
             words[absent] = _NAN_WORD
@@ -195,7 +197,10 @@ def words_of(column: pa.Array) -> Words:
     elif not pa.types.is_integer(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     numbers = column.to_numpy()
-    return numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
+    whole: Words = (
+        numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
+    )
+    return whole
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:

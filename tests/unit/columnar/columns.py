@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -52,8 +53,11 @@ def cut(columns: dict[str, Any], cuts: Sequence[int]) -> list[ArrowBatch]:
     """One batch of the columns cut at these rows."""
     whole = pa.record_batch(list(columns.values()), names=list(columns))
     edges = [0, *sorted(c for c in set(cuts) if 0 < c < whole.num_rows), whole.num_rows]
-    return [
-        ArrowBatch(whole.slice(start, end - start))
-        for start, end in zip(edges, edges[1:], strict=False)
-        if end > start
-    ]
+    return [ArrowBatch(whole.slice(start, end - start)) for start, end in pairwise(edges) if end > start]
+
+
+def times_of(batch: ArrowBatch) -> list[int | None]:
+    """The timestamps of a batch that has them."""
+    assert batch.timestamps is not None
+    times: list[int | None] = batch.timestamps.to_pylist()
+    return times

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.columnar.columns import KEY_COLUMNS, array_of, cut
@@ -22,6 +22,7 @@ def _canonical(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", KEY_COLUMNS)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_one_slot_for_each_key_in_whatever_batches(name: str, data: st.DataObject) -> None:
     kind, values_of = KEY_COLUMNS[name]
