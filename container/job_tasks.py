@@ -36,6 +36,7 @@ from yarrow.container.worker_protocol import (
 )
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.operator_spec import SourceOperator
@@ -98,11 +99,12 @@ class JobTasks:
                 self._report(descriptor.attempt_id, ExecutionState.FAILED, failure_cause(error, "the deployment"))
             return
         settings = self._settings.overlay(graph.configuration, "the job")
+        per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
         builders = []
         for descriptor in deployment.tasks:
             wake = self._thread.wake
             thread = self._thread
-            if graph.vertex(descriptor.vertex_id).blocking:
+            if per_task or graph.vertex(descriptor.vertex_id).blocking:
                 thread = TaskThread()
                 wake = thread.wake
             builder = TaskBuilder(

@@ -15,8 +15,6 @@ from yarrow.container.network.frames import FrameHeader, FrameType
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import StreamElement
 
-#: Batches a producer may have under way on a channel before the consumer has taken one.
-WINDOW_BATCHES = 8
 #: Least byte window of a channel; a single larger batch still travels, alone.
 MIN_WINDOW_BYTES = 64 * 1024
 
@@ -36,20 +34,23 @@ class CreditReceiver(Protocol):
 class InputChannel:
     """One channel of an input gate."""
 
-    def __init__(self, codec: ElementCodec, window_bytes: int, wake_consumer: Callable[[], None]) -> None:
+    def __init__(
+        self, codec: ElementCodec, window_batches: int, window_bytes: int, wake_consumer: Callable[[], None]
+    ) -> None:
         self._codec = codec
         self._wake_consumer = wake_consumer
         self.window_bytes = max(window_bytes, MIN_WINDOW_BYTES)
         #: (element, size) by reference, or (header, payload) as received.
         self._queue: deque[tuple[StreamElement, int] | tuple[FrameHeader, Buffer]] = deque()
         #: Totals the producer may reach; written by the consumer's thread only.
-        self.granted_batches = WINDOW_BATCHES
+        self.granted_batches = window_batches
         self.granted_bytes = self.window_bytes
         #: Totals received; written by the producing side only.
         self.received_bytes = 0
         self.received_buffers = 0
         self._consumed_batches = 0
         self._announced_batches = 0
+        self._announce_every = min(2, window_batches)
         self._announced_bytes = 0
         self._credit: CreditReceiver | None = None
         #: Set by a barrier during alignment: nothing is taken meanwhile.
@@ -117,9 +118,9 @@ class InputChannel:
         self._consumed_batches += 1
         self.granted_batches += 1
         self.granted_bytes += size
-        # Grants go out for every second batch or half a window of bytes: fewer messages, and never a dry window.
+        # Grants go out for every second batch or half a window of bytes: fewer messages, never a dry window.
         if self._credit is not None and (
-            self.granted_batches - self._announced_batches >= 2
+            self.granted_batches - self._announced_batches >= self._announce_every
             or 2 * (self.granted_bytes - self._announced_bytes) >= self.window_bytes
         ):
             self._announced_batches = self.granted_batches

@@ -33,7 +33,9 @@ from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
 from yarrow.container.worker_protocol import WorkerSettings
-from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.config.options import taskmanager
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)
@@ -86,14 +88,14 @@ class _Incoming:
             target.connect(self.credit)
 
     def frame(self, header: FrameHeader, payload: Buffer) -> None:
-        if self.target is not None:
-            self.target.append_frame(header, payload)
-            return
-        with self._lock:
-            if self.target is None:
-                self.held.append((header, payload))
-                return
-        self.target.append_frame(header, payload)
+        if self.target is None:
+            with self._lock:
+                if self.target is None:
+                    self.held.append((header, payload))
+                    return
+        target = self.target
+        assert target is not None
+        target.append_frame(header, payload)
 
     def fail(self, reason: str) -> None:
         self.failure = reason
@@ -127,11 +129,30 @@ class NetworkEnvironment:
         self._unix_path = ""
         self._port = 0
         self._tls = _TlsContexts.of(settings)
+        transport = Settings(settings.configuration, "the TaskExecutor").get(taskmanager.DATA_TRANSPORT)
+        self._tcp_only = transport is taskmanager.DataTransport.TCP
 
     # ------------------------------------------------------------------ life cycle
 
     def start(self) -> WorkerAddress:
         """Opens the listening sockets; call before the I/O thread starts or on it."""
+        settings = self._settings
+        if settings.listen_tcp or self._tcp_only:
+            tcp = socket.create_server((settings.host, 0), backlog=256)
+            self._port = tcp.getsockname()[1]
+            self._listen(tcp)
+        if not self._tcp_only:
+            self._listen_unix()
+        return WorkerAddress(
+            worker_id=settings.worker_id,
+            resource_id=ResourceID(settings.resource_id),
+            host=settings.host,
+            port=self._port,
+            unix_path=self._unix_path,
+            host_key=settings.host_key,
+        )
+
+    def _listen_unix(self) -> None:
         settings = self._settings
         name = f"data-{settings.worker_id.rsplit('/', 1)[-1]}-{os.getpid()}.sock"
         self._unix_path = os.path.join(settings.working_directory, name)
@@ -140,18 +161,6 @@ class NetworkEnvironment:
         with _short_path(self._unix_path) as path:
             server.bind(path)
         self._listen(server)
-        if settings.listen_tcp:
-            tcp = socket.create_server((settings.host, 0), backlog=256)
-            self._port = tcp.getsockname()[1]
-            self._listen(tcp)
-        return WorkerAddress(
-            worker_id=settings.worker_id,
-            resource_id=settings.resource_id,  # type: ignore[arg-type]
-            host=settings.host,
-            port=self._port,
-            unix_path=self._unix_path,
-            host_key=settings.host_key,
-        )
 
     def _listen(self, server: socket.socket) -> None:
         server.listen(256)
@@ -169,8 +178,9 @@ class NetworkEnvironment:
                 server.close()
             for connection in list(self._peers):
                 self._close(connection, "the worker stops")
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._unix_path)
+            if self._unix_path:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._unix_path)
             done.set()
 
         self._io.post(close_all)
@@ -179,10 +189,15 @@ class NetworkEnvironment:
     # ------------------------------------------------------------------ channels
 
     def open_input(
-        self, key: ChannelKey, codec: ElementCodec, window_bytes: int, wake: Callable[[], None]
+        self,
+        key: ChannelKey,
+        codec: ElementCodec,
+        window_batches: int,
+        window_bytes: int,
+        wake: Callable[[], None],
     ) -> InputChannel:
         """The consumer's end of a channel."""
-        channel = InputChannel(codec, window_bytes, wake)
+        channel = InputChannel(codec, window_batches, window_bytes, wake)
         with self._lock:
             self._inputs[key] = channel
             local = self._waiting_local.pop(key, None)

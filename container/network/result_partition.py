@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.runtime.data.elements import ControlElement, RowBatch
 from yarrow.runtime.graph.job_graph import JobEdge
 from yarrow.runtime.graph.operator_spec import PartitionerKind
-
-#: A channel's buffer becomes a batch at this many rows, earlier by the buffer timeout.
-BATCH_ROWS = 4096
 
 
 class ResultPartition:
@@ -25,11 +23,14 @@ class ResultPartition:
     """
 
     def __init__(
-        self, edge: JobEdge, channels: Sequence[OutputChannel], batch_rows: int = BATCH_ROWS
+        self, edge: JobEdge, channels: Sequence[OutputChannel], max_rows: int = 4096, max_bytes: int = 1 << 20
     ) -> None:
         self.edge = edge
         self.channels = tuple(channels)
-        self._batch_rows = batch_rows
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        #: Rows at which a buffer becomes a batch: `max_rows`, or fewer where the last rows were large.
+        self._batch_rows = max_rows
         self._is_broadcast = edge.partitioner.kind is PartitionerKind.BROADCAST
         number = 1 if self._is_broadcast else len(self.channels)
         #: The chain appends here; the lists stay the same objects for the life of the task.
@@ -37,7 +38,6 @@ class ResultPartition:
         self.timestamps: list[list[int | None]] = [[] for _ in range(number)]
         self.records_out = 0
         self.batches_out = 0
-        self._ended = False
 
     @property
     def is_available(self) -> bool:
@@ -74,6 +74,8 @@ class ResultPartition:
         stamps.clear()
         self.records_out += len(batch)
         self.batches_out += 1
+        row_bytes = max(1, estimated_bytes(batch.rows) // len(batch))
+        self._batch_rows = max(1, min(self._max_rows, self._max_bytes // row_bytes))
         if self._is_broadcast:
             for channel in self.channels:
                 channel.send_batch(batch)

@@ -81,8 +81,10 @@ def generate_keyed_update(
     with code.block("except (KeyError, TypeError):"):
         code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
         code.line(f"{result} = {get}({key}, {missing})")
-    with code.block(f"if {result} is {missing}:"):
-        first(result)
+        with code.block(f"if {result} is {missing}:"):
+            first(result)
+        with code.block("else:"):
+            update(result)
     with code.block("else:"):
         update(result)
     kept = generate_fixed(code, result, declared, context.environment.object_reuse)

@@ -23,16 +23,13 @@ from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.config.options import execution, pipeline
+from yarrow.runtime.config.options import execution, pipeline, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.rpc.messages import Deployment, TaskDeploymentDescriptor, TaskPlacement, WorkerAddress
-
-#: Bytes that the input channels of one task may hold together.
-INPUT_POOL_BYTES = 16 * 1024 * 1024
 
 
 class TaskHooks:
@@ -162,18 +159,25 @@ class TaskBuilder:
 
             target = self.graph.vertex(edge.target)
             return ColumnarResultPartition(edge, channels, target.max_parallelism)
-        return ResultPartition(edge, channels)
+        return ResultPartition(
+            edge,
+            channels,
+            self._settings.get(execution.BATCH_MAX_ROWS),
+            self._settings.get(execution.BATCH_MAX_SIZE).bytes,
+        )
 
     def _gate(self) -> InputGate:
         edges = self.graph.inputs_of(self.vertex.id)
         total = sum(len(self._producers(edge)) for edge in edges)
-        window = INPUT_POOL_BYTES // max(1, total)
+        pool = self._settings.get(taskmanager.NETWORK_TASK_POOL_SIZE).bytes
+        window = min(pool // max(1, total), self._settings.get(taskmanager.CHANNEL_CREDIT_SIZE).bytes)
+        batches = self._settings.get(taskmanager.CHANNEL_CREDIT_BATCHES)
         channels = []
         for edge in edges:
             codec = self._codec(edge)
             for producer in self._producers(edge):
                 key = (ExecutionAttemptID(self.descriptor.attempt_id), edge.index, producer)
-                channel = self._network.open_input(key, codec, window, self._wake_thread)
+                channel = self._network.open_input(key, codec, batches, window, self._wake_thread)
                 channels.append(GateChannel(channel, edge.target_input))
         return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0))
 

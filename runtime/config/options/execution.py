@@ -36,6 +36,13 @@ class ExchangeMode(enum.Enum):
     BLOCKING = "blocking"
 
 
+class TaskThreads(enum.Enum):
+    """Which threads of a worker run its subtasks."""
+
+    SHARED = "shared"
+    PER_TASK = "per-task"
+
+
 class ClaimMode(enum.Enum):
     """What becomes of the snapshot a job restores from."""
 
@@ -93,6 +100,12 @@ SLICE_TIME: Final = option(
     "5 ms",
     "How long a task runs rows before it looks at its mailbox: the most by which"
     " timers, barriers and cancel are late.",
+)
+TASK_THREADS: Final = option(
+    "execution.task-threads",
+    enum_of(TaskThreads),
+    "shared",
+    "Whether all subtasks of a slot run on one thread of its worker, or each on a thread of its own.",
 )
 BATCH_MAX_ROWS: Final = option(
     "execution.batch.max-rows",

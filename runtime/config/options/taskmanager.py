@@ -29,6 +29,13 @@ class WorkerStart(enum.Enum):
     SPAWN = "spawn"
 
 
+class DataTransport(enum.Enum):
+    """How workers of one host exchange data."""
+
+    AUTO = "auto"
+    TCP = "tcp"
+
+
 NUMBER_OF_TASK_SLOTS: Final = option(
     "taskmanager.numberOfTaskSlots",
     integer(minimum=1, example="4"),
@@ -210,4 +217,11 @@ CANCELLATION_INTERVAL: Final = option(
     "30 s",
     "Time between two attempts to interrupt a task that is being cancelled.",
     deprecated_keys=("task.cancellation-interval",),
+)
+DATA_TRANSPORT: Final = option(
+    "taskmanager.data.transport",
+    enum_of(DataTransport),
+    "auto",
+    "How workers exchange data: `auto` uses Unix sockets between workers of one host and TCP with mutual TLS"
+    " between hosts, `tcp` always the latter.",
 )
