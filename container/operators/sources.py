@@ -102,10 +102,12 @@ class ReadingSource(SourceHead):
         self._blob = spec.source
         self._reader: SourceReader[Any, SourceSplit] | None = None
         self._coordinator_complete = False
+        self._errors = 0
 
     def open(self) -> None:
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
         context = ReaderContext(self.context)
+        self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
         context.send("register", "")
         self._reader.start()
@@ -115,6 +117,7 @@ class ReadingSource(SourceHead):
         records = self._reader.poll(max_rows)
         if isinstance(records, SourceRecords):
             self.records_in += len(records.rows)
+            self._errors += records.num_errors
         return records
 
     def handle_event(self, payload: bytes) -> None:

@@ -145,18 +145,16 @@ class OperatorChain:
         self._run(("input", input_index, timestamps is not None), rows, timestamps)
         self.end_of_chunk()
 
-    def run_source_rows(
-        self,
-        rows: Sequence[Any],
-        timestamps: Sequence[int | None] | None,
-        side: Iterable[tuple[str, Any]] | None = None,
-    ) -> None:
-        """Rows that the source at the head has read, and what it sends to side outputs."""
+    def run_source_rows(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
+        """Rows that the source at the head has read."""
         self._run(("behind", 0, None, timestamps is not None), rows, timestamps)
+        self.end_of_chunk()
+
+    def run_source_side(self, side: Iterable[tuple[str, Any]] | None) -> None:
+        """What the source sends to side outputs, as (tag id, value); what nobody reads is dropped."""
         for tag_id, value in side or ():
             if tag_id in self._compiler.side_outputs(0):
                 self._run(("behind", 0, tag_id, False), [value], None)
-        self.end_of_chunk()
 
     def run_batch(self, batch: ArrowBatch) -> None:
         """A record batch for the head."""

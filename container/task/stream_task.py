@@ -252,11 +252,11 @@ class StreamTask:
     def _emit_source_records(self, records: SourceRecords) -> None:
         rows = records.rows
         self.records_in += len(rows)
-        if hasattr(rows, "schema") and hasattr(rows, "num_rows"):
-            self.chain.run_source_batch(ArrowBatch(rows))
+        self.chain.run_source_side(records.side)
+        if isinstance(rows, Sequence):
+            self.chain.run_source_rows(rows, records.timestamps)
         else:
-            side = getattr(records, "side", None)
-            self.chain.run_source_rows(rows, records.timestamps, side)
+            self.chain.run_source_batch(ArrowBatch(rows))
 
     # ---- inputs
 
