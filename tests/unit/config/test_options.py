@@ -18,6 +18,8 @@ OWN_KEYS = {
     "execution.batch.max-size",
     "execution.batch.slice-time",
     "execution.exchange-mode",
+    "execution.task-threads",
+    "taskmanager.data.transport",
     "execution.in-process",
     "jobmanager.scheduling-mode",
     "rpc.ask.timeout",
