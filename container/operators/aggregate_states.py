@@ -171,6 +171,7 @@ class IntegerSumState(AggregateState):
             np.add.at(self.sums, slots, values.astype(self.sums.dtype, copy=False))
 
     def _update_checked(self, slots: Slots, values: npt.NDArray[Any]) -> None:
+        values = values.astype(self.sums.dtype, copy=False)
         touched, places = np.unique(slots, return_inverse=True)
         low, high = np.zeros((2, len(touched)), np.int64)
         np.add.at(low, places, (values & values.dtype.type(_LOW_BITS)).astype(np.int64))

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -269,9 +270,24 @@ def _columns_of_kind(
             except KeyError:
                 return None
         return None
+    if kind is Row:
+        return _columns_of_rows(rows, names)
     if dataclasses.is_dataclass(kind) and {field.name for field in dataclasses.fields(kind)} == set(names):
         return [[getattr(row, name) for row in rows] for name in names]
     return None
+
+
+def _columns_of_rows(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
+    """The columns of Rows that all have the same fields, or none but as many values as there are columns."""
+    fields = set(map(attrgetter("_fields"), rows))
+    own = fields.pop()
+    if fields or (own is not None and set(own) != set(names)):
+        return None
+    values = list(map(attrgetter("_values"), rows))
+    if set(map(len, values)) != {len(names)}:
+        return None
+    columns = list(zip(*values, strict=True))
+    return columns if own is None else [columns[own.index(name)] for name in names]
 
 
 def _values_of(row: Any, names: Sequence[str], index: int, path: str) -> Sequence[Any]:

@@ -9,6 +9,7 @@ for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -160,9 +161,7 @@ class ObjectIndex(KeyIndex):
     def slots(self, column: pa.Array) -> Slots:
         codes, keys = distinct_keys(column)
         known = self._slot_of
-        slot_of_code = np.empty(len(keys), np.int64)
-        for code, slot in enumerate(map(known.get, keys)):
-            slot_of_code[code] = -1 if slot is None else slot
+        slot_of_code = np.fromiter(map(known.get, keys, repeat(-1)), np.int64, len(keys))
         # A dictionary may hold values that no row uses: only keys that occur get a slot.
         for code in np.unique(codes[slot_of_code[codes] < 0]).tolist():
             slot_of_code[code] = known.setdefault(keys[code], len(known))
