@@ -10,10 +10,11 @@ from yarrow.am.dispatcher.dispatcher import DispatcherSettings
 from yarrow.am.jobmaster.settings import JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
-from yarrow.runtime.config.options import jobmanager, resourcemanager, rpc, taskmanager, web
+from yarrow.runtime.config.options import cluster, jobmanager, resourcemanager, rpc, taskmanager, web
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
+from yarrow.runtime.rpc.registration import RegistrationSettings
 
 
 def control_plane_settings(
@@ -56,13 +57,19 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
         slot_idle_timeout=merged.get(resourcemanager.SLOT_IDLE_TIMEOUT).seconds,
         cancellation_timeout=merged.get(taskmanager.CANCELLATION_TIMEOUT).seconds,
         heartbeat=heartbeat_settings(config),
+        registration=RegistrationSettings(
+            config.get(cluster.REGISTRATION_INITIAL_TIMEOUT).seconds,
+            config.get(cluster.REGISTRATION_MAX_TIMEOUT).seconds,
+        ),
         exception_history_size=merged.get(web.EXCEPTION_HISTORY_SIZE),
         inline_graph_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes // 4,
     )
 
 
 def heartbeat_settings(config: Settings) -> HeartbeatSettings:
-    """heartbeat.interval and heartbeat.timeout."""
+    """heartbeat.interval, heartbeat.timeout and heartbeat.rpc-failure-threshold."""
     return HeartbeatSettings(
-        config.get(rpc.HEARTBEAT_INTERVAL).seconds, config.get(rpc.HEARTBEAT_TIMEOUT).seconds
+        config.get(rpc.HEARTBEAT_INTERVAL).seconds,
+        config.get(rpc.HEARTBEAT_TIMEOUT).seconds,
+        config.get(rpc.HEARTBEAT_RPC_FAILURE_THRESHOLD),
     )

@@ -75,8 +75,6 @@ from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
 _RESOURCE_MANAGER = "resourcemanager"
-#: heartbeat.rpc-failure-threshold: so many in a row, and a TaskExecutor is taken for dead.
-_FAILED_HEARTBEATS = 2
 
 
 class TaskExecutorLostError(YarrowError):
@@ -142,6 +140,8 @@ class JobMaster(RpcEndpoint):
         self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
         self._required = 0
         self._not_enough = ""
+        #: Slots to give back at the end of the job.
+        self._last_slots: list[FreeSlot] = []
         self._slot_timer: TimerHandle | None = None
         self._timers: dict[str, TimerHandle] = {}
         self._ended = asyncio.Event()
@@ -149,7 +149,13 @@ class JobMaster(RpcEndpoint):
         self.on_ended: Callable[[JobMaster], None] = lambda master: None
         self.address = ""
         self._registration: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
-            self, services.rpc, RESOURCE_MANAGER, services.resource_manager, self._register, services.timers
+            self,
+            services.rpc,
+            RESOURCE_MANAGER,
+            services.resource_manager,
+            self._register,
+            services.timers,
+            settings.registration,
         )
 
     # Life cycle.
@@ -379,6 +385,8 @@ class JobMaster(RpcEndpoint):
             case CancelTasks(resource_id, attempts):
                 if (link := self._links.get(resource_id)) is not None:
                     link.cancel(attempts)
+            case FreeSlot() if self.graph.machine.is_terminal:
+                self._last_slots.append(action)
             case FreeSlot(slot, cause):
                 if (link := self._links.get(slot.resource_id)) is not None:
                     link.free_slot(slot.allocation_id, cause)
@@ -417,18 +425,25 @@ class JobMaster(RpcEndpoint):
         """Says goodbye to everybody, then tells the Dispatcher."""
         for buffer in self._collects.values():
             await buffer.close()
-        text = f"the job is {self.graph.status.value}"
+        await self._leave_resource_manager()
+        for free in self._last_slots:
+            if (link := self._links.get(free.slot.resource_id)) is not None:
+                link.free_slot(free.slot.allocation_id, free.cause)
         for link in self._links.values():
-            link.disconnect(text)
+            link.disconnect(f"the job is {self.graph.status.value}")
         await asyncio.gather(*(link.drained() for link in self._links.values()))
+        self._ended.set()
+        self.on_ended(self)
+
+    async def _leave_resource_manager(self) -> None:
+        """Before any slot is free: else it would be given to this job again."""
         gateway = self._registration.gateway
+        self._registration.stop()
         if gateway is not None:
             try:
                 await gateway.disconnect_job_master(self.graph.job.job_id, self.leader_id, self.graph.status)
             except YarrowError as error:
                 _log.info("%s: the ResourceManager was not told of the end: %s", self.name, error)
-        self._ended.set()
-        self.on_ended(self)
 
     # Slots that do not come.
 
@@ -464,7 +479,7 @@ class JobMaster(RpcEndpoint):
             if not link.asking:
                 link.asking = True
                 self.spawn(self._ask(link), f"heartbeat {resource_id}")
-        if self._resource_manager_beats.tick().silent:
+        if self._resource_manager_beats.tick().silent and not self.graph.machine.is_terminal:
             _log.warning("%s: the ResourceManager is silent, registering again", self.name)
             self._registration.reconnect()
         if (gateway := self._registration.gateway) is not None:
@@ -490,7 +505,7 @@ class JobMaster(RpcEndpoint):
         except YarrowError as error:
             _log.info("%s: no heartbeat from %s: %s", self.name, link.resource_id, error)
             link.failed_heartbeats += 1
-            if link.failed_heartbeats >= _FAILED_HEARTBEATS:
+            if link.failed_heartbeats >= self._settings.heartbeat.failure_threshold > 0:
                 self._give_up(link.resource_id, f"it cannot be reached: {error}")
         else:
             link.failed_heartbeats = 0

@@ -172,8 +172,9 @@ class JobScheduler:
     def check(self, now: float) -> Actions:
         """Gives back slots that were idle too long."""
         idle = self.pool.take_idle(now)
-        actions: Actions = [FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle]
-        return [*actions, *self._declare()] if actions else actions
+        if not idle:
+            return []
+        return [*self._declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
 
     def explanation(self) -> str:
         """What the job waits for, "" when for nothing."""
@@ -341,8 +342,9 @@ class JobScheduler:
         }
         graph.transition(ends[graph.status])
         slots = self.pool.clear()
-        actions: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
-        return [*actions, *self._declare(), JobEnded(graph.status)]
+        frees: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
+        # Slots that become free before the ResourceManager knows would come back to this job.
+        return [*self._declare(), *frees, JobEnded(graph.status)]
 
 
 def _unexplained(execution: Execution) -> FailureCause:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
+from yarrow.runtime.rpc.registration import RegistrationSettings
 
 
 class SchedulerMode(StrEnum):
@@ -33,6 +34,8 @@ class JobMasterSettings:
     #: task.cancellation.timeout
     cancellation_timeout: float = 180.0
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    #: cluster.registration.*
+    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     #: web.exception-history-size
     exception_history_size: int = 16
     #: Graphs that encode to more travel through the blob store.

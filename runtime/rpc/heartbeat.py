@@ -20,6 +20,9 @@ class HeartbeatSettings:
 
     interval: float = 10.0
     timeout: float = 50.0
+    #: heartbeat.rpc-failure-threshold: so many unreachable in a row, and a TaskExecutor is taken for dead;
+    #: below 1 = only the timeout counts.
+    failure_threshold: int = 2
 
     def __post_init__(self) -> None:
         if not 0 < self.interval < self.timeout:

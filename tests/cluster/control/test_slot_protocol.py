@@ -164,3 +164,20 @@ def test_a_failed_start_is_tried_again_and_explained_meanwhile(tmp_path: Path) -
             assert cluster.driver.requests == 2
 
     run(body())
+
+
+def test_the_slots_of_an_ended_job_are_not_given_to_it_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 3, behaviour=FakeBehaviour(finish=True)) as cluster:
+            # The ResourceManager learns late that the job needs nothing any more.
+            release = cluster.fault.hold("disconnect_job_master")
+            job_id = await cluster.submit(linear_job(Stage(3)))
+            await cluster.until_status(job_id, JobStatus.FINISHED)
+            await settled()
+            release()
+            await cluster.result(job_id)
+            await cluster.until_free(3)
+            requests = [method for _, method in cluster.fault.seen if method == "request_slot"]
+            assert len(requests) == 3
+
+    run(body())

@@ -1,0 +1,38 @@
+"""The deciding parts of the control plane do no I/O: they import nothing that could."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+
+import pytest
+
+PURE = (
+    "yarrow.am.dispatcher.validation",
+    "yarrow.am.jobmaster.accumulators",
+    "yarrow.am.jobmaster.deployment",
+    "yarrow.am.jobmaster.details",
+    "yarrow.am.jobmaster.execution_graph",
+    "yarrow.am.jobmaster.failover",
+    "yarrow.am.jobmaster.job_scheduler",
+    "yarrow.am.jobmaster.regions",
+    "yarrow.am.jobmaster.slot_pool",
+    "yarrow.am.resourcemanager.slot_events",
+    "yarrow.am.resourcemanager.slot_manager",
+    "yarrow.runtime.rpc.heartbeat",
+)
+FORBIDDEN = {"asyncio", "threading", "socket", "subprocess", "os", "pathlib", "time", "random", "grpc"}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_imports_nothing_that_waits_or_writes(name: str) -> None:
+    tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+    imported = {
+        alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    } | {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not imported & FORBIDDEN
+    assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
