@@ -37,6 +37,7 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import WorkerAddress
+from yarrow.runtime.security.certificates import SERVER_NAME
 
 _log = logging.getLogger(__name__)
 
@@ -296,7 +297,7 @@ class NetworkEnvironment:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setblocking(False)
         wrapped = self._tls.client.wrap_socket(
-            plain, server_hostname=TLS_SERVER_NAME, do_handshake_on_connect=False
+            plain, server_hostname=SERVER_NAME, do_handshake_on_connect=False
         )
         return wrapped, consumer.host
 
@@ -435,10 +436,6 @@ class NetworkEnvironment:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Part of the listener protocol: a connection ends through `_close` here."""
         self._close(connection, reason)
-
-
-#: Name in every certificate of an application; hosts are proved by the certificate authority, not by name.
-TLS_SERVER_NAME = "yarrow"
 
 
 class _TlsContexts:

@@ -1,0 +1,132 @@
+"""Row jobs on Yarrow, parallelism 2 in two worker processes: the keyed running sum in its variants, a chain, a shuffle.
+
+The keyed job is that of the peers: integers -> map -> by key -> running sum -> filter (even sums) -> a sink that
+drops them. `--check` takes the results instead of dropping them and prints how many there were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from yarrow.common import Configuration, Types, WatermarkStrategy
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.datastream.connectors import Sink, SinkWriter, SinkWriterContext
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+
+
+@dataclass
+class Order:
+    """A record of ten fields, as programs have them; the one of the bare loop."""
+
+    id: int
+    customer: int
+    amount: int
+    product: str
+    quantity: int
+    price: float
+    currency: str
+    country: str
+    discount: float
+    express: bool
+
+
+class Dropping(SinkWriter[object]):
+    """Takes rows and forgets them."""
+
+    def write(self, rows: Sequence[object], timestamps: Sequence[int | None] | None) -> None:
+        pass
+
+
+class DroppingSink(Sink[object]):
+    """For jobs of which only the rate counts."""
+
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[object] = ()) -> Dropping:
+        return Dropping()
+
+
+def declared_pairs(integers: DataStream) -> DataStream:
+    """1000 integer keys, with declared types."""
+    pairs = integers.map(lambda x: (x % 1000, 1), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    sums = pairs.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    return sums.filter(lambda pair: pair[1] % 2 == 0)
+
+
+def undeclared_pairs(integers: DataStream) -> DataStream:
+    """The same without declared types."""
+    pairs = integers.map(lambda x: (x % 1000, 1))
+    sums = pairs.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    return sums.filter(lambda pair: pair[1] % 2 == 0)
+
+
+def string_pairs(integers: DataStream) -> DataStream:
+    """2 million distinct string keys."""
+    declared = Types.TUPLE([Types.STRING(), Types.LONG()])
+    pairs = integers.map(lambda x: (f"key-{x % 2_000_000}", 1), declared)
+    sums = pairs.key_by(lambda pair: pair[0], Types.STRING()).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    return sums.filter(lambda pair: pair[1] % 2 == 0)
+
+
+def add_orders(a: Order, b: Order) -> Order:
+    """The newer order with the sum of both amounts."""
+    return Order(
+        b.id, b.customer, a.amount + b.amount, b.product, b.quantity, b.price, b.currency, b.country,
+        b.discount, b.express,
+    )  # fmt: skip
+
+
+def orders(integers: DataStream) -> DataStream:
+    """Dataclass records of ten fields, 1000 integer keys."""
+    made = integers.map(lambda x: Order(x, x % 1000, 1, "product", 1, 9.5, "EUR", "DE", 0.0, False))
+    sums = made.key_by(lambda order: order.customer).reduce(add_orders)
+    return sums.filter(lambda order: order.amount % 2 == 0)
+
+
+def chain(integers: DataStream) -> DataStream:
+    """Maps and a filter that share a task: no exchange."""
+    return integers.map(lambda x: x + 1).map(lambda x: x * 3).filter(lambda x: x % 2 == 0).map(lambda x: x - 1)
+
+
+def rebalance(integers: DataStream) -> DataStream:
+    """A map, every row to the next subtask in turn, a map."""
+    declared = Types.TUPLE([Types.LONG(), Types.LONG()])
+    pairs = integers.map(lambda x: (x, 1), declared).rebalance()
+    return pairs.map(lambda pair: (pair[1], pair[0]), declared)
+
+
+JOBS: dict[str, Callable[[DataStream], DataStream]] = {
+    "integers": declared_pairs,
+    "undeclared": undeclared_pairs,
+    "strings": string_pairs,
+    "orders": orders,
+    "chain": chain,
+    "rebalance": rebalance,
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("records", type=int)
+    arguments.add_argument("--job", choices=JOBS, default="integers")
+    arguments.add_argument("--tcp", action="store_true", help="exchange over TCP with mutual TLS")
+    arguments.add_argument("--check", action="store_true", help="take the results and count them")
+    given = arguments.parse_args()
+
+    options = {"parallelism.default": "2"}
+    if given.tcp:
+        options["taskmanager.data.transport"] = "tcp"
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+    numbers = NumberSequenceSource(0, given.records - 1)
+    results = JOBS[given.job](env.from_source(numbers, WatermarkStrategy.no_watermarks(), "integers"))
+    if given.check:
+        with results.execute_and_collect() as collected:
+            print(json.dumps({"records": given.records, "kept": sum(1 for _ in collected)}))
+        return
+    results.sink_to(DroppingSink())
+    env.execute(f"bench {given.job}")
+
+
+if __name__ == "__main__":
+    main()
