@@ -11,9 +11,15 @@ from typing import Any
 
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
+from yarrow.common.job_status import JobStatus as PublicJobStatus
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import CollectRows, FailureCause, JobResult
+
+
+def public_status(name: str) -> PublicJobStatus:
+    """The status as programs see it: they know no INITIALIZING."""
+    return PublicJobStatus[name] if name in PublicJobStatus.__members__ else PublicJobStatus.CREATED
 
 
 def execution_result(result: JobResult) -> JobExecutionResult:

@@ -8,11 +8,10 @@ which loads its own at the same time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
@@ -29,9 +28,9 @@ from yarrow.testing.output_relay import OutputRelay
 
 if TYPE_CHECKING:
     from yarrow.am.cluster_entrypoint import ControlPlane
+    from yarrow.am.rest.server import RestServer
     from yarrow.runtime.rpc.gateways import DispatcherGateway
     from yarrow.testing.in_process_driver import InProcessDriver
-    from yarrow.testing.lazy_web import LazyWeb
 
 _HOST = "127.0.0.1"
 #: Seconds in which the output of TaskExecutors that have ended is read to its end.
@@ -52,7 +51,7 @@ class LocalCluster:
         self._folder: ClientFolder | None = None
         self._driver: LocalProcessDriver | InProcessDriver | None = None
         self._plane: ControlPlane | None = None
-        self._web: LazyWeb | None = None
+        self._web: RestServer | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._issue: Callable[[str], PemIdentity] = lambda name: PemIdentity()
 
@@ -104,7 +103,9 @@ class LocalCluster:
             await self._driver.warm_up(self.shape.task_executors)
         self._plane = await asyncio.to_thread(self._assemble, settings)
         await self._plane.start()
-        await self._start_web(self._plane)
+        from yarrow.testing.web_api import start_web_api
+
+        self._web = await start_web_api(self._plane, self.config, log_directory=Path(settings.log_directory))
         await asyncio.to_thread(remove_abandoned, parent)
 
     async def add_task_executor(self) -> None:
@@ -192,17 +193,3 @@ class LocalCluster:
                 can_request=True,
             ),
         )
-
-    async def _start_web(self, plane: ControlPlane) -> None:
-        from yarrow.testing.lazy_web import LazyWeb, bind_rest_port
-
-        listener: socket.socket | None = None
-        try:
-            listener = bind_rest_port(self.config)
-            self._web = LazyWeb(plane, self.config, listener)
-            self._web.start()
-        except BaseException:
-            if listener is not None:
-                with contextlib.suppress(OSError):
-                    listener.close()
-            raise

@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult
-from yarrow.testing.job_results import collected_rows, execution_result
+from yarrow.testing.job_results import collected_rows, execution_result, public_status
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.loop_thread import LoopThread
 
@@ -95,9 +95,9 @@ class LocalJobClient(JobClient):
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         async def ask() -> JobStatus:
-            return JobStatus[(await self._cluster.dispatcher.request_job_status(self._job_id)).name]
+            return public_status(await self._cluster.dispatcher.request_job_status(self._job_id))
 
-        return self._ask(ask(), lambda result: JobStatus[result.status.name])
+        return self._ask(ask(), lambda result: public_status(result.status))
 
     def cancel(self) -> CompletableFuture[None]:
         async def ask() -> None:

@@ -18,6 +18,13 @@ INTERNAL_ENABLED: Final = option(
     "Whether processes of the cluster prove who they are to each other by TLS. Flink's default is false; here"
     " certificates are made for each application, so that it needs no set-up.",
 )
+CLUSTER_DIRECTORY: Final = optional(
+    "security.cluster.directory",
+    STRING,
+    "The private directory of a standalone cluster: certificates, the secret of its data connections, process"
+    " ids. Mode 0700; TaskExecutors on other hosts need the same files, shared or copied.",
+    unset="a directory of the user below `env.pid.dir`, named by address and port of the JobManager",
+)
 REST_ENABLED: Final = option("security.ssl.rest.enabled", BOOLEAN, "false", "Whether REST is served by TLS.")
 REST_AUTHENTICATION_ENABLED: Final = option(
     "security.ssl.rest.authentication-enabled",

@@ -1,0 +1,165 @@
+"""The private directory of a standalone cluster: its certificates and secret, its leader, its processes.
+
+Owner: blocking, any thread; several processes read it, each file has one writer and is replaced whole. Nobody
+but the user may enter it: whoever reads the secret is a member of the cluster.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from yarrow.cli.errors import CommandError
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.options import cluster, jobmanager, security
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+
+_SECRETS, _LEADER, _DAEMONS = "cluster.secret", "leader.json", "daemons.json"
+
+
+class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a process a member of the cluster."""
+
+    application_id: str
+    job_manager: PemIdentity
+    task_executor: PemIdentity
+    data_secret: bytes
+
+
+class Leader(msgspec.Struct, frozen=True, kw_only=True):
+    """The JobManager that runs: where TaskExecutors register, and where people look."""
+
+    address: str
+    leader_id: str
+    web_address: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A process that start-cluster started; the start time tells it from a later one of the same id."""
+
+    role: str
+    pid: int
+    start_ticks: int
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is this very process that still runs."""
+        return start_ticks(self.pid) == self.start_ticks
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is none, or only its corpse."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+class ClusterDirectory:
+    """The directory of one cluster."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes it when it is missing; CommandError when others may enter it."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise CommandError(
+                f"{path} must be a directory of mode 0700 that belongs to {getpass.getuser()}, for it holds the"
+                " cluster's secret: mend it with chmod 700, or name another in security.cluster.directory."
+            )
+        self.path = path
+
+    @staticmethod
+    def of(config: Settings) -> ClusterDirectory:
+        """The directory of the cluster that a configuration describes."""
+        named = config.get(security.CLUSTER_DIRECTORY)
+        if named:
+            return ClusterDirectory(Path(named))
+        where = f"{config.get(jobmanager.RPC_ADDRESS)}-{config.get(jobmanager.RPC_PORT)}"
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"yarrow-{getpass.getuser()}-{where}")
+        return ClusterDirectory(Path(config.get(cluster.PID_DIR)) / name)
+
+    def secrets(self) -> ClusterSecrets:
+        """Loads the secrets, or makes them at the first start."""
+        found = self.find_secrets()
+        return self._make_secrets() if found is None else found
+
+    def find_secrets(self) -> ClusterSecrets | None:
+        """The secrets, if a JobManager has made them."""
+        path = self.path / _SECRETS
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & 0o077:
+                raise CommandError(f"{path} may be read by others: make it 0600, or remove it to have it made anew.")
+            return msgspec.msgpack.decode(file.read(), type=ClusterSecrets)
+
+    def _make_secrets(self) -> ClusterSecrets:
+        from yarrow.runtime.security.certificates import CertificateAuthority
+
+        application_id = RandomIdFactory().hex_id()
+        authority = CertificateAuthority(application_id, SystemClock())
+        secrets = ClusterSecrets(
+            application_id=application_id,
+            job_manager=authority.issue("jobmanager"),
+            task_executor=authority.issue("taskexecutor"),
+            data_secret=os.urandom(32),
+        )
+        self._write(_SECRETS, msgspec.msgpack.encode(secrets))
+        return secrets
+
+    def leader(self) -> Leader | None:
+        """The JobManager that has announced itself last, unless it took that back."""
+        try:
+            return msgspec.json.decode((self.path / _LEADER).read_bytes(), type=Leader)
+        except FileNotFoundError:
+            return None
+
+    def announce(self, leader: Leader | None) -> None:
+        """Tells TaskExecutors who leads; None = nobody any more."""
+        if leader is None:
+            (self.path / _LEADER).unlink(missing_ok=True)
+        else:
+            self._write(_LEADER, msgspec.json.encode(leader))
+
+    def daemons(self) -> list[Daemon]:
+        """The processes of start-cluster that still run, in the order of their start."""
+        try:
+            found = json.loads((self.path / _DAEMONS).read_text())
+        except FileNotFoundError:
+            return []
+        return [daemon for daemon in (Daemon(**entry) for entry in found) if daemon.is_running]
+
+    def remember(self, daemons: list[Daemon]) -> None:
+        """Replaces the list of processes."""
+        entries = [{"role": d.role, "pid": d.pid, "start_ticks": d.start_ticks} for d in daemons]
+        self._write(_DAEMONS, json.dumps(entries).encode())
+
+    def log_directory(self, config: Settings) -> Path:
+        """env.log.dir, else `log` in this directory; made when missing."""
+        named = config.get(cluster.LOG_DIR)
+        path = Path(named) if named else self.path / "log"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def _write(self, name: str, data: bytes) -> None:
+        part = self.path / f".{name}.{os.getpid()}"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        part.replace(self.path / name)

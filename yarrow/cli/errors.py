@@ -1,0 +1,58 @@
+"""Errors of the command line, and how a command that failed says so.
+
+Owner: the main thread. What the user did wrong is one sentence without a trace; what a program raised is
+shown with the program's own frames first.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+
+from yarrow.runtime.common.errors import JobExecutionError, YarrowError
+
+#: Scripts that drive the command line look for these lines.
+DASHES = "-" * 60
+HEADLINE = " The program finished with the following exception:"
+
+
+class CommandError(YarrowError):
+    """A command cannot do what it was asked to; the message says what to do."""
+
+
+class ProgramFailedError(Exception):
+    """The user's program raised: carries the error as `__cause__`."""
+
+
+def report_failure(error: BaseException) -> None:
+    """Writes what scripts and people look for to standard error."""
+    text = failure_text(error)
+    print(f"\n{DASHES}\n{HEADLINE}\n\n{text}", file=sys.stderr, flush=True)
+
+
+def failure_text(error: BaseException) -> str:
+    """The job's failure as it came from the worker, a program's own trace, or one sentence."""
+    if isinstance(error, ProgramFailedError) and error.__cause__ is not None:
+        cause = error.__cause__
+        if isinstance(cause, JobExecutionError):
+            return str(cause)
+        return "".join(
+            traceback.format_exception(type(cause), cause, users_frames(cause.__traceback__))
+        ).rstrip()
+    if isinstance(error, YarrowError):
+        return f"{type(error).__name__}: {error}"
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The trace from the program's first frame on: ours come before it."""
+    first = trace
+    while first is not None and _is_ours(first):
+        first = first.tb_next
+    return first or trace
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    module = trace.tb_frame.f_globals.get("__name__", "")
+    return module.startswith("yarrow.cli") or trace.tb_frame.f_code.co_filename.startswith("<frozen")

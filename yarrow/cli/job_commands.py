@@ -1,0 +1,58 @@
+"""list and cancel: what is asked of a running cluster. Output as Flink's command line has it, for scripts.
+
+Owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from yarrow.cli.errors import CommandError
+from yarrow.cli.rest_client import RestClient, RestError
+
+_RUNNING = "------------------ Running/Restarting Jobs -------------------"
+_SCHEDULED = "----------------------- Scheduled Jobs -----------------------"
+_TERMINATED = "---------------------- Terminated Jobs -----------------------"
+_END = "-" * 62
+_SCHEDULED_STATES = {"CREATED", "INITIALIZING"}
+_ENDED_STATES = {"FINISHED", "CANCELED", "FAILED"}
+
+
+def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> None:
+    """Prints jobs by state; without a choice the running and the scheduled ones."""
+    if not (running or scheduled or every):
+        running = scheduled = True
+    print("Waiting for response...", flush=True)
+    jobs = sorted(rest.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
+    ended = [job for job in jobs if job["state"] in _ENDED_STATES]
+    waiting = [job for job in jobs if job["state"] in _SCHEDULED_STATES]
+    active = [job for job in jobs if job not in ended and job not in waiting]
+    if running or every:
+        _print_jobs(_RUNNING, active, "No running jobs.")
+    if scheduled or every:
+        _print_jobs(_SCHEDULED, waiting, "No scheduled jobs.")
+    if every:
+        _print_jobs(_TERMINATED, ended, "No terminated jobs.")
+
+
+def _print_jobs(title: str, jobs: Iterable[Mapping[str, Any]], none: str) -> None:
+    lines = [job_line(job) for job in jobs]
+    print("\n".join([title, *lines, _END]) if lines else none)
+
+
+def job_line(job: Mapping[str, Any]) -> str:
+    """`dd.MM.yyyy HH:mm:ss : <id> : <name> (STATE)`, in local time."""
+    start = datetime.datetime.fromtimestamp(int(job["start-time"]) / 1000)
+    return f"{start:%d.%m.%Y %H:%M:%S} : {job['jid']} : {job['name']} ({job['state']})"
+
+
+def cancel_job(rest: RestClient, job_id: str) -> None:
+    """Cancels a job; CommandError when there is none of that id, or it has ended."""
+    print(f"Cancelling job {job_id}.", flush=True)
+    try:
+        rest.json("PATCH", f"/jobs/{job_id}?mode=cancel")
+    except RestError as error:
+        raise CommandError(f"Could not cancel job {job_id}. {' '.join(error.errors) or error}") from None
+    print(f"Cancelled job {job_id}.")

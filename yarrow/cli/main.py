@@ -1,0 +1,314 @@
+"""The `yarrow` command: Flink's actions, flags and lines.
+
+Owner: the main thread. Commands import what they need when they run: `yarrow run` must start as fast as
+`python job.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from yarrow.cli.errors import CommandError, report_failure
+
+if TYPE_CHECKING:
+    from yarrow.cli.program import Program
+    from yarrow.cli.rest_client import RestClient
+    from yarrow.runtime.config.settings import Settings
+
+#: Flags of the program itself may follow its name: nothing behind it is ours.
+_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="yarrow",
+    help="Runs stream programs and clusters. `yarrow ACTION -h` shows the flags of an action.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=_HELP,
+)
+
+Dynamic = Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Sets a configuration key.")]
+Address = Annotated[
+    str | None, typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="REST address of the cluster.")
+]
+Target = Annotated[
+    str | None, typer.Option("-t", "--target", help="Where it runs: local, remote. The same as execution.target.")
+]
+OldTarget = Annotated[str | None, typer.Option("-e", "--executor", hidden=True)]
+Parallelism = Annotated[
+    int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of operators that set none.")
+]
+EntryClass = Annotated[
+    str | None, typer.Option("-c", "--class", metavar="MODULE", help="Module of an archive that is the program.")
+]
+PyFile = Annotated[str | None, typer.Option("-py", "--python", metavar="FILE", help="The program: a script.")]
+PyModule = Annotated[
+    str | None, typer.Option("-pym", "--pyModule", metavar="MODULE", help="The program: a module, see -pyfs.")
+]
+PyFiles = Annotated[
+    str | None,
+    typer.Option("-pyfs", "--pyFiles", metavar="A,B", help="Modules, packages and zips shipped to the workers."),
+]
+PyArchives = Annotated[
+    str | None,
+    typer.Option("-pyarch", "--pyArchives", metavar="A#DIR,...", help="Archives unpacked for the workers."),
+]
+PyRequirements = Annotated[
+    str | None,
+    typer.Option("-pyreq", "--pyRequirements", metavar="FILE#CACHE", help="A requirements file for the workers."),
+]
+PyExecutable = Annotated[str | None, typer.Option("-pyexec", "--pyExecutable", help="Interpreter of the workers.")]
+PyClientExecutable = Annotated[
+    str | None, typer.Option("-pyclientexec", "--pyClientExecutable", help="Interpreter that runs the program.")
+]
+PyPath = Annotated[str | None, typer.Option("-pypath", "--pyPythonPath", help="Entries for the workers' path.")]
+Arguments = Annotated[list[str] | None, typer.Argument(help="The program and its arguments.")]
+
+
+def _program(
+    arguments: Sequence[str] | None,
+    script: str | None,
+    module: str | None,
+    entry: str | None,
+    python_files: str | None,
+) -> Program:
+    from yarrow.cli.program import Program
+
+    rest = list(arguments or ())
+    path = script
+    if script is None and module is None and rest:
+        path = rest.pop(0)
+        if path.startswith("-"):
+            raise CommandError(f"There is no flag {path}: `yarrow run -h` shows those there are.")
+    files = tuple(file for file in (python_files or "").split(",") if file)
+    return Program(path, entry or module, tuple(rest), files)
+
+
+def _run_settings(
+    dynamic: Sequence[str] | None, target: str | None, address: str | None, values: dict[str, object]
+) -> Settings:
+    from yarrow.cli.targets import load_configuration, with_target
+
+    config = load_configuration(dynamic or ())
+    config = config.overlay({key: value for key, value in values.items() if value is not None}, "the command line")
+    config = with_target(config, target, address)
+    config.validate()
+    return config
+
+
+@app.command(context_settings={**_PROGRAM, **_HELP})
+def run(
+    arguments: Arguments = None,
+    python: PyFile = None,
+    py_module: PyModule = None,
+    entry_class: EntryClass = None,
+    detached: Annotated[
+        bool, typer.Option("-d", "--detached", help="Do not wait for the job; needs a cluster (-m).")
+    ] = False,
+    parallelism: Parallelism = None,
+    savepoint: Annotated[str | None, typer.Option("-s", "--fromSavepoint", help="Restore from a savepoint.")] = None,
+    allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
+    claim_mode: Annotated[str | None, typer.Option("-cm", "--claimMode")] = None,
+    restore_mode: Annotated[str | None, typer.Option("-rm", "--restoreMode", hidden=True)] = None,
+    shutdown_on_exit: Annotated[
+        bool, typer.Option("-sae", "--shutdownOnAttachedExit", help="Ends the cluster with this command.")
+    ] = False,
+    classpath: Annotated[list[str] | None, typer.Option("-C", "--classpath", hidden=True)] = None,
+    zookeeper_namespace: Annotated[str | None, typer.Option("-z", "--zookeeperNamespace")] = None,
+    py_files: PyFiles = None,
+    py_archives: PyArchives = None,
+    py_requirements: PyRequirements = None,
+    py_executable: PyExecutable = None,
+    py_client_executable: PyClientExecutable = None,
+    py_path: PyPath = None,
+    dynamic: Dynamic = None,
+    target: Target = None,
+    executor: OldTarget = None,
+    address: Address = None,
+) -> None:
+    """Runs a program: `yarrow run job.py --its-own flags` does what `python job.py` does, with flags before it."""
+    from yarrow.cli.run_command import run as run_it
+
+    if savepoint is not None:
+        raise CommandError("-s is refused: this version makes no savepoints to restore from.")
+    if classpath:
+        raise CommandError("-C names Java classes, which this engine does not run: ship Python files with -pyfs.")
+    _change_interpreter(py_client_executable)
+    values: dict[str, object] = {
+        "parallelism.default": parallelism,
+        "execution.attached": False if detached else None,
+        "execution.shutdown-on-attached-exit": True if shutdown_on_exit else None,
+        "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
+        "execution.state-recovery.claim-mode": (claim_mode or restore_mode or "").upper() or None,
+        "high-availability.cluster-id": zookeeper_namespace,
+        "python.files": py_files,
+        "python.archives": py_archives,
+        "python.requirements": py_requirements,
+        "python.executable": py_executable,
+        "python.pythonpath": py_path,
+    }
+    config = _run_settings(dynamic, target or executor, address, values)
+    run_it(_program(arguments, python, py_module, entry_class, py_files), config)
+
+
+@app.command(context_settings={**_PROGRAM, **_HELP})
+def info(
+    arguments: Arguments = None,
+    python: PyFile = None,
+    py_module: PyModule = None,
+    entry_class: EntryClass = None,
+    parallelism: Parallelism = None,
+    py_files: PyFiles = None,
+    dynamic: Dynamic = None,
+    code: Annotated[bool, typer.Option("--code", help="Show the code generated for the chains.")] = False,
+) -> None:
+    """Shows the plan of a program; runs its main() only so far and starts nothing."""
+    from yarrow.cli.run_command import info as show
+
+    config = _run_settings(dynamic, None, None, {"parallelism.default": parallelism, "python.files": py_files})
+    show(_program(arguments, python, py_module, entry_class, py_files), config, code)
+
+
+@app.command("list", context_settings=_HELP)
+def list_jobs(
+    running: Annotated[bool, typer.Option("-r", "--running", help="Running jobs only.")] = False,
+    scheduled: Annotated[bool, typer.Option("-s", "--scheduled", help="Scheduled jobs only.")] = False,
+    every: Annotated[bool, typer.Option("-a", "--all", help="All jobs, ended ones too.")] = False,
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Lists the jobs of a cluster."""
+    from yarrow.cli.job_commands import list_jobs as list_them
+
+    list_them(_rest(dynamic, target, address), running, scheduled, every)
+
+
+@app.command(context_settings=_HELP)
+def cancel(
+    job_id: Annotated[str, typer.Argument(help="The job.")],
+    with_savepoint: Annotated[bool, typer.Option("-s", "--withSavepoint", hidden=True)] = False,
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Cancels a job of a cluster."""
+    from yarrow.cli.job_commands import cancel_job
+
+    if with_savepoint:
+        raise CommandError("-s is refused: this version makes no savepoints; cancel without it.")
+    cancel_job(_rest(dynamic, target, address), job_id)
+
+
+@app.command("start-cluster", context_settings=_HELP)
+def start_cluster(dynamic: Dynamic = None) -> None:
+    """Starts a JobManager and the TaskExecutors of conf/workers (one without it) on this machine."""
+    from yarrow.cli.cluster_commands import start_cluster as start
+
+    start(_configuration(dynamic), dynamic or ())
+
+
+@app.command("stop-cluster", context_settings=_HELP)
+def stop_cluster(dynamic: Dynamic = None) -> None:
+    """Stops what start-cluster started, and nothing else."""
+    from yarrow.cli.cluster_commands import stop_cluster as stop
+
+    stop(_configuration(dynamic))
+
+
+@app.command(context_settings=_HELP)
+def jobmanager(dynamic: Dynamic = None) -> None:
+    """Runs the master of a standalone cluster in the foreground."""
+    from yarrow.cli.standalone import run_job_manager
+
+    raise typer.Exit(run_job_manager(_configuration(dynamic)))
+
+
+@app.command(context_settings=_HELP)
+def taskmanager(dynamic: Dynamic = None) -> None:
+    """Runs a TaskExecutor of a standalone cluster in the foreground."""
+    from yarrow.cli.standalone import run_task_manager
+
+    raise typer.Exit(run_task_manager(_configuration(dynamic)))
+
+
+@app.command(context_settings=_HELP)
+def shell(
+    where: Annotated[str, typer.Argument(help="local or remote.")] = "local",
+    host: Annotated[str | None, typer.Argument(help="Host of a remote cluster.")] = None,
+    port: Annotated[int | None, typer.Argument(help="Its REST port.")] = None,
+    dynamic: Dynamic = None,
+    address: Address = None,
+    py_files: PyFiles = None,
+) -> None:
+    """Opens a Python prompt with an environment `env`, embedded or on a cluster (`shell remote HOST PORT`)."""
+    from yarrow.cli.shell import open_shell
+
+    if where not in ("local", "remote"):
+        raise CommandError(f"yarrow shell {where!r}: expected local, or remote HOST PORT.")
+    if where == "remote" and address is None:
+        if host is None or port is None:
+            raise CommandError("yarrow shell remote needs HOST and PORT of the cluster's REST server.")
+        address = f"{host}:{port}"
+    open_shell(_run_settings(dynamic, None, address, {"python.files": py_files}))
+
+
+def _configuration(dynamic: Sequence[str] | None) -> Settings:
+    from yarrow.cli.targets import load_configuration
+
+    return load_configuration(dynamic or ())
+
+
+def _rest(dynamic: Sequence[str] | None, target: str | None, address: str | None) -> RestClient:
+    from yarrow.cli.rest_client import RestClient
+    from yarrow.cli.targets import rest_address
+
+    config = _run_settings(dynamic, target, address, {})
+    return RestClient.of(config, *rest_address(config))
+
+
+def _change_interpreter(executable: str | None) -> None:
+    """Goes on in another interpreter, with the same arguments but this one."""
+    if executable is None or os.path.realpath(executable) == os.path.realpath(sys.executable):
+        return
+    arguments, skip = [], False
+    for argument in sys.argv[1:]:
+        if not skip and argument not in ("-pyclientexec", "--pyClientExecutable"):
+            arguments.append(argument)
+        skip = argument in ("-pyclientexec", "--pyClientExecutable")
+    os.execvp(executable, [executable, "-m", "yarrow.cli.main", *arguments])
+
+
+def main() -> int:
+    """The command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
+    from yarrow.cli.run_command import exit_status
+
+    return _guarded(lambda: app(standalone_mode=False, prog_name="yarrow"), exit_status)
+
+
+def _guarded(command: Callable[[], object], exit_status: Callable[[SystemExit], int]) -> int:
+    try:
+        result = command()
+    except SystemExit as end:
+        return exit_status(end)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        # Wrong flags: the library's own class differs between its versions, what it can do does not.
+        show = getattr(error, "show", None)
+        if show is not None:
+            show()
+        report_failure(CommandError(str(error)) if show is not None else error)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""RemoteExecutor: submits jobs to a running cluster by its REST API (`execution.target: remote`).
+
+Owner: the thread that calls execute. Files are stored first, each under a key; the job's graph, which names
+the keys, follows in a multipart request as Flink's clients send theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from yarrow.cli.remote_job_client import RemoteJobClient
+from yarrow.cli.rest_client import RestClient
+from yarrow.cli.targets import rest_address
+from yarrow.common.job_client import JobClient
+from yarrow.runtime.config.files import load_settings
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.testing.shipped_files import ship_files
+
+_GRAPH_FILE = "job_graph"
+#: Seconds in which the server must have taken a file.
+_UPLOAD_TIMEOUT = 300.0
+
+
+class RemoteExecutor:
+    """The PipelineExecutor of `execution.target: remote`."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        """Uploads and submits; raises RestError with the cluster's words when it refuses."""
+        config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
+        config.validate()
+        rest = RestClient.of(config, *rest_address(config))
+        job_id = submit(rest, job_graph, files)
+        # Programs started by `python job.py` wait; -d asks not to.
+        if config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED):
+            return DetachedJobClient(job_id)
+        return RemoteJobClient(rest, job_id, job_graph.name)
+
+
+def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) -> str:
+    """Uploads the files, submits the job; its id."""
+
+    def store(data: bytes) -> str:
+        answer = rest.request("POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, _UPLOAD_TIMEOUT)
+        return str(json.loads(answer)["key"])
+
+    graph = ship_files(job_graph, files, store)
+    request = {"jobGraphFileName": _GRAPH_FILE, "executionPlanFileName": _GRAPH_FILE}
+    answer = rest.upload("/jobs", request, {_GRAPH_FILE: encode_job_graph(graph)})
+    return str(answer["jobUrl"]).rstrip("/").rpartition("/")[2]

@@ -1,0 +1,188 @@
+"""RemoteJobClient: the handle on a job of a cluster that is reached by REST.
+
+Owner: any thread. One daemon thread a client asks for the end of the job, once somebody waits for it; other
+questions have a thread of a small pool each, so that they answer through futures.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from yarrow.cli.rest_client import RestClient, RestUnavailableError
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.job_id import JobID
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.errors import (
+    JobAlreadyEndedError,
+    JobCancelledError,
+    JobExecutionError,
+    UnsupportedFeatureError,
+    YarrowError,
+)
+from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.testing.job_results import collected_rows, public_status
+
+T = TypeVar("T")
+
+#: Seconds between two questions for the end of a job: short at first, for short jobs.
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
+#: Seconds without an answer after which a job is given up.
+_PATIENCE = 60.0
+#: A fetch of results is answered when there are rows, and without any after so many seconds.
+_FETCH_WAIT, _FETCH_TIMEOUT = 10, 60.0
+_ROWS = msgspec.msgpack.Decoder(tuple[CollectRows, ...])
+
+
+class RemoteJobClient(JobClient):
+    """Follows one job by REST."""
+
+    def __init__(self, rest: RestClient, job_id: str, name: str) -> None:
+        self._rest = rest
+        self._job_id = job_id
+        self._name = name
+        self._result: Future[JobExecutionResult] | None = None
+        self._lock = threading.Lock()
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return _in_thread(lambda: public_status(self._rest.get(f"/jobs/{self._job_id}/status")["status"]))
+
+    def cancel(self) -> CompletableFuture[None]:
+        def ask() -> None:
+            status = public_status(self._rest.get(f"/jobs/{self._job_id}/status")["status"])
+            if status.is_globally_terminal_state():
+                raise JobAlreadyEndedError(
+                    f"job {self._job_id} cannot be cancelled: it is {status.name} already"
+                )
+            self._rest.json("PATCH", f"/jobs/{self._job_id}?mode=cancel")
+
+        return _in_thread(ask)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return _no_savepoints()
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return _no_savepoints()
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        def ask() -> dict[str, Any]:
+            found = self._rest.get(f"/jobs/{self._job_id}/accumulators")["user-task-accumulators"]
+            return {entry["name"]: decoded_value(entry["value"]) for entry in found}
+
+        return _in_thread(ask)
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        with self._lock:
+            if self._result is None:
+                self._result = Future()
+                threading.Thread(
+                    target=self._follow, args=(self._result,), name=f"job {self._job_id}", daemon=True
+                ).start()
+        return CompletableFuture(self._result).then_apply(lambda result: result)
+
+    def get_web_interface_url(self) -> str | None:
+        """Address of the cluster's REST server."""
+        return self._rest.address
+
+    def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
+        """The next rows; waits until there are some; None = the end. Raises the job's error."""
+        path = f"/jobs/{self._job_id}/collect/{quote(collect_id)}?max_rows={max_rows}&wait={_FETCH_WAIT}"
+        while True:
+            rows = collected_rows(_ROWS.decode(self._rest.request("GET", path, timeout=_FETCH_TIMEOUT)))
+            if rows is None:
+                self.get_job_execution_result().result()
+                return None
+            if rows:
+                return rows
+
+    def _follow(self, result: Future[JobExecutionResult]) -> None:
+        try:
+            result.set_result(self._wait())
+        except BaseException as error:
+            result.set_exception(error)
+
+    def _wait(self) -> JobExecutionResult:
+        pause, silent = threading.Event(), 0.0
+        seconds = _FIRST_PAUSE
+        while True:
+            try:
+                answer = self._rest.get(f"/jobs/{self._job_id}/execution-result")
+                silent = 0.0
+            except RestUnavailableError:
+                silent += seconds
+                if silent > _PATIENCE:
+                    raise
+                answer = {"status": {"id": "IN_PROGRESS"}}
+            if answer["status"]["id"] == "COMPLETED":
+                return self._ended(answer["job-execution-result"])
+            pause.wait(seconds)
+            seconds = min(seconds * 1.5, _LAST_PAUSE)
+
+    def _ended(self, result: dict[str, Any]) -> JobExecutionResult:
+        match result["application-status"]:
+            case "SUCCEEDED":
+                values = {
+                    name: decoded_value(value)
+                    for name, value in (result.get("accumulator-results") or {}).items()
+                }
+                return JobExecutionResult(JobID(self._job_id), result["net-runtime"], values)
+            case "CANCELED":
+                raise JobCancelledError(f"Job {self._name!r} ({self._job_id}) was cancelled.", self._job_id)
+        raise JobExecutionError(self._failure(), self._job_id)
+
+    def _failure(self) -> str:
+        """The user's own traceback first, as the exception history has it."""
+        history = self._rest.get(f"/jobs/{self._job_id}/exceptions")
+        entries = history.get("exceptionHistory", {}).get("entries", [])
+        name = f"Job {self._name!r} ({self._job_id})"
+        if not entries:
+            return f"{name} failed; the cluster kept no cause."
+        first = entries[0]
+        task = first.get("taskName")
+        return f"{first['stacktrace'].rstrip()}\n\n{name} failed{f' in {task}' if task else ''}."
+
+
+def decoded_value(value: Any) -> Any:
+    """An accumulator's value; texts that are JSON are read, base64 of JSON too."""
+    if not isinstance(value, str):
+        return value
+    for read in (lambda text: text, lambda text: base64.b64decode(text, validate=True)):
+        try:
+            return json.loads(read(value))
+        except ValueError:
+            continue
+    return value
+
+
+def _in_thread(question: Callable[[], T]) -> CompletableFuture[T]:
+    answer: CompletableFuture[T] = CompletableFuture()
+
+    def ask() -> None:
+        try:
+            answer.complete(question())
+        except BaseException as error:
+            answer.complete_exceptionally(error)
+
+    threading.Thread(target=ask, name="yarrow-rest", daemon=True).start()
+    return answer
+
+
+def _no_savepoints() -> CompletableFuture[str]:
+    error: YarrowError = UnsupportedFeatureError(
+        "Savepoints are refused: this version makes no checkpoints; cancel the job."
+    )
+    return CompletableFuture.failed(error)

@@ -1,0 +1,115 @@
+"""run and info: a program in this process, on the target that flags and configuration name.
+
+Owner: the main thread. The program runs with the settings of the command line below its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from yarrow.cli.errors import CommandError, ProgramFailedError
+from yarrow.cli.program import Program, run_program
+from yarrow.cli.targets import LOCAL
+from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import (
+    DetachedJobClient,
+    LocalFile,
+    PipelineExecutor,
+    ProgramAborted,
+    configuration_in_place,
+    executor_for,
+    executor_in_place,
+    plan_only,
+)
+from yarrow.runtime.graph.job_graph import JobGraph
+
+_PLAN_HEAD = "----------------------- Execution Plan -----------------------"
+_PLAN_END = "--------------------------------------------------------------"
+
+
+class ReportingExecutor:
+    """Another executor that prints the lines scripts wait for."""
+
+    def __init__(self, executor: PipelineExecutor) -> None:
+        self._executor = executor
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        client = self._executor.execute(job_graph, configuration, files)
+        print(f"Job has been submitted with JobID {client.get_job_id()}", flush=True)
+        if not isinstance(client, DetachedJobClient):
+            _report_end(client)
+        return client
+
+
+def _report_end(client: JobClient) -> None:
+    """Prints how the job ended before anybody who waits for its result goes on: callbacks keep their order."""
+
+    def report(result: JobExecutionResult | None, error: BaseException | None) -> None:
+        if result is not None:
+            print("Program execution finished")
+            print(f"Job with JobID {result.get_job_id()} has finished.")
+            print(f"Job Runtime: {result.get_net_runtime()} ms", flush=True)
+
+    client.get_job_execution_result().when_complete(report)
+
+
+def run(program: Program, config: Settings) -> None:
+    """Runs the program; raises ProgramFailedError for its error."""
+    program.check()
+    target = config.get(execution.TARGET) or LOCAL
+    detached = config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED)
+    if detached and target == LOCAL:
+        raise CommandError(
+            "-d leaves a job behind that runs on, but the embedded cluster ends with this command: start a"
+            " cluster with `yarrow start-cluster` and name it with -m host:port."
+        )
+    executor = executor_for(target)
+    with configuration_in_place(config.to_dict(redact=False)), executor_in_place(ReportingExecutor(executor)):
+        run_program(program)
+
+
+def info(program: Program, config: Settings, code: bool = False) -> None:
+    """Prints the plan of the program's first job, or the code generated for it; nothing is started."""
+    from yarrow.runtime.graph.plan import execution_plan_of_job
+
+    graph = planned_graph(program, config)
+    if code:
+        from yarrow.cli.generated_code import print_generated_code
+
+        print_generated_code(graph)
+        return
+    print(_PLAN_HEAD)
+    print(json.dumps(execution_plan_of_job(graph)))
+    print(_PLAN_END)
+    print()
+    print("No description provided.")
+
+
+def planned_graph(program: Program, config: Settings) -> JobGraph:
+    """The JobGraph of the program's first `execute`; CommandError when it comes to none."""
+    try:
+        with configuration_in_place(config.to_dict(redact=False)), plan_only():
+            run_program(program)
+    except ProgramAborted as planned:
+        return planned.job_graph
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise ProgramFailedError(f"the program exited with {end.code!r}") from end
+    raise CommandError(f"{program.path or program.module}: the program executes no job, so it has no plan.")
+
+
+def exit_status(end: SystemExit) -> int:
+    """What the interpreter would make of it, its message on standard error included."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code
+    print(end.code, file=sys.stderr)
+    return 1

@@ -1,0 +1,51 @@
+"""shell: a Python prompt with an environment `env`, embedded or on a cluster; attached only.
+
+Owner: the main thread. What is typed is `__main__`, so that functions and classes of the prompt are shipped as
+those of a script are.
+"""
+
+from __future__ import annotations
+
+import code
+import sys
+from types import ModuleType
+from typing import Any
+
+from yarrow.cli.targets import LOCAL, rest_address
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import configuration_in_place
+
+
+def open_shell(config: Settings) -> None:
+    """Reads and runs statements until the input ends."""
+    config = config.overlay({execution.ATTACHED.key: True})
+    with configuration_in_place(config.to_dict(redact=False)):
+        names = shell_names()
+        main = ModuleType("__main__")
+        main.__dict__.update(names)
+        sys.modules["__main__"] = main
+        console = code.InteractiveConsole(main.__dict__)
+        console.interact(banner=banner(config), exitmsg="")
+
+
+def shell_names() -> dict[str, Any]:
+    """What the prompt knows from the start."""
+    from yarrow.common import Row, Types
+    from yarrow.datastream import StreamExecutionEnvironment
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    return {"env": env, "Row": Row, "StreamExecutionEnvironment": StreamExecutionEnvironment, "Types": Types}
+
+
+def banner(config: Settings) -> str:
+    """Says where jobs will run."""
+    if (config.get(execution.TARGET) or LOCAL) == LOCAL:
+        where = "an embedded cluster, one for each job"
+    else:
+        where = "the cluster at {}:{}".format(*rest_address(config))
+    return (
+        f"Yarrow shell: `env` is a StreamExecutionEnvironment on {where}.\n"
+        "  env.from_collection([1, 2, 3]).map(lambda x: x + 1).print(); env.execute()\n"
+        "Ctrl-C cancels a job, Ctrl-D ends the shell."
+    )
