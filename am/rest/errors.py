@@ -74,6 +74,7 @@ _STATUS: tuple[tuple[type[YarrowError], HTTPStatus], ...] = (
 
 #: Errors known by name alone: their classes belong to parts that are not loaded here.
 _STATUS_BY_NAME = {
+    "AccumulatorMergeError": HTTPStatus.CONFLICT,
     "UnknownCollectError": HTTPStatus.NOT_FOUND,
     "UnknownLogFileError": HTTPStatus.NOT_FOUND,
     "BlobNotFoundError": HTTPStatus.NOT_FOUND,

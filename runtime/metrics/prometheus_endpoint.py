@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Iterable
 
 from yarrow.runtime.common.errors import YarrowError
@@ -104,8 +103,3 @@ def _response(status: str, body: bytes, method: bytes, allow: bool = False) -> b
         f"{'Allow: GET, HEAD' + chr(13) + chr(10) if allow else ''}Connection: close\r\n\r\n"
     )
     return head.encode() + (b"" if method == b"HEAD" else body)
-
-
-def host_name() -> str:
-    """The name of this host, as metrics are labelled with it."""
-    return socket.gethostname()

@@ -7,6 +7,7 @@ operators of the vertex can tell the two apart.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,11 @@ def split_by_operator(values: Mapping[str, float], operator_names: Iterable[str]
     return ScopedMetrics(task, operators)
 
 
+_LONG_MAX = 2**63 - 1
+
+
 def metric_text(value: float) -> str:
-    """A value as REST writes it: whole numbers without a fraction."""
-    return str(int(value)) if value == value and abs(value) < 2**63 and value == int(value) else str(value)
+    """A value as REST writes it: whole numbers without a fraction, within 64 bits as Flink's are."""
+    if not math.isfinite(value) or value != int(value) or abs(value) > 2**63:
+        return str(value)
+    return str(min(int(value), _LONG_MAX))

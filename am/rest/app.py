@@ -1,0 +1,128 @@
+"""create_app: the REST API of one cluster as an ASGI application.
+
+Owner: the event loop of the REST server. Importing this module loads the web framework: others import
+server.py, which does so when it is needed. It holds no state of the cluster; every answer is asked for anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+import yarrow
+from yarrow.am.rest.api_page import API_PAGE
+from yarrow.am.rest.cluster_access import ClusterAccess
+from yarrow.am.rest.errors import status_of
+from yarrow.am.rest.middleware import JSON_TYPE, Gateway
+from yarrow.am.rest.routes import (
+    checkpoints,
+    cluster,
+    job_manager,
+    jobs,
+    metrics,
+    programs,
+    submission,
+    task_managers,
+    vertices,
+)
+from yarrow.am.rest.services import RestServices, RestSettings
+from yarrow.runtime.common.errors import YarrowError
+
+_log = logging.getLogger(__name__)
+
+#: Where a more general path would take a more special one, the special one comes first.
+_ROUTERS = (cluster, job_manager, metrics, submission, jobs, vertices, checkpoints, task_managers, programs)
+
+
+class FlinkJSONResponse(JSONResponse):
+    """JSON with Flink's content type."""
+
+    media_type = JSON_TYPE
+
+
+def create_app(services: RestServices, settings: RestSettings | None = None) -> FastAPI:
+    """The application; `settings` None = those of the cluster's configuration."""
+    settings = settings or RestSettings.of(services.settings)
+    access = ClusterAccess.of(services, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        access.close()
+
+    app = FastAPI(
+        title="Yarrow REST API",
+        summary="Paths and fields are those of Flink's REST API, bare and under /v1.",
+        version=yarrow.__version__,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=FlinkJSONResponse,
+        lifespan=lifespan,
+        generate_unique_id_function=_operation_id,
+        redirect_slashes=False,
+    )
+    app.state.access = access
+    for module in _ROUTERS:
+        app.include_router(module.router)
+    app.add_exception_handler(RequestValidationError, _refuse_invalid)
+    app.add_exception_handler(HTTPException, _refuse_http)
+    app.add_exception_handler(YarrowError, _refuse_error)
+    app.add_middleware(Gateway, settings=settings)
+
+    @app.get("/docs", include_in_schema=False)
+    async def show_api() -> HTMLResponse:
+        return HTMLResponse(API_PAGE)
+
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _error(status: int, errors: Sequence[str], headers: dict[str, str] | None = None) -> JSONResponse:
+    return FlinkJSONResponse({"errors": list(errors)}, status_code=status, headers=headers)
+
+
+async def _refuse_invalid(request: Request, error: Exception) -> JSONResponse:
+    """Every part of a request that does not fit, by name."""
+    assert isinstance(error, RequestValidationError)
+    return _error(HTTPStatus.BAD_REQUEST, [_invalid_part(part) for part in error.errors()])
+
+
+def _invalid_part(part: dict[str, object]) -> str:
+    location = part.get("loc")
+    names = [str(name) for name in location] if isinstance(location, Sequence) else []
+    where = (
+        " ".join((f"{names[0]} parameter" if names[0] != "body" else "body", ".".join(names[1:])))
+        if names
+        else ""
+    )
+    given = repr(part.get("input"))
+    return f"{where.strip() or 'request'}: {part.get('msg')} (given: {given[:200]})"
+
+
+async def _refuse_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    text = str(error.detail)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        text = f"Not found: {request.url.path}"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        text = f"Method {request.method} is not allowed for {request.url.path}."
+    return _error(error.status_code, [text], dict(error.headers) if error.headers else None)
+
+
+async def _refuse_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, YarrowError)
+    status = status_of(error)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s %s: %s", request.method, request.url.path, error)
+    return _error(status, [str(error)])

@@ -1,0 +1,78 @@
+"""LogFolder: the control plane's log files, by the names that its folder lists.
+
+Owner: the event loop of the REST server; files are read in threads. A name from a request is compared with
+the listing and never becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.am.rest.errors import NotFoundError
+from yarrow.am.rest.services import RestServices
+from yarrow.runtime.rpc.messages import FileInfo
+
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogFolder:
+    """One folder of logs; None = there is none."""
+
+    directory: Path | None
+    main_name: str | None = None
+
+    @classmethod
+    def of(cls, services: RestServices) -> LogFolder:
+        """That of the control plane."""
+        return cls(services.log_directory, services.log_file_name)
+
+    def list(self) -> list[FileInfo]:
+        """Regular files, by name."""
+        if self.directory is None or not self.directory.is_dir():
+            return []
+        found = []
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    changed = status.st_mtime_ns // 1_000_000
+                    found.append(FileInfo(name=entry.name, size=status.st_size, mtime=changed))
+        return sorted(found, key=lambda file: file.name)
+
+    def main_log(self) -> str:
+        """The name of the control plane's own log; NotFoundError when there is none."""
+        return self.main_name or self._first(".log")
+
+    def main_output(self) -> str:
+        """The name of the file with its standard output; NotFoundError when there is none."""
+        if self.main_name is not None:
+            return os.path.splitext(self.main_name)[0] + ".out"
+        return self._first(".out")
+
+    def _first(self, suffix: str) -> str:
+        for file in self.list():
+            if file.name.endswith(suffix):
+                return file.name
+        where = "it has no folder of logs (env.log.dir)" if self.directory is None else "its folder has none"
+        raise NotFoundError(f"the control plane has no file *{suffix}: {where}")
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The file's bytes as far as they are now; NotFoundError when the folder lists no such name."""
+        listed = next((file for file in self.list() if file.name == name), None)
+        if listed is None or self.directory is None:
+            raise NotFoundError(
+                f"the control plane has no log file {name!r}: GET /jobmanager/logs lists those there are"
+            )
+        return _pieces(self.directory / listed.name, listed.size)
+
+
+def _pieces(path: Path, size: int) -> Iterator[bytes]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        while size > 0 and (piece := file.read(min(_CHUNK, size))):
+            size -= len(piece)
+            yield piece

@@ -1,0 +1,71 @@
+"""What the control plane and the process of a program's main tell each other, as frames over pipes.
+
+Owner: none (frozen values). A frame is the length of its body in 4 bytes, big-endian, and the body as
+msgpack. No pickle: JobGraphs travel encoded, files by their paths on this host.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Longest frame; a JobGraph is far below.
+MAX_FRAME_BYTES = 256 << 20
+
+
+class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run and how; the first and only frame to the child."""
+
+    #: The stored program, and the name under which it was uploaded.
+    path: str
+    name: str
+    #: A module of the archive, or `module:function`; empty = the program's own `__main__`.
+    entry: str = ""
+    arguments: tuple[str, ...] = ()
+    configuration: dict[str, str] = msgspec.field(default_factory=dict)
+    #: True = stop at the first execute; False = hand over every job and run on.
+    plan_only: bool = True
+
+
+class ProgramFileToShip(msgspec.Struct, frozen=True, kw_only=True):
+    """A file the workers need, readable for the control plane."""
+
+    name: str
+    kind: str
+    path: str
+    target: str | None = None
+
+
+class JobHandedOver(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
+    """The program came to an execute."""
+
+    job_graph: bytes
+    files: tuple[ProgramFileToShip, ...] = ()
+
+
+class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """The last frame: main returned; or why it did not, as text ready to print."""
+
+    error: str = ""
+
+
+MessageFromProgram = JobHandedOver | ProgramEnded
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[MessageFromProgram] = msgspec.msgpack.Decoder(MessageFromProgram)
+_REQUEST_DECODER = msgspec.msgpack.Decoder(ProgramRequest)
+
+
+def encode_frame(message: ProgramRequest | MessageFromProgram) -> bytes:
+    """Length and body."""
+    body = _ENCODER.encode(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+def decode_message(body: bytes) -> MessageFromProgram:
+    """A frame's body; msgspec.DecodeError for anything else."""
+    return _DECODER.decode(body)
+
+
+def decode_request(body: bytes) -> ProgramRequest:
+    """A request frame's body; msgspec.DecodeError for anything else."""
+    return _REQUEST_DECODER.decode(body)

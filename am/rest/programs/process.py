@@ -1,0 +1,174 @@
+"""Runs a program's main in a child process of its own and takes the JobGraphs it hands back.
+
+Owner: the event loop of the REST server. User code never runs in the control plane. The child leads a session
+of its own; however the run ends, nothing of that session is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+import yarrow
+from yarrow.am.rest.errors import ProgramFailedError
+from yarrow.am.rest.programs.messages import (
+    MAX_FRAME_BYTES,
+    JobHandedOver,
+    ProgramEnded,
+    ProgramRequest,
+    decode_message,
+    encode_frame,
+)
+
+#: What is kept of the output of a program that fails.
+_TAIL_BYTES = 16 * 1024
+#: How long output is awaited after the process has ended: a grandchild may hold the pipe.
+_OUTPUT_GRACE = 1.0
+
+#: Takes a job while the files it names are there.
+TakeJob = Callable[[JobHandedOver], Awaitable[None]]
+
+
+async def run_program(
+    request: ProgramRequest, take: TakeJob, timeout_seconds: float, temporary_directory: Path
+) -> None:
+    """Runs main and calls `take` for each job, after main has ended well.
+
+    Raises ProgramFailedError with the program's own trace and the end of what it wrote: when it failed,
+    was ended by a signal, took longer than the timeout, or executed nothing.
+    """
+    working = Path(tempfile.mkdtemp(prefix="yarrow-program-", dir=temporary_directory))
+    try:
+        for job in await _jobs_of(request, timeout_seconds, working):
+            await take(job)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, working, ignore_errors=True)
+
+
+async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Path) -> list[JobHandedOver]:
+    async with _child(working) as (process, results):
+        output = _Tail()
+        reading = asyncio.create_task(output.read(process))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                assert process.stdin is not None
+                process.stdin.write(encode_frame(request))
+                jobs, end = await _read_results(results)
+                if end is None:
+                    await process.wait()
+        except (TimeoutError, ConnectionError):
+            raise ProgramFailedError(
+                f"{request.name} did not come to its end within {timeout_seconds:g} s and was ended:"
+                f" main has to build the job and call execute.{output.text()}"
+            ) from None
+        finally:
+            _kill_session(process)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reading, _OUTPUT_GRACE)
+    if end is None:
+        code = process.returncode or 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        raise ProgramFailedError(f"{request.name} {how} while its main ran.{output.text()}")
+    if end.error:
+        raise ProgramFailedError(f"{request.name} failed:\n{end.error}{output.text()}")
+    if not jobs:
+        raise ProgramFailedError(
+            f"{request.name} ended without a job: its main has to call execute.{output.text()}"
+        )
+    return jobs
+
+
+@contextlib.asynccontextmanager
+async def _child(working: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
+    read_end, write_end = os.pipe()
+    results = asyncio.StreamReader(limit=MAX_FRAME_BYTES)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(results), os.fdopen(read_end, "rb", 0)
+    )
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-u",
+                "-m",
+                "yarrow.am.rest.programs.runner",
+                str(write_end),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(write_end,),
+                start_new_session=True,
+                cwd=working,
+                env=_environment(),
+            )
+        finally:
+            os.close(write_end)
+        try:
+            yield process, results
+        finally:
+            _kill_session(process)
+            await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+    finally:
+        transport.close()
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, in which the child finds this very package."""
+    root = str(Path(yarrow.__file__).parent.parent)
+    others = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{others}" if others else root}
+
+
+def _kill_session(process: asyncio.subprocess.Process) -> None:
+    # The leader is reaped by the event loop, but its session lives on under the same number while any of its
+    # processes does; without any the number is free and the call fails.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _read_results(results: asyncio.StreamReader) -> tuple[list[JobHandedOver], ProgramEnded | None]:
+    """Every frame up to the last; None when the pipe closed before it."""
+    jobs: list[JobHandedOver] = []
+    while True:
+        try:
+            length = int.from_bytes(await results.readexactly(4), "big")
+            if length > MAX_FRAME_BYTES:
+                return jobs, ProgramEnded(error=f"a job of {length} bytes is over {MAX_FRAME_BYTES} bytes")
+            message = decode_message(await results.readexactly(length))
+        except asyncio.IncompleteReadError:
+            return jobs, None
+        except msgspec.DecodeError as error:
+            return jobs, ProgramEnded(error=f"what the program's process sent cannot be read: {error}")
+        if isinstance(message, ProgramEnded):
+            return jobs, message
+        jobs.append(message)
+
+
+class _Tail:
+    """The end of a process's output."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+
+    async def read(self, process: asyncio.subprocess.Process) -> None:
+        """Reads up to the end of the output, so that the process never waits for a reader."""
+        assert process.stdout is not None
+        while part := await process.stdout.read(_TAIL_BYTES):
+            self._bytes = (self._bytes + part)[-_TAIL_BYTES:]
+
+    def text(self) -> str:
+        """The output with a heading, empty without any."""
+        written = self._bytes.decode(errors="replace").strip()
+        return f"\nIt wrote:\n{written}" if written else ""

@@ -1,0 +1,159 @@
+"""The process in which an uploaded program's main runs: `python -m yarrow.am.rest.programs.runner <fd>`.
+
+Owner: its main thread. It submits nothing: JobGraphs go back over the pipe whose number is the argument. The
+request comes on standard input, which then stays open for as long as the control plane wants the process to
+live; when it closes, the process ends at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import shutil
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from yarrow.am.rest.programs.messages import (
+    JobHandedOver,
+    MessageFromProgram,
+    ProgramEnded,
+    ProgramFileToShip,
+    ProgramRequest,
+    decode_request,
+    encode_frame,
+)
+from yarrow.runtime.graph.executor import (
+    LocalFile,
+    ProgramAborted,
+    collect_job_graphs,
+    configuration_in_place,
+    plan_only,
+)
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+
+_EXIT_ORPHANED = 70
+
+
+def main() -> int:
+    """Runs the one program that is asked for."""
+    results = int(sys.argv[1])
+    os.set_inheritable(results, False)
+    request = _take_request()
+    write = _Writer(results)
+    try:
+        with configuration_in_place(request.configuration):
+            _run(request, write)
+        write(ProgramEnded())
+    except BaseException as error:  # whatever the program ends with is its result
+        write(ProgramEnded(error=describe_failure(error)))
+    return 0
+
+
+class _Writer:
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "wb")
+
+    def __call__(self, message: MessageFromProgram) -> None:
+        self._file.write(encode_frame(message))
+        self._file.flush()
+
+
+def _take_request() -> ProgramRequest:
+    """Reads the request and keeps its pipe away from the program, which gets an empty standard input."""
+    control = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    length = int.from_bytes(_read(control, 4), "big")
+    request = decode_request(_read(control, length))
+    threading.Thread(target=_end_with, args=(control,), name="control", daemon=True).start()
+    return request
+
+
+def _read(descriptor: int, length: int) -> bytes:
+    parts = b""
+    while len(parts) < length:
+        part = os.read(descriptor, length - len(parts))
+        if not part:
+            raise EOFError("the control plane closed the pipe before it sent a request")
+        parts += part
+    return parts
+
+
+def _end_with(control: int) -> None:
+    os.read(control, 1)
+    os._exit(_EXIT_ORPHANED)
+
+
+def _run(request: ProgramRequest, write: _Writer) -> None:
+    def deliver(graph: JobGraph, files: Sequence[LocalFile]) -> None:
+        write(JobHandedOver(job_graph=encode_job_graph(graph), files=_readable(files)))
+
+    try:
+        if request.plan_only:
+            with plan_only():
+                _call_main(request)
+        else:
+            with collect_job_graphs(deliver):
+                _call_main(request)
+    except ProgramAborted as planned:
+        deliver(planned.job_graph, planned.files)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+
+
+def _call_main(request: ProgramRequest) -> None:
+    # Under its own name in the working directory: in tracebacks and for imports it is what was uploaded.
+    program = Path.cwd() / request.name
+    program.symlink_to(request.path)
+    sys.argv = [request.name, *request.arguments]
+    archive = program.suffix == ".zip"
+    sys.path.insert(0, str(program) if archive else str(program.parent))
+    module, _, function = request.entry.partition(":")
+    if function:
+        getattr(importlib.import_module(module), function)()
+    elif module:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(str(program), run_name="__main__")
+
+
+def _readable(files: Sequence[LocalFile]) -> tuple[ProgramFileToShip, ...]:
+    return tuple(
+        ProgramFileToShip(
+            name=file.name, kind=file.kind, path=_as_file(file.path, number), target=file.target
+        )
+        for number, file in enumerate(files)
+    )
+
+
+def _as_file(path: str, number: int) -> str:
+    """A folder becomes a zip whose top is that folder, so that it can be imported from the archive."""
+    if not os.path.isdir(path):
+        return os.path.abspath(path)
+    folder = Path(path).resolve()
+    return shutil.make_archive(f"shipped-{number}", "zip", root_dir=folder.parent, base_dir=folder.name)
+
+
+def describe_failure(error: BaseException) -> str:
+    """The trace with the program's own frames only, as far as there are any."""
+    trace = error.__traceback__
+    own = trace
+    while own is not None and _is_ours(own):
+        own = own.tb_next
+    return "".join(traceback.format_exception(type(error), error, own or trace)).rstrip()
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    name = trace.tb_frame.f_code.co_filename
+    return name == __file__ or name.startswith("<frozen") or os.path.basename(name) == "runpy.py"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

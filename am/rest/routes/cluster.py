@@ -1,0 +1,79 @@
+"""Paths about the cluster as a whole.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+import yarrow
+from yarrow.am.rest.cluster_access import Access, refusals
+from yarrow.am.rest.errors import NotFoundError
+from yarrow.am.rest.models.base import EmptyBody
+from yarrow.am.rest.models.cluster import (
+    ClusterOverview,
+    DashboardConfiguration,
+    DashboardFeatures,
+    DataSets,
+)
+from yarrow.am.rest.services import FLINK_VERSION, time_zone
+
+router = APIRouter(tags=["Cluster"])
+
+
+@router.get("/overview", responses=refusals())
+async def cluster_overview(access: Access) -> ClusterOverview:
+    """How much there is and what runs."""
+    found = await access.services.dispatcher.request_overview()
+    return ClusterOverview(
+        taskmanagers=found.task_executors,
+        slots_total=found.slots_total,
+        slots_available=found.slots_available,
+        jobs_running=found.jobs_running,
+        jobs_finished=found.jobs_finished,
+        jobs_cancelled=found.jobs_cancelled,
+        jobs_failed=found.jobs_failed,
+        flink_version=FLINK_VERSION,
+        flink_commit="yarrow",
+        yarrow_version=yarrow.__version__,
+    )
+
+
+@router.get("/config", responses=refusals())
+async def dashboard_configuration(access: Access) -> DashboardConfiguration:
+    """Settings of the dashboard."""
+    name, offset = time_zone()
+    return DashboardConfiguration(
+        refresh_interval=access.settings.refresh_interval_ms,
+        timezone_name=name,
+        timezone_offset=offset,
+        flink_version=FLINK_VERSION,
+        flink_revision=f"yarrow {yarrow.__version__}",
+        features=DashboardFeatures(
+            web_submit=access.settings.submit_enabled, web_cancel=access.settings.cancel_enabled
+        ),
+    )
+
+
+@router.delete("/cluster", responses=refusals(403))
+async def shut_down_cluster(access: Access) -> EmptyBody:
+    """Ends the cluster: running jobs are suspended, TaskExecutors and control plane end."""
+    await access.services.dispatcher.shut_down_cluster()
+    return EmptyBody()
+
+
+@router.get("/datasets", responses=refusals())
+async def data_sets() -> DataSets:
+    """Cached intermediate results: Yarrow keeps none, the list is empty."""
+    return DataSets(data_sets=[])
+
+
+@router.delete("/datasets/{datasetid}", status_code=202, responses=refusals(400, 403, 404))
+async def delete_data_set(
+    dataset_id: Annotated[str, Path(alias="datasetid", pattern="^[0-9a-fA-F]{32}$")],
+) -> EmptyBody:
+    """Deletes a cached result: there are none, so that every id is unknown."""
+    raise NotFoundError(f"no data set {dataset_id} is kept: Yarrow caches no intermediate results")

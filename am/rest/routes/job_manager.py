@@ -1,0 +1,127 @@
+"""Paths about the control plane process, which Flink's API calls the job manager.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+import traceback
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from yarrow.am.rest.cluster_access import Access, JobIdPath, refusals
+from yarrow.am.rest.log_files import LogFolder
+from yarrow.am.rest.models.cluster import (
+    ConfigurationEntry,
+    Environment,
+    LogFile,
+    LogList,
+    LogUrl,
+    ProcessRuntime,
+    ThreadDump,
+    ThreadInfo,
+)
+from yarrow.am.rest.services import RestServices, interpreter
+
+router = APIRouter(tags=["Control plane"])
+
+LogName = Annotated[
+    str, Path(alias="filename", min_length=1, max_length=256, description="A name that the list of logs has.")
+]
+
+
+@router.get("/jobmanager/config", responses=refusals())
+async def cluster_configuration(access: Access) -> list[ConfigurationEntry]:
+    """The cluster's configuration; values of secret keys are hidden."""
+    return _configuration(access.services)
+
+
+@router.get("/jobs/{jobid}/jobmanager/config", responses=refusals(400, 404))
+async def cluster_configuration_of_job(access: Access, job_id: JobIdPath) -> list[ConfigurationEntry]:
+    """The configuration of the cluster that runs the job."""
+    await access.job(job_id)
+    return _configuration(access.services)
+
+
+def _configuration(services: RestServices) -> list[ConfigurationEntry]:
+    values = services.settings.to_dict()
+    return [ConfigurationEntry(key=key, value=values[key]) for key in sorted(values)]
+
+
+@router.get("/jobmanager/environment", responses=refusals())
+async def environment() -> Environment:
+    """The interpreter of the control plane, and where it imports from."""
+    return _environment()
+
+
+@router.get("/jobs/{jobid}/jobmanager/environment", responses=refusals(400, 404))
+async def environment_of_job(access: Access, job_id: JobIdPath) -> Environment:
+    """The interpreter of the control plane that runs the job."""
+    await access.job(job_id)
+    return _environment()
+
+
+def _environment() -> Environment:
+    options = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    runtime = ProcessRuntime(version=interpreter(), arch=platform.machine(), options=options)
+    return Environment(jvm=runtime, classpath=list(sys.path))
+
+
+@router.get("/jobs/{jobid}/jobmanager/log-url", responses=refusals(400, 404))
+async def log_url(access: Access, job_id: JobIdPath) -> LogUrl:
+    """Where the control plane's log is to be read."""
+    await access.job(job_id)
+    return LogUrl(url="/jobmanager/log")
+
+
+@router.get("/jobmanager/logs", responses=refusals())
+async def log_list(access: Access) -> LogList:
+    """The log files of the control plane."""
+    files = LogFolder.of(access.services).list()
+    return LogList(logs=[LogFile(name=each.name, size=each.size, mtime=each.mtime) for each in files])
+
+
+@router.get("/jobmanager/log", response_class=PlainTextResponse, responses=refusals(404))
+async def main_log(access: Access) -> StreamingResponse:
+    """The control plane's own log."""
+    folder = LogFolder.of(access.services)
+    return _text(folder, folder.main_log())
+
+
+@router.get("/jobmanager/stdout", response_class=PlainTextResponse, responses=refusals(404))
+async def standard_output(access: Access) -> StreamingResponse:
+    """What the control plane printed."""
+    folder = LogFolder.of(access.services)
+    return _text(folder, folder.main_output())
+
+
+@router.get("/jobmanager/logs/{filename}", response_class=PlainTextResponse, responses=refusals(400, 404))
+async def log_file(access: Access, name: LogName) -> StreamingResponse:
+    """One of the listed log files."""
+    return _text(LogFolder.of(access.services), name)
+
+
+def _text(folder: LogFolder, name: str) -> StreamingResponse:
+    return StreamingResponse(folder.read(name), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/jobmanager/thread-dump", responses=refusals())
+async def thread_dump() -> ThreadDump:
+    """The stacks of the control plane's threads."""
+    frames = sys._current_frames()
+    return ThreadDump(
+        thread_infos=[
+            ThreadInfo(
+                thread_name=thread.name,
+                stringified_thread_info=f'"{thread.name}" Id={thread.ident}\n'
+                + "".join(traceback.format_stack(frames[thread.ident])),
+            )
+            for thread in threading.enumerate()
+            if thread.ident in frames
+        ]
+    )

@@ -1,0 +1,168 @@
+"""Paths about jobs: lists, details, cancelling, results, rows of execute_and_collect.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Response
+
+from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, refusals
+from yarrow.am.rest.errors import ForbiddenError
+from yarrow.am.rest.models.base import EmptyBody
+from yarrow.am.rest.models.jobs import (
+    JobAccumulators,
+    JobConfiguration,
+    JobDetails,
+    JobExceptions,
+    JobExecutionResult,
+    JobIds,
+    JobIdWithStatus,
+    JobPlan,
+    JobsOverview,
+    JobStatusBody,
+    QueueStatus,
+)
+from yarrow.am.rest.views import jobs as views
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.states import JobStatus
+
+router = APIRouter(tags=["Jobs"])
+
+#: Longest that a request may wait for something to happen, in seconds.
+LONGEST_WAIT = 60.0
+
+
+@router.get("/jobs", responses=refusals())
+async def job_ids(access: Access) -> JobIds:
+    """Ids and states of all jobs that run or are remembered."""
+    jobs = await access.services.dispatcher.list_jobs()
+    return JobIds(jobs=[JobIdWithStatus(id=job.job_id, status=job.status) for job in jobs])
+
+
+@router.get("/jobs/overview", responses=refusals())
+async def jobs_overview(access: Access) -> JobsOverview:
+    """All jobs that run or are remembered."""
+    jobs = await access.services.dispatcher.list_jobs()
+    return JobsOverview(jobs=[views.job_summary(job, access.now()) for job in jobs])
+
+
+@router.get("/jobs/{jobid}", responses=refusals(400, 404))
+async def job_details(access: Access, job_id: JobIdPath) -> JobDetails:
+    """A job with its vertices and what went through them."""
+    return views.job_details(await access.job(job_id), access.now())
+
+
+@router.patch("/jobs/{jobid}", status_code=202, responses=refusals(400, 403, 404, 409))
+async def cancel_job(
+    access: Access,
+    job_id: JobIdPath,
+    mode: Annotated[Literal["cancel"], Query(description="What is to be done.")] = "cancel",
+) -> EmptyBody:
+    """Begins to cancel a job; 409 when it has ended in another way."""
+    await _cancel(access, job_id)
+    return EmptyBody()
+
+
+@router.get("/jobs/{jobid}/yarn-cancel", status_code=202, responses=refusals(400, 403, 404, 409))
+async def cancel_job_by_get(access: Access, job_id: JobIdPath) -> EmptyBody:
+    """Begins to cancel a job, for proxies that know GET only. Off: a GET changes nothing here."""
+    if not access.settings.cancel_by_get:
+        raise ForbiddenError(
+            "Cancelling by GET is switched off: send PATCH /jobs/<job id>?mode=cancel instead."
+        )
+    await _cancel(access, job_id)
+    return EmptyBody()
+
+
+async def _cancel(access: ClusterAccess, job_id: str) -> None:
+    job = JobID(job_id.lower())
+    if await access.services.dispatcher.request_job_status(job) is not JobStatus.CANCELED:
+        await access.services.dispatcher.cancel_job(job)
+
+
+@router.get("/jobs/{jobid}/status", responses=refusals(400, 404))
+async def job_status(access: Access, job_id: JobIdPath) -> JobStatusBody:
+    """The state of a job."""
+    return JobStatusBody(status=await access.services.dispatcher.request_job_status(JobID(job_id.lower())))
+
+
+@router.get("/jobs/{jobid}/plan", responses=refusals(400, 404))
+async def job_plan(access: Access, job_id: JobIdPath) -> JobPlan:
+    """The job as a graph of its vertices."""
+    return JobPlan(plan=views.job_plan(await access.job(job_id)))
+
+
+@router.get("/jobs/{jobid}/config", responses=refusals(400, 404))
+async def job_configuration(access: Access, job_id: JobIdPath) -> JobConfiguration:
+    """The configuration of a job, its secrets hidden."""
+    return views.job_configuration(await access.job(job_id))
+
+
+@router.get("/jobs/{jobid}/exceptions", responses=refusals(400, 404))
+async def job_exceptions(
+    access: Access,
+    job_id: JobIdPath,
+    limit: Annotated[
+        int | None, Query(alias="maxExceptions", ge=0, le=1 << 31, description="How many at most.")
+    ] = None,
+) -> JobExceptions:
+    """Why the job failed or was restarted, the newest failure first."""
+    limit = access.settings.exception_history if limit is None else limit
+    return views.job_exceptions(await access.job(job_id), limit)
+
+
+@router.get("/jobs/{jobid}/accumulators", responses=refusals(400, 404))
+async def job_accumulators(access: Access, job_id: JobIdPath) -> JobAccumulators:
+    """Accumulators of a job, merged over its subtasks."""
+    return views.job_accumulators(await access.job(job_id))
+
+
+@router.get("/jobs/{jobid}/execution-result", responses=refusals(400, 404), response_model_exclude_none=True)
+async def job_execution_result(
+    access: Access,
+    job_id: JobIdPath,
+    wait: Annotated[
+        float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the job.")
+    ] = 0,
+) -> JobExecutionResult:
+    """The result of a job once it has ended; IN_PROGRESS before. `wait` is Yarrow's."""
+    job = JobID(job_id.lower())
+    dispatcher = access.services.dispatcher
+    status = await dispatcher.request_job_status(job)
+    if wait and not status.is_globally_terminal:
+        await access.wait_for_end(job_id, wait)
+        status = await dispatcher.request_job_status(job)
+    if not status.is_globally_terminal:
+        return JobExecutionResult(status=QueueStatus(id="IN_PROGRESS"))
+    return views.execution_result(await dispatcher.request_job_result(job))
+
+
+_MSGPACK = "application/msgpack"
+
+
+@router.get(
+    "/jobs/{jobid}/collect/{collectid}",
+    response_class=Response,
+    responses={
+        **refusals(400, 403, 404),
+        200: {
+            "description": "An array of CollectRows messages as msgpack: none when none came in time, the last"
+            " one has `last` set.",
+            "content": {_MSGPACK: {"schema": {"type": "string", "format": "binary"}}},
+        },
+    },
+)
+async def collect_rows(
+    access: Access,
+    job_id: JobIdPath,
+    collect_id: Annotated[str, Path(alias="collectid", min_length=1, max_length=256)],
+    max_rows: Annotated[int, Query(ge=1, le=1_000_000, description="About how many rows at most.")] = 10_000,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for rows.")] = 30,
+) -> Response:
+    """Takes the next rows of execute_and_collect; they are not sent again. Yarrow's."""
+    rows = await access.collecting.fetch(JobID(job_id.lower()), collect_id, max_rows, wait)
+    return Response(msgspec.msgpack.encode(rows), media_type=_MSGPACK)

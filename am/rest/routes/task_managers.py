@@ -1,0 +1,125 @@
+"""Paths about TaskExecutors, which Flink's API calls task managers.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, ResourceIdPath, refusals
+from yarrow.am.rest.errors import NotFoundError
+from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, ThreadInfo
+from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
+from yarrow.am.rest.routes.job_manager import LogName
+from yarrow.am.rest.views import task_managers as views
+from yarrow.runtime.rpc.gateways import TaskExecutorGateway
+from yarrow.runtime.rpc.messages import FileInfo
+
+router = APIRouter(tags=["TaskExecutors"])
+
+#: Bytes of a log asked for at once: they have to fit a message.
+_CHUNK = 1 << 20
+
+
+@router.get("/taskmanagers", responses=refusals())
+async def task_managers(access: Access) -> TaskManagers:
+    """All registered TaskExecutors."""
+    tasks = views.count_tasks(await access.all_jobs(running_only=True))
+    executors = await access.task_executors()
+    return TaskManagers(taskmanagers=[views.task_manager(info, tasks, access.now()) for info in executors])
+
+
+@router.get("/taskmanagers/{taskmanagerid}", responses=refusals(400, 404))
+async def task_manager(access: Access, resource_id: ResourceIdPath) -> TaskManagerDetails:
+    """A TaskExecutor with its slots and metrics."""
+    info = await access.task_executor(resource_id)
+    tasks = views.count_tasks(await access.all_jobs(running_only=True))
+    return views.task_manager_details(info, tasks, access.now())
+
+
+@router.get("/taskmanagers/{taskmanagerid}/logs", responses=refusals(400, 404))
+async def task_manager_logs(access: Access, resource_id: ResourceIdPath) -> LogList:
+    """The log files of a TaskExecutor."""
+    gateway = await access.task_executor_gateway(resource_id)
+    files = await gateway.request_log_list()
+    return LogList(logs=[LogFile(name=each.name, size=each.size, mtime=each.mtime) for each in files])
+
+
+@router.get(
+    "/taskmanagers/{taskmanagerid}/log", response_class=PlainTextResponse, responses=refusals(400, 404)
+)
+async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
+    """The log of a TaskExecutor and its workers."""
+    return await _first_with_suffix(access, resource_id, ".log")
+
+
+@router.get(
+    "/taskmanagers/{taskmanagerid}/stdout", response_class=PlainTextResponse, responses=refusals(400, 404)
+)
+async def task_manager_output(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
+    """What user functions and print() sinks wrote."""
+    return await _first_with_suffix(access, resource_id, ".out")
+
+
+@router.get(
+    "/taskmanagers/{taskmanagerid}/logs/{filename}",
+    response_class=PlainTextResponse,
+    responses=refusals(400, 404),
+)
+async def task_manager_log_file(
+    access: Access, resource_id: ResourceIdPath, name: LogName
+) -> StreamingResponse:
+    """One of the listed log files."""
+    gateway = await access.task_executor_gateway(resource_id)
+    for file in await gateway.request_log_list():
+        if file.name == name:
+            return _text(gateway, file)
+    raise NotFoundError(
+        f"TaskExecutor {resource_id} has no log file {name!r}: its path /logs lists those there are"
+    )
+
+
+async def _first_with_suffix(access: ClusterAccess, resource_id: str, suffix: str) -> StreamingResponse:
+    gateway = await access.task_executor_gateway(resource_id)
+    for file in await gateway.request_log_list():
+        if file.name.endswith(suffix):
+            return _text(gateway, file)
+    raise NotFoundError(f"TaskExecutor {resource_id} has no file *{suffix} (yet)")
+
+
+def _text(gateway: TaskExecutorGateway, file: FileInfo) -> StreamingResponse:
+    return StreamingResponse(_pieces(gateway, file), media_type="text/plain; charset=utf-8")
+
+
+async def _pieces(gateway: TaskExecutorGateway, file: FileInfo) -> AsyncIterator[bytes]:
+    offset = 0
+    while offset < file.size:
+        piece = await gateway.request_log(file.name, offset, min(_CHUNK, file.size - offset))
+        if not piece:
+            return
+        offset += len(piece)
+        yield piece
+
+
+@router.get("/taskmanagers/{taskmanagerid}/thread-dump", responses=refusals(400, 404))
+async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) -> ThreadDump:
+    """The stacks of the supervisor's and the workers' threads."""
+    gateway = await access.task_executor_gateway(resource_id)
+    return ThreadDump(
+        thread_infos=[
+            ThreadInfo(thread_name=name, stringified_thread_info=stack)
+            for name, stack in await gateway.request_thread_dump()
+        ]
+    )
+
+
+@router.get("/jobs/{jobid}/taskmanagers/{taskmanagerid}/log-url", responses=refusals(400, 404))
+async def task_manager_log_url(access: Access, job_id: JobIdPath, resource_id: ResourceIdPath) -> LogUrl:
+    """Where the log of a TaskExecutor of the job is to be read."""
+    await access.job(job_id)
+    await access.task_executor(resource_id)
+    return LogUrl(url=f"/taskmanagers/{resource_id}/log")
