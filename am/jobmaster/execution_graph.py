@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yarrow.am.jobmaster.accumulators import merge_accumulators
+from yarrow.am.jobmaster.accumulators import AccumulatorMergeError, merge_accumulators
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import (
     AllocationID,
@@ -216,5 +216,12 @@ class ExecutionGraph:
             del self.exceptions[1 if self._history_size > 1 else 0]
 
     def accumulators(self) -> dict[str, Any]:
-        """User accumulators merged over all current executions."""
-        return merge_accumulators(execution.accumulators for execution in self.executions())
+        """User accumulators merged over all current executions; what cannot be merged says why instead."""
+        parts = [execution.accumulators for execution in self.executions() if execution.accumulators]
+        merged: dict[str, Any] = {}
+        for name in dict.fromkeys(name for part in parts for name in part):
+            try:
+                merged |= merge_accumulators({name: part[name]} for part in parts if name in part)
+            except AccumulatorMergeError as error:
+                merged[name] = f"not merged: {error}"
+        return merged

@@ -91,6 +91,8 @@ class _TaskExecutor:
     gateway: TaskExecutorGateway
     metrics: dict[str, float] = field(default_factory=dict)
     asking: bool = False
+    #: Heartbeats in a row that nobody answered.
+    failed_heartbeats: int = 0
 
 
 @dataclass(slots=True)
@@ -342,8 +344,9 @@ class ResourceManager(RpcEndpoint):
 
     def _beat(self) -> None:
         executors = self._executor_beats.tick()
+        silence = f"no heartbeat for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
         for resource_id in executors.silent:
-            self._go(self._give_up(resource_id), "heartbeat timeout")
+            self._give_up(resource_id, silence)
         for resource_id in executors.ask:
             executor = self._executors[resource_id]
             if not executor.asking:
@@ -355,24 +358,33 @@ class ResourceManager(RpcEndpoint):
         self._ticks[0] = self._timers.call_later(self._settings.heartbeat.interval, self._beat)
 
     async def _ask(self, executor: _TaskExecutor) -> None:
+        resource_id = executor.registration.resource_id
         try:
             payload = await executor.gateway.heartbeat_from_resource_manager(self.leader_id)
         except YarrowError as error:
-            _log.info("no heartbeat from %s: %s", executor.registration.resource_id, error)
+            _log.info("no heartbeat from %s: %s", resource_id, error)
+            executor.failed_heartbeats += 1
+            if executor.failed_heartbeats >= self._settings.heartbeat.failure_threshold > 0:
+                self._give_up(resource_id, f"it cannot be reached: {error}")
         else:
+            executor.failed_heartbeats = 0
             self._take_payload(payload)
         finally:
             executor.asking = False
 
-    async def _give_up(self, resource_id: ResourceID) -> None:
+    def _give_up(self, resource_id: ResourceID, cause: str) -> None:
+        """Like losing it, but it may be alive: it is told, and its process is ended where that is ours."""
         executor = self._executors.get(resource_id)
-        cause = f"no heartbeat for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
         self._lose_task_executor(resource_id, cause)
         if executor is not None:
-            try:
-                await executor.gateway.disconnect_resource_manager(self.leader_id, cause)
-            except YarrowError as error:
-                _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
+            self._go(self._say_goodbye(executor, cause), "goodbye")
+
+    async def _say_goodbye(self, executor: _TaskExecutor, cause: str) -> None:
+        resource_id = executor.registration.resource_id
+        try:
+            await executor.gateway.disconnect_resource_manager(self.leader_id, cause)
+        except YarrowError as error:
+            _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
         await self._driver.release_task_executor(resource_id)
 
     def _take_payload(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:

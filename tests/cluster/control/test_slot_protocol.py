@@ -181,3 +181,28 @@ def test_the_slots_of_an_ended_job_are_not_given_to_it_again(tmp_path: Path) -> 
             assert len(requests) == 3
 
     run(body())
+
+
+def test_an_unreachable_task_executor_is_given_up_before_the_timeout(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, 1) as cluster:
+            await cluster.executors[0].stop()
+            await cluster.pass_time(10)
+            assert len(cluster.plane.resource_manager.slot_manager.task_executors) == 2
+            await cluster.pass_time(10)
+            await eventually(lambda: len(cluster.plane.resource_manager.slot_manager.task_executors) == 1)
+            overview = await cluster.dispatcher.request_overview()
+            assert (overview.task_executors, overview.slots_total) == (1, 1)
+
+    run(body())
+
+
+def test_one_that_answers_too_late_registers_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1) as cluster:
+            cluster.fault.drop_replies("heartbeat_from_resource_manager", 2)
+            await cluster.pass_time(20)
+            await eventually(lambda: cluster.executors[0].registrations == 2)
+            await cluster.until_free(1)
+
+    run(body())

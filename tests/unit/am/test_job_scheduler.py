@@ -20,6 +20,7 @@ from yarrow.am.jobmaster.job_scheduler import (
 from yarrow.am.jobmaster.settings import SchedulerMode
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.messages import TaskExecutionStateUpdate
 from yarrow.testing.job_graphs import Stage, linear_job
 
 RUNNING, FINISHED, FAILED, CANCELED = (
@@ -233,6 +234,23 @@ def test_deployments_are_one_for_each_task_executor_and_agree_on_placements() ->
         placement = placed[execution.subtask]
         assert placement.attempt_id == execution.attempt_id
         assert deployment.workers[placement.worker] == execution.worker
+
+
+def test_accumulators_that_do_not_merge_do_not_keep_the_job_from_ending() -> None:
+    job = Scheduling(linear_job(Stage(2)))
+    job.running(2)
+    for subtask, values in enumerate([{"rows": 2, "odd": 1}, {"rows": 3, "odd": [1]}]):
+        update = TaskExecutionStateUpdate(
+            attempt_id=job.execution(0, subtask).attempt_id,
+            state=FINISHED,
+            timestamp_ms=0,
+            accumulators=values,
+        )
+        job.scheduler.updated([update], job.now)
+    result = job_result(job.graph)
+    assert result.status is JobStatus.FINISHED
+    assert result.accumulators["rows"] == 5
+    assert "'odd' is int in one subtask and list in another" in result.accumulators["odd"]
 
 
 def test_a_new_attempt_replaces_only_an_ended_one() -> None:
