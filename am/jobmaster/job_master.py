@@ -28,6 +28,7 @@ from yarrow.am.jobmaster.job_scheduler import (
     JobScheduler,
     SchedulerAction,
 )
+from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.jobmaster.slot_pool import SlotPool
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
@@ -46,8 +47,7 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import qualified_name
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
-from yarrow.runtime.rpc.gateways import ResourceManagerGateway
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
@@ -57,24 +57,18 @@ from yarrow.runtime.rpc.messages import (
     CollectRows,
     ExecutionGraphDetails,
     FailureCause,
-    JobMasterRegistration,
     JobOverview,
     JobResult,
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
-    ResourceProfile,
-    ResourceRequirement,
-    ResourceRequirements,
     SlotOffer,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
 )
-from yarrow.runtime.rpc.registration import LeaderConnection
 from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
-_RESOURCE_MANAGER = "resourcemanager"
 
 
 class TaskExecutorLostError(YarrowError):
@@ -132,13 +126,9 @@ class JobMaster(RpcEndpoint):
         self._encoded = EncodedGraph(encode_job_graph(job))
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
-        self._resource_manager_beats: HeartbeatMonitor[str] = HeartbeatMonitor(
-            settings.heartbeat, services.clock
-        )
         self._collects: dict[str, CollectBuffer] = {}
         #: Events for executions that are not deployed yet.
         self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
-        self._required = 0
         self._not_enough = ""
         #: Slots to give back at the end of the job.
         self._last_slots: list[FreeSlot] = []
@@ -148,14 +138,15 @@ class JobMaster(RpcEndpoint):
         #: Called once, when the job has ended and all its messages are out.
         self.on_ended: Callable[[JobMaster], None] = lambda master: None
         self.address = ""
-        self._registration: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
+        self._resource_manager = ResourceManagerLink(
             self,
+            job.job_id,
+            self.leader_id,
+            settings,
             services.rpc,
-            RESOURCE_MANAGER,
             services.resource_manager,
-            self._register,
+            services.clock,
             services.timers,
-            settings.registration,
         )
 
     # Life cycle.
@@ -166,10 +157,9 @@ class JobMaster(RpcEndpoint):
             self._encoded = EncodedGraph(b"", key)
         self._make_collect_buffers()
         self.address = self._services.rpc.serve(JOB_MASTER, self)
-        self._registration.on_registered = self._registered
-        self._registration.on_rejected = self._rejected
+        self._resource_manager.on_rejected = self._rejected
         self._carry_out(self._scheduler.start(self._now()))
-        self._registration.start()
+        self._resource_manager.start(self.address)
         self._every("heartbeat", self._settings.heartbeat.interval, self._beat)
         self._every("check", self._settings.check_interval, self._check)
 
@@ -178,7 +168,7 @@ class JobMaster(RpcEndpoint):
             timer.cancel()
         self._timers.clear()
         self._stop_slot_timer()
-        self._registration.stop()
+        self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
         for buffer in self._collects.values():
             await buffer.close()
@@ -240,7 +230,7 @@ class JobMaster(RpcEndpoint):
         text = self._scheduler.explanation()
         if not text:
             return ""
-        if self._registration.gateway is None:
+        if not self._resource_manager.is_registered:
             return f"{text}; not registered with a ResourceManager yet"
         return f"{text}; ResourceManager: {self._not_enough}" if self._not_enough else text
 
@@ -335,33 +325,9 @@ class JobMaster(RpcEndpoint):
         self._not_enough = explanation
         return Acknowledge()
 
-    async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
-        registration = JobMasterRegistration(
-            job_id=self.graph.job.job_id, job_master_id=self.leader_id, address=self.address
-        )
-        return await gateway.register_job_master(registration)
-
-    def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
-        self._resource_manager_beats.monitor(_RESOURCE_MANAGER)
-        self.spawn(self._declare(gateway), "declare requirements")
-
     def _rejected(self, reason: str) -> None:
         text = f"the ResourceManager refused the job: {reason}"
         self._carry_out(self._scheduler.fail(failure_of(NoResourceAvailableError, text), self._now()))
-
-    async def _declare(self, gateway: ResourceManagerGateway) -> None:
-        requirement = ResourceRequirement(profile=ResourceProfile(), number_of_slots=self._required)
-        requirements = ResourceRequirements(
-            job_id=self.graph.job.job_id,
-            job_master_address=self.address,
-            requirements=(requirement,) if self._required else (),
-        )
-        try:
-            await gateway.declare_required_resources(self.leader_id, requirements)
-        except YarrowError as error:
-            _log.info("%s: requirements not declared, registering again: %s", self.name, error)
-            if self._registration.gateway is gateway and not self.graph.machine.is_terminal:
-                self._registration.reconnect()
 
     # Carrying out.
 
@@ -377,9 +343,7 @@ class JobMaster(RpcEndpoint):
     def _do(self, action: SchedulerAction) -> None:
         match action:
             case DeclareRequirements(slots):
-                self._required = slots
-                if (gateway := self._registration.gateway) is not None and slots:
-                    self.spawn(self._declare(gateway), "declare requirements")
+                self._resource_manager.declare(slots)
             case Deploy(executions):
                 self._deploy(executions)
             case CancelTasks(resource_id, attempts):
@@ -425,7 +389,7 @@ class JobMaster(RpcEndpoint):
         """Says goodbye to everybody, then tells the Dispatcher."""
         for buffer in self._collects.values():
             await buffer.close()
-        await self._leave_resource_manager()
+        await self._resource_manager.leave(self.graph.status)
         for free in self._last_slots:
             if (link := self._links.get(free.slot.resource_id)) is not None:
                 link.free_slot(free.slot.allocation_id, free.cause)
@@ -434,16 +398,6 @@ class JobMaster(RpcEndpoint):
         await asyncio.gather(*(link.drained() for link in self._links.values()))
         self._ended.set()
         self.on_ended(self)
-
-    async def _leave_resource_manager(self) -> None:
-        """Before any slot is free: else it would be given to this job again."""
-        gateway = self._registration.gateway
-        self._registration.stop()
-        if gateway is not None:
-            try:
-                await gateway.disconnect_job_master(self.graph.job.job_id, self.leader_id, self.graph.status)
-            except YarrowError as error:
-                _log.info("%s: the ResourceManager was not told of the end: %s", self.name, error)
 
     # Slots that do not come.
 
@@ -479,21 +433,7 @@ class JobMaster(RpcEndpoint):
             if not link.asking:
                 link.asking = True
                 self.spawn(self._ask(link), f"heartbeat {resource_id}")
-        if self._resource_manager_beats.tick().silent and not self.graph.machine.is_terminal:
-            _log.warning("%s: the ResourceManager is silent, registering again", self.name)
-            self._registration.reconnect()
-        if (gateway := self._registration.gateway) is not None:
-            self.spawn(self._beat_resource_manager(gateway), "heartbeat ResourceManager")
-
-    async def _beat_resource_manager(self, gateway: ResourceManagerGateway) -> None:
-        try:
-            await gateway.heartbeat_from_job_master(self.graph.job.job_id, self.leader_id)
-        except YarrowError as error:
-            _log.info("%s: no answer of the ResourceManager: %s", self.name, error)
-            if not self.graph.machine.is_terminal and self._registration.gateway is gateway:
-                self._registration.reconnect()
-        else:
-            self._resource_manager_beats.heard(_RESOURCE_MANAGER)
+        self._resource_manager.beat()
 
     async def _ask(self, link: TaskExecutorLink) -> None:
         report = AllocatedSlotReport(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -239,7 +241,8 @@ def test_deployments_are_one_for_each_task_executor_and_agree_on_placements() ->
 def test_accumulators_that_do_not_merge_do_not_keep_the_job_from_ending() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
-    for subtask, values in enumerate([{"rows": 2, "odd": 1}, {"rows": 3, "odd": [1]}]):
+    parts: list[dict[str, Any]] = [{"rows": 2, "odd": 1}, {"rows": 3, "odd": [1]}]
+    for subtask, values in enumerate(parts):
         update = TaskExecutionStateUpdate(
             attempt_id=job.execution(0, subtask).attempt_id,
             state=FINISHED,
