@@ -25,7 +25,7 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(32)
 _NAN_WORD: Final = np.array([np.nan]).view(np.int64)[0]
 _LEAST_CAPACITY: Final = 1024
-#: Keys up to which the table, with 12 bytes a place, should fit a core's cache even when sparse.
+#: Keys up to which the table, with 4 bytes a place, should fit a core's cache even when sparse.
 _SMALL: Final = 16 * 1024
 
 
@@ -53,7 +53,7 @@ class WordIndex(KeyIndex):
     def __init__(self) -> None:
         super().__init__()
         self._null_slot = -1
-        #: Key of each slot; doubles when full.
+        #: Key of each slot; the table holds slots alone, so that it stays small.
         self._keys: Words = np.zeros(_LEAST_CAPACITY, np.int64)
         self._resize(_LEAST_CAPACITY)
 
@@ -70,14 +70,18 @@ class WordIndex(KeyIndex):
 
     def _find(self, keys: Words) -> Slots:
         places = self._home(keys)
-        slots: Slots = self._slot_at.take(places).astype(np.int64)
-        hit = self._key_at.take(places) == keys
-        if hit.all() and (not len(slots) or slots.min() >= 0):
-            return slots
-        hit &= slots >= 0
-        rows = np.flatnonzero(~hit)
-        self._resolve(keys[rows], places[rows], rows, slots)
+        slots = self._slot_at.take(places).astype(np.int64)
+        hit = self._matches(slots, keys)
+        if not hit.all():
+            rows = np.flatnonzero(~hit)
+            self._resolve(keys.take(rows), places.take(rows), rows, slots)
         return slots
+
+    def _matches(self, slots: Slots, keys: Words) -> npt.NDArray[np.bool_]:
+        # The slot of an empty place, -1, reads the last entry, whatever it holds.
+        match: npt.NDArray[np.bool_] = self._keys.take(slots) == keys
+        match &= slots >= 0
+        return match
 
     def _resolve(self, keys: Words, places: Slots, rows: Slots, slots: Slots) -> None:
         """Probes on for the rows whose home holds no match, and adds the keys that are nowhere.
@@ -87,9 +91,10 @@ class WordIndex(KeyIndex):
         """
         while len(rows):
             self._claim(keys, places)
-            match = self._key_at.take(places) == keys
+            there = self._slot_at.take(places).astype(np.int64)
+            match = self._matches(there, keys)
             found, left = np.flatnonzero(match), np.flatnonzero(~match)
-            slots[rows.take(found)] = self._slot_at.take(places.take(found))
+            slots[rows.take(found)] = there.take(found)
             keys, rows = keys.take(left), rows.take(left)
             places = (places.take(left) + 1) & self._mask
             if self.size * self._places_a_key() > self._mask + 1:
@@ -106,10 +111,8 @@ class WordIndex(KeyIndex):
         claims = -2 - np.arange(len(wanted), dtype=np.int32)
         self._slot_at[wanted] = claims
         won = np.flatnonzero(self._slot_at.take(wanted) == claims)
-        winners, new_keys = wanted.take(won), keys.take(empty.take(won))
-        first = self._append(new_keys)
-        self._key_at[winners] = new_keys
-        self._slot_at[winners] = np.arange(first, self.size, dtype=np.int32)
+        first = self._append(keys.take(empty.take(won)))
+        self._slot_at[wanted.take(won)] = np.arange(first, self.size, dtype=np.int32)
 
     def _append(self, keys: Words) -> int:
         first, self.size = self.size, self.size + len(keys)
@@ -125,20 +128,16 @@ class WordIndex(KeyIndex):
         """Makes the table anew from the keys of the slots."""
         self._mask = capacity - 1
         self._shift = np.uint64(64 - (capacity.bit_length() - 1))
-        self._key_at: Words = np.zeros(capacity, np.int64)
         self._slot_at: npt.NDArray[np.int32] = np.full(capacity, -1, np.int32)
         slots = np.arange(self.size, dtype=np.int32)
         if self._null_slot >= 0:
             slots = np.delete(slots, self._null_slot)
-        keys = self._keys.take(slots)
-        places = self._home(keys)
+        places = self._home(self._keys.take(slots))
         while len(slots):
             empty = np.flatnonzero(self._slot_at.take(places) < 0)
             self._slot_at[places.take(empty)] = slots.take(empty)
-            won = self._slot_at.take(places) == slots
-            self._key_at[places[won]] = keys[won]
-            left = np.flatnonzero(~won)
-            keys, slots = keys.take(left), slots.take(left)
+            left = np.flatnonzero(self._slot_at.take(places) != slots)
+            slots = slots.take(left)
             places = (places.take(left) + 1) & self._mask
 
     def _home(self, keys: Words) -> Slots:
