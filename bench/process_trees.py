@@ -1,0 +1,49 @@
+"""What a process and all its descendants hold in memory, and how such a tree is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all its descendants, sessions of their own included."""
+    try:
+        root = psutil.Process(pid)
+        return [pid, *(child.pid for child in root.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def memory(pids: list[int], kind: str) -> int:
+    """Bytes of all processes together: `Rss`, or `Pss`, in which shared pages count once."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:  # ended meanwhile
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{kind}:"))
+    return total
+
+
+@contextlib.contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """The program, its standard output piped; at the end of the block it gets Ctrl-C, and whoever is left is killed."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        members = [psutil.Process(pid) for pid in tree(process.pid) if psutil.pid_exists(pid)]
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        _, left = psutil.wait_procs(members, timeout=15)
+        for member in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait()
