@@ -54,6 +54,11 @@ class ResultPartition:
         """True when rows wait for the size or the timeout that flushes them."""
         return any(self.buffers)
 
+    def fill_timestamps(self) -> None:
+        """From now on rows come with timestamps: those that wait get None."""
+        for rows, stamps in zip(self.buffers, self.timestamps, strict=True):
+            stamps += [None] * (len(rows) - len(stamps))
+
     def flush_full(self) -> None:
         """Sends the buffers that have reached the batch size."""
         limit = self._batch_rows

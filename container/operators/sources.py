@@ -6,10 +6,11 @@ enumerator lives in source_coordinator.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,7 +26,10 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.functions import SourceFunction
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator
+
+_log = logging.getLogger(__name__)
 
 #: Event payloads are pickled tuples. To the coordinator: ("register", host), ("request",), ("event", object),
 #: ("finished",); to a reader: ("splits", [...]), ("no_more",), ("event", object), ("complete",).
@@ -147,6 +151,8 @@ class ReadingSource(SourceHead):
             reader.close()
 
 
+#: How long the end of a task waits for run() to return after cancel(); meanwhile its thread stands still.
+_JOIN_SECONDS = 1.0
 #: Rows a SourceFunction may be ahead of the task.
 _HANDOVER_ROWS = 8192
 
@@ -154,9 +160,10 @@ _HANDOVER_ROWS = 8192
 class _Handover:
     """A bounded queue from the source's thread to the task, and the SourceContext in front of it."""
 
-    def __init__(self, wake: Any, clock_name: str) -> None:
+    def __init__(self, wake: Callable[[], None], source_name: str, object_reuse: bool) -> None:
         self._wake = wake
-        self._name = clock_name
+        self._name = source_name
+        self._object_reuse = object_reuse
         self._rows: deque[tuple[Any, int | None]] = deque()
         self._room = threading.Condition()
         self._lock = threading.RLock()
@@ -180,7 +187,8 @@ class _Handover:
                     self._room.wait(0.2)
         if self.cancelled:
             raise SourceCancelledError
-        rows.append((element, timestamp))
+        # Fixed here: the task reads it while the function already changes its object for the next.
+        rows.append((element if self._object_reuse else freeze_or_copy(element), timestamp))
         if self._sleeping:
             self._sleeping = False
             self._wake()
@@ -237,7 +245,7 @@ class SourceFunctionHead(SourceHead):
         environment = self.context.environment
         self._function: SourceFunction[Any] = load_function(self._blob, self.name)
         open_function(self._function, OperatorRuntimeContext(self.context, keyed=False))
-        self._handover = _Handover(environment.wake, self.name)
+        self._handover = _Handover(environment.wake, self.name, environment.object_reuse)
         self._thread = threading.Thread(
             target=self._run, name=f"source {self.name} {environment.subtask}", daemon=True
         )
@@ -267,9 +275,14 @@ class SourceFunctionHead(SourceHead):
         return NothingAvailable()
 
     def cancel(self) -> None:
-        if self._thread is not None:
-            self._handover.cancelled = True
+        if self._thread is None or self._done or self._handover.cancelled:
+            return
+        self._handover.cancelled = True
+        try:
             self._function.cancel()
+        except Exception:
+            # The task ends in any case; run() leaves at its next collect.
+            _log.exception("cancel() of source '%s' raised", self.name)
 
     @property
     def has_live_thread(self) -> bool:
@@ -278,5 +291,5 @@ class SourceFunctionHead(SourceHead):
     def close(self) -> None:
         if self._thread is not None:
             self.cancel()
-            self._thread.join(1.0)
+            self._thread.join(_JOIN_SECONDS)
             close_function(self._function)

@@ -56,7 +56,7 @@ class ChainCompiler:
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
             head = self._operators[0]
             assert isinstance(head, RowOperator)
-            with code.owned_by(0):
+            with code.owned_by(0, value):
                 head.generate_input(code, index, value, timestamp, self._emit_from(code, 0, None))
 
         return self._compile(f"input_{index}", start, with_timestamps)
@@ -67,7 +67,7 @@ class ChainCompiler:
         """Function (rows[, timestamps]) that feeds what follows `operator`: for sources, timers and conversions."""
 
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
-            with code.owned_by(operator):
+            with code.owned_by(operator, value):
                 self._emit_from(code, operator, side_output)(value, timestamp)
 
         return self._compile(f"behind_{operator}", start, with_timestamps)
@@ -137,7 +137,7 @@ class ChainCompiler:
         declared = self._types[operator] if side_output is None else None
         for partition in self.partitions_of(operator, side_output):
             edge_type = declared_type(partition.edge.type_spec)
-            with code.owned_by(operator):
+            with code.owned_by(operator, value):
                 generate_partition(
                     code,
                     partition,
@@ -174,7 +174,7 @@ class ChainCompiler:
     def _call(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
         operator = self._operators[child]
         assert isinstance(operator, RowOperator)
-        with code.owned_by(child):
+        with code.owned_by(child, value):
             if not self._count_is_known(child):
                 count = self.counts.setdefault(child, [0])
                 code.count_into(count)

@@ -21,13 +21,14 @@ class CodeWriter:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._owners: list[int | None] = []
+        #: Of each line: (operator, variable of the record that the operator has at hand).
+        self._owners: list[tuple[int, str] | None] = []
         self._indent = 1
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
         #: (local variable, list of one int it is added to at the end)
         self._counts: list[tuple[str, str]] = []
-        self.owner: int | None = None
+        self.owner: tuple[int, str] | None = None
 
     def bind(self, prefix: str, value: Any) -> str:
         """A parameter name that holds `value`: a local of the generated function, hence fast."""
@@ -61,9 +62,9 @@ class CodeWriter:
         self._indent -= 1
 
     @contextmanager
-    def owned_by(self, operator: int) -> Iterator[None]:
-        """Lines written inside belong to that operator."""
-        former, self.owner = self.owner, operator
+    def owned_by(self, operator: int, value: str) -> Iterator[None]:
+        """Lines written inside belong to that operator, which works on the record in the variable `value`."""
+        former, self.owner = self.owner, (operator, value)
         yield
         self.owner = former
 
@@ -93,22 +94,26 @@ class CompiledCode:
     """A generated function with its source and the owner of each line."""
 
     def __init__(
-        self, function: Callable[..., None], source: str, file_name: str, owners: tuple[int | None, ...]
+        self,
+        function: Callable[..., None],
+        source: str,
+        file_name: str,
+        owners: tuple[tuple[int, str] | None, ...],
     ) -> None:
         self.function = function
         self.source = source
         self.file_name = file_name
         self._owners = owners
 
-    def owner_of_line(self, line: int) -> int | None:
-        """Index of the operator a source line belongs to; line 1 is the def."""
+    def owner_of_line(self, line: int) -> tuple[int, str] | None:
+        """Index of the operator a source line belongs to, and the variable of its record; line 1 is the def."""
         position = line - 2
         return self._owners[position] if 0 <= position < len(self._owners) else None
 
     @property
     def owner_lines(self) -> list[tuple[int, int]]:
         """(source line, operator index) of all lines that belong to an operator."""
-        return [(i + 2, owner) for i, owner in enumerate(self._owners) if owner is not None]
+        return [(i + 2, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
 
     def dispose(self) -> None:
         """Takes the source out of linecache."""

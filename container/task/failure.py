@@ -12,6 +12,7 @@ import traceback
 from types import TracebackType
 
 import yarrow
+from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.rpc.messages import FailureCause
 
 #: File name prefix of generated chains, see chain_compiler.
@@ -34,6 +35,8 @@ class OperatorFailure(Exception):
         super().__init__(operator_name)
         self.operator_name = operator_name
         self.record = record
+        if isinstance(cause, UnsupportedKeyError):
+            cause = cause.for_operator(operator_name).with_traceback(cause.__traceback__)
         self.cause = cause
 
 
@@ -41,7 +44,7 @@ def short_record(value: object) -> str:
     """A short form of a record that never raises and never spans many lines."""
     try:
         text = _record_repr.repr(value)
-    except Exception as error:
+    except BaseException as error:  # also SystemExit: the failure that is being told matters more
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text.replace("\n", "\\n")[:300]
 
@@ -59,7 +62,10 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
         text += f"  in {context}\n"
     if record:
         text += f"  while it had the record {record}\n"
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception as raised:
+        message = f"<{kind.__name__} whose text raised {type(raised).__name__}>"
     if isinstance(error, SystemExit):
         message = f"user code called sys.exit({error.code!r})"
     return FailureCause(
@@ -84,8 +90,15 @@ def format_user_first(error: BaseException) -> str:
         kept = [frame for frame in part.stack if not is_engine_file(frame.filename)]
         if kept:
             part.stack = traceback.StackSummary.from_list(kept)
+        if part.__context__ is not None and part.__cause__ is None and not _has_user_frame(part.__context__):
+            # What the engine caught on its way here (a miss in a table) says nothing to the user.
+            part.__context__ = None
         pending += [part.__cause__, part.__context__]
     return "".join(described.format())
+
+
+def _has_user_frame(part: traceback.TracebackException) -> bool:
+    return any(not is_engine_file(frame.filename) for frame in part.stack)
 
 
 def is_engine_file(filename: str) -> bool:

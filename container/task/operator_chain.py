@@ -64,8 +64,8 @@ class OperatorChain:
         self._closed = False
         #: Rows delivered to the head.
         self.records_in = 0
-        #: Index of the operator outside generated code at work, for failures.
-
+        #: True from the first row with a timestamp on: see `_run`.
+        self._timestamped = False
 
     # ------------------------------------------------------------------ life cycle
 
@@ -73,8 +73,7 @@ class OperatorChain:
         """Sets up and opens all operators, the last first, so that each finds its consumers open (as in Flink)."""
         from_last = list(enumerate(zip(self.operators, self._vertex.operators, strict=True)))[::-1]
         for index, (operator, descriptor) in from_last:
-            self._at_work = index
-            with self._attributed(index):
+            with self.attributed(index):
                 operator.setup(OperatorContext.of(self._environment, descriptor))
                 operator.open()
         for index, descriptor in enumerate(self._vertex.operators):
@@ -89,7 +88,7 @@ class OperatorChain:
     def finish(self) -> None:
         """The input has ended: operators finish in order, and what they bring forth flows on."""
         for index, operator in enumerate(self.operators):
-            with self._attributed(index):
+            with self.attributed(index):
                 operator.finish()
                 self.end_of_chunk()
 
@@ -102,7 +101,7 @@ class OperatorChain:
                 try:
                     operator.close()
                 except BaseException as error:  # a close must not keep the others from theirs
-                    errors.append(error)
+                    errors.append(OperatorFailure(operator.name, "", error))
             for code in self._compiled.values():
                 code.dispose()
         return errors
@@ -142,19 +141,19 @@ class OperatorChain:
     ) -> None:
         """A chunk of rows for an input of the head."""
         self.records_in += len(rows)
-        self._run(("input", input_index, timestamps is not None), rows, timestamps)
+        self._run(("input", input_index), rows, timestamps)
         self.end_of_chunk()
 
     def run_source_rows(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
         """Rows that the source at the head has read."""
-        self._run(("behind", 0, None, timestamps is not None), rows, timestamps)
+        self._run(("behind", 0, None), rows, timestamps)
         self.end_of_chunk()
 
     def run_source_side(self, side: Iterable[tuple[str, Any]] | None) -> None:
         """What the source sends to side outputs, as (tag id, value); what nobody reads is dropped."""
         for tag_id, value in side or ():
             if tag_id in self._compiler.side_outputs(0):
-                self._run(("behind", 0, tag_id, False), [value], None)
+                self._run(("behind", 0, tag_id), [value], None)
 
     def run_batch(self, batch: ArrowBatch) -> None:
         """A record batch for the head."""
@@ -170,7 +169,7 @@ class OperatorChain:
     def end_of_chunk(self) -> None:
         """Bulk operators take what the loop has put aside; full exchange buffers go out."""
         for index, operator in self._bulk:
-            with self._attributed(index):
+            with self.attributed(index):
                 operator.end_of_chunk()
         for partition in self._partitions:
             partition.flush_full()
@@ -178,9 +177,18 @@ class OperatorChain:
     def _run(
         self, key: tuple[Any, ...], rows: Sequence[Any], timestamps: Sequence[int | None] | None
     ) -> None:
-        code = self._compiled.get(key)
+        # Once a row had a timestamp, all rows are run with one (or None): a buffer must not mix rows with and without.
+        if timestamps is None:
+            if self._timestamped:
+                timestamps = [None] * len(rows)
+        elif not self._timestamped:
+            self._timestamped = True
+            for partition in self._partitions:
+                if isinstance(partition, ResultPartition):
+                    partition.fill_timestamps()
+        code = self._compiled.get((key, self._timestamped))
         if code is None:
-            code = self._compiled[key] = self._compile(key)
+            code = self._compiled[key, self._timestamped] = self._compile(key)
         try:
             if timestamps is None:
                 code.function(rows)
@@ -193,30 +201,31 @@ class OperatorChain:
 
     def _compile(self, key: tuple[Any, ...]) -> CompiledCode:
         if key[0] == "input":
-            return self._compiler.compile_input(key[1], with_timestamps=key[2])
-        return self._compiler.compile_behind(key[1], key[2], with_timestamps=key[3])
+            return self._compiler.compile_input(key[1], with_timestamps=self._timestamped)
+        return self._compiler.compile_behind(key[1], key[2], with_timestamps=self._timestamped)
 
     def _explain(self, error: BaseException, code: CompiledCode) -> OperatorFailure:
         found = generated_line(error)
-        owner, record = None, ""
+        owner, record = 0, ""
         if found is not None and found[0] == code.file_name:
-            owner = code.owner_of_line(found[1])
-            if "v0" in found[2]:
-                record = short_record(found[2]["v0"])
-        return OperatorFailure(self.operators[owner or 0].name, record, error)
+            owner, variable = code.owner_of_line(found[1]) or (0, "v0")
+            if variable in found[2]:
+                record = short_record(found[2][variable])
+        return OperatorFailure(self.operators[owner].name, record, error)
 
-    def _attributed(self, index: int) -> _Attribution:
+    def attributed(self, index: int) -> _Attribution:
+        """Context that names an operator in exceptions of calls made outside generated code."""
         return _Attribution(self.operators[index].name)
 
     def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
         operator = self.operators[index]
         if hasattr(operator, "to_rows"):
-            with self._attributed(index):
+            with self.attributed(index):
                 rows, timestamps = operator.to_rows(batch)
-            self._run(("behind", index, None, timestamps is not None), rows, timestamps)
+            self._run(("behind", index, None), rows, timestamps)
             return
         assert isinstance(operator, ColumnarOperator)
-        with self._attributed(index):
+        with self.attributed(index):
             produced = operator.process_batch(batch)
         if index:
             operator.records_in += len(batch)
@@ -255,18 +264,19 @@ class OperatorChain:
         )
 
     def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
-        with self._attributed(index):
-            gathered = list(results)
-        if not gathered:
-            return 0
-        for value, _timestamp in gathered:
-            if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
-                if value[0].tag_id in self._compiler.side_outputs(index):
-                    self._run(("behind", index, value[0].tag_id, False), [value[1]], None)
-            else:
-                self._run(("behind", index, None, False), [value], None)
-        self.end_of_chunk()
-        return len(gathered)
+        emitted = 0
+        with self.attributed(index):
+            # Each result flows on before the function runs on: it may change what it has emitted.
+            for value, _timestamp in results:
+                emitted += 1
+                if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
+                    if value[0].tag_id in self._compiler.side_outputs(index):
+                        self._run(("behind", index, value[0].tag_id), [value[1]], None)
+                else:
+                    self._run(("behind", index, None), [value], None)
+        if emitted:
+            self.end_of_chunk()
+        return emitted
 
     # ------------------------------------------------------------------ metrics
 

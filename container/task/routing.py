@@ -7,6 +7,7 @@ a distinct key; a bounded cache from raw key to buffer serves the rest.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.user_functions import load_function, method_of
 from yarrow.container.task.code_writer import CodeWriter
+from yarrow.container.task.failure import short_record
 from yarrow.container.task.freezing import generate_fixed
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.randomness import new_generator
@@ -64,11 +66,15 @@ class CustomTargets(Generic[T]):
     def target(self, key: Any) -> T:
         """The target of a key; raises InvalidPartitionError naming key and answer."""
         count = len(self._targets)
-        index = self._partition(key, count)
-        if not isinstance(index, int) or not 0 <= index < count:
+        answer = self._partition(key, count)
+        try:
+            index = operator.index(answer)
+        except TypeError:
+            index = -1
+        if not 0 <= index < count:
             raise InvalidPartitionError(
-                f"the partitioner of {self._edge_name} gave {index!r} for the key {key!r}; expected a whole number from 0 "
-                f"to {count - 1}"
+                f"the partitioner of {self._edge_name} gave {short_record(answer)} for the key {short_record(key)}; "
+                f"expected a whole number from 0 to {count - 1}"
             )
         return self._targets[index]
 
@@ -124,7 +130,9 @@ def _generate_target(
         random = code.bind("random", new_generator().random)
         return f"{code.bind('outs', targets)}[int({random}() * {len(targets)})]"
     # REBALANCE, RESCALE, and a FORWARD edge that became pointwise over several channels.
-    turn = itertools.cycle(targets)
+    # Each producer begins elsewhere: with few rows from many producers the first channel would get them all.
+    first = new_generator().randrange(len(targets))
+    turn = itertools.cycle(targets[first:] + targets[:first])
     return f"{code.bind('turn', turn.__next__)}()"
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yarrow.container.operators.user_functions import load_function
+from yarrow.container.task.failure import OperatorFailure
 from yarrow.datastream.connectors.base import Source, SourceSplit, SplitEnumerator
 from yarrow.runtime.common.clock import perf_counter
 
@@ -91,13 +92,13 @@ class SourceCoordinator:
             while self._step(self._enumerator):
                 pass
         except BaseException as error:  # user code may raise anything; the task of subtask 0 fails with it
-            self._fail(error)
+            self._fail(OperatorFailure(self._name, "", error))
         finally:
             if self._enumerator is not None:
                 try:
                     self._enumerator.close()
-                except Exception as error:
-                    self._fail(error)
+                except BaseException as error:
+                    self._fail(OperatorFailure(self._name, "", error))
 
     def _step(self, enumerator: SplitEnumerator[SourceSplit]) -> bool:
         timeout = max(0.0, self._timers[0][0] - perf_counter()) if self._timers else None
