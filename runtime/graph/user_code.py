@@ -238,11 +238,18 @@ def _python_path(modules: Iterable[str]) -> tuple[str, ...]:
             folders[folder] = None
     installed = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
     for name in modules:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is None:
-            continue
-        place = os.path.dirname(os.path.abspath(file))
-        root = os.path.dirname(place) if os.path.basename(file) == "__init__.py" else place
-        if os.path.realpath(root) not in installed:
-            folders[root] = None
+        for root in _roots(sys.modules.get(name)):
+            if os.path.realpath(root) not in installed:
+                folders[root] = None
     return tuple(folders)
+
+
+def _roots(module: ModuleType | None) -> Iterator[str]:
+    """The folders in which a top-level module is found; a package without __init__.py may have several."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        for place in getattr(module, "__path__", ()):
+            yield os.path.dirname(os.path.abspath(place))
+        return
+    place = os.path.dirname(os.path.abspath(file))
+    yield os.path.dirname(place) if os.path.basename(file) == "__init__.py" else place

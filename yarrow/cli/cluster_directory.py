@@ -67,6 +67,16 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def directory_path(config: Settings) -> Path:
+    """security.cluster.directory, else a folder of the user below env.pid.dir, named by the JobManager."""
+    named = config.get(security.CLUSTER_DIRECTORY)
+    if named:
+        return Path(named)
+    where = f"{config.get(jobmanager.RPC_ADDRESS)}-{config.get(jobmanager.RPC_PORT)}"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"yarrow-{getpass.getuser()}-{where}")
+    return Path(config.get(cluster.PID_DIR)) / name
+
+
 class ClusterDirectory:
     """The directory of one cluster."""
 
@@ -83,13 +93,14 @@ class ClusterDirectory:
 
     @staticmethod
     def of(config: Settings) -> ClusterDirectory:
-        """The directory of the cluster that a configuration describes."""
-        named = config.get(security.CLUSTER_DIRECTORY)
-        if named:
-            return ClusterDirectory(Path(named))
-        where = f"{config.get(jobmanager.RPC_ADDRESS)}-{config.get(jobmanager.RPC_PORT)}"
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"yarrow-{getpass.getuser()}-{where}")
-        return ClusterDirectory(Path(config.get(cluster.PID_DIR)) / name)
+        """The directory of the cluster that a configuration describes; made when missing."""
+        return ClusterDirectory(directory_path(config))
+
+    @staticmethod
+    def find(config: Settings) -> ClusterDirectory | None:
+        """The same, if there is one."""
+        path = directory_path(config)
+        return ClusterDirectory(path) if path.is_dir() else None
 
     def secrets(self) -> ClusterSecrets:
         """Loads the secrets, or makes them at the first start."""

@@ -135,6 +135,7 @@ def run(
 ) -> None:
     """Runs a program: `yarrow run job.py --its-own flags` does what `python job.py` does, with flags before it."""
     from yarrow.cli.run_command import run as run_it
+    from yarrow.cli.targets import with_running_cluster
 
     if savepoint is not None:
         raise CommandError("-s is refused: this version makes no savepoints to restore from.")
@@ -154,7 +155,7 @@ def run(
         "python.executable": py_executable,
         "python.pythonpath": py_path,
     }
-    config = _run_settings(dynamic, target or executor, address, values)
+    config = with_running_cluster(_run_settings(dynamic, target or executor, address, values))
     run_it(_program(arguments, python, py_module, entry_class, py_files), config)
 
 

@@ -6,6 +6,7 @@ Owner: the main thread; reads the configuration file once.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +42,20 @@ def with_target(config: Settings, target: str | None, address: str | None) -> Se
     if target is not None:
         config = config.overlay({execution.TARGET.key: target}, "-t")
     return config
+
+
+def with_running_cluster(config: Settings) -> Settings:
+    """Where nothing names a target: the cluster that start-cluster has started with this configuration."""
+    if config.is_set(execution.TARGET):
+        return config
+    from yarrow.cli.cluster_directory import ClusterDirectory, start_ticks
+
+    directory = ClusterDirectory.find(config)
+    leader = None if directory is None else directory.leader()
+    if leader is None or start_ticks(leader.pid) is None:
+        return config
+    print(f"Running on the cluster at {leader.web_address}; -t local runs it here instead.", file=sys.stderr)
+    return with_target(config, None, leader.web_address.partition("://")[2])
 
 
 def split_address(address: str) -> tuple[str, str]:

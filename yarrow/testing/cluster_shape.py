@@ -9,13 +9,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
-from yarrow.runtime.config.options import execution, taskmanager
-from yarrow.runtime.config.quantities import MemorySize
+from yarrow.runtime.config.options import execution, rpc, taskmanager
+from yarrow.runtime.config.quantities import Duration, MemorySize
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 
 #: What a slot gets where the configuration says nothing: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebibytes(512)
+_HEARTBEAT = Duration.of_millis(1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,14 @@ def shape_for_job(job_graph: JobGraph, config: Settings) -> ClusterShape:
     )
 
 
-def with_memory(config: Settings, slots: int) -> Settings:
-    """The settings with a process size for so many slots, where none is set.
+def embedded_settings(config: Settings, slots: int) -> Settings:
+    """The settings with what fits a cluster of one machine where they say nothing: memory, heartbeats.
 
-    Raises MemoryBudgetError when the size that is set leaves a slot too little.
+    Raises MemoryBudgetError when the process size that is set leaves a slot too little.
     """
+    if not config.is_set(rpc.HEARTBEAT_INTERVAL) and config.get(rpc.HEARTBEAT_TIMEOUT) > _HEARTBEAT:
+        # Metrics come with heartbeats, and somebody may be looking on.
+        config = config.with_value(rpc.HEARTBEAT_INTERVAL, _HEARTBEAT)
     if not config.is_set(taskmanager.PROCESS_SIZE):
         needed = process_size_for(slots, SLOT_MEMORY, config.get(taskmanager.SUPERVISOR_SIZE))
         config = config.with_value(

@@ -22,7 +22,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.testing.client_folder import ClientFolder, remove_abandoned
-from yarrow.testing.cluster_shape import ClusterShape, with_memory
+from yarrow.testing.cluster_shape import ClusterShape, embedded_settings
 from yarrow.testing.loop_thread import BlockingPool
 from yarrow.testing.output_relay import OutputRelay
 
@@ -43,7 +43,7 @@ class LocalCluster:
 
     def __init__(self, config: Settings, shape: ClusterShape, pool: BlockingPool) -> None:
         """Raises ConfigError for memory or slots that cannot be; starts nothing."""
-        self.config = with_memory(config, shape.slots_per_task_executor)
+        self.config = embedded_settings(config, shape.slots_per_task_executor)
         self.shape = shape
         self.application_id = RandomIdFactory().hex_id()
         self.relay = OutputRelay()
