@@ -156,6 +156,8 @@ class ColumnarResultPartition:
         """Routes a batch. Raises ColumnRoutingError where the key column cannot be one."""
         if not len(batch):
             return
+        # Counted when they come, as the rows in the buffers of a row partition are, and once for a broadcast.
+        self.records_out += len(batch)
         count = len(self.channels)
         kind = self._kind
         if kind is PartitionerKind.BROADCAST:
@@ -251,7 +253,6 @@ class ColumnarResultPartition:
         self._send(index, fragments[0] if len(fragments) == 1 else concatenated(fragments))
 
     def _send(self, index: int, batch: ArrowBatch) -> None:
-        self.records_out += len(batch)
         self.batches_out += 1
         self.channels[index].send_batch(batch)
 

@@ -127,6 +127,7 @@ def test_broadcast_and_global() -> None:
     partition.emit_batch(_numbers(10))
     partition.flush_all()
     assert [channel.column("row") for channel in kept] == [list(range(10))] * 3
+    assert partition.records_out == 10
     partition, kept = _partition(Kind.GLOBAL, 3)
     partition.emit_batch(_numbers(10))
     partition.flush_all()
