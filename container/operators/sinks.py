@@ -189,7 +189,6 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     def process_batch(self, batch: ArrowBatch) -> tuple[()]:
         assert self._writer is not None
-        self.records_in += len(batch)
         self._writer.write_batch(batch.batch)
         return ()
 
@@ -235,7 +234,6 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._send()
 
     def process_batch(self, batch: ArrowBatch) -> tuple[()]:
-        self.records_in += len(batch)
         self._pending.append(batch.batch)
         self._send()
         return ()

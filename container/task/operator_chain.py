@@ -219,6 +219,8 @@ class OperatorChain:
 
     def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
         operator = self.operators[index]
+        if index:
+            operator.records_in += len(batch)
         if hasattr(operator, "to_rows"):
             with self.attributed(index):
                 rows, timestamps = operator.to_rows(batch)
@@ -227,8 +229,6 @@ class OperatorChain:
         assert isinstance(operator, ColumnarOperator)
         with self.attributed(index):
             produced = operator.process_batch(batch)
-        if index:
-            operator.records_in += len(batch)
         for result in produced:
             self._hand_on(index, result)
 
