@@ -15,50 +15,62 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, CheckpointBarrier, Strea
 class GateChannel:
     """A channel with what the gate knows of it."""
 
-    __slots__ = ("channel", "idle", "input_index", "watermark")
+    __slots__ = ("aligned", "channel", "idle", "input_index", "watermark")
 
     def __init__(self, channel: InputChannel, input_index: int) -> None:
         self.channel = channel
         self.input_index = input_index
         self.watermark = MIN_TIMESTAMP
         self.idle = False
+        #: False while a channel that was idle lags behind the watermark of its input.
+        self.aligned = True
 
 
 class WatermarkValve:
-    """The watermark of one logical input: the minimum over its active channels, never going back."""
+    """The watermark of one logical input: the minimum over its active channels, never going back.
+
+    As in Flink: a channel that was idle counts again once it has caught up with the watermark; when all channels are
+    idle, the watermark is the largest of theirs.
+    """
 
     def __init__(self, channels: Sequence[GateChannel]) -> None:
         self._channels = channels
         self.watermark = MIN_TIMESTAMP
+        #: True when no open channel is active.
         self.idle = False
+        #: True when all channels have ended.
+        self.ended = False
 
-    def advance(self, channel: GateChannel, timestamp: int) -> int | None:
-        """A channel's watermark came; the input's new watermark if it rose."""
-        if timestamp > channel.watermark:
-            channel.watermark = timestamp
-        return self._recompute()
+    def advance(self, channel: GateChannel, timestamp: int) -> None:
+        """A channel's watermark came; that of an idle channel is not looked at."""
+        if channel.idle or timestamp <= channel.watermark:
+            return
+        channel.watermark = timestamp
+        if timestamp >= self.watermark:
+            channel.aligned = True
+        self._recompute()
 
-    def set_idle(self, channel: GateChannel, idle: bool) -> tuple[int | None, bool | None]:
-        """A channel became idle or active: (new watermark, new idleness), None where unchanged."""
+    def set_idle(self, channel: GateChannel, idle: bool) -> None:
+        """A channel became idle, or active again."""
         channel.idle = idle
-        all_idle = all(c.idle or c.channel.ended for c in self._channels)
-        changed = all_idle if all_idle != self.idle else None
-        self.idle = all_idle
-        return self._recompute(), changed
+        channel.aligned = not idle and channel.watermark >= self.watermark
+        self._recompute()
 
-    def _recompute(self) -> int | None:
-        active = [c.watermark for c in self._channels if not c.idle and not c.channel.ended]
-        if not active:
-            return None
-        lowest = min(active)
-        if lowest <= self.watermark:
-            return None
-        self.watermark = lowest
-        return lowest
-
-    def channel_ended(self) -> int | None:
+    def channel_ended(self) -> None:
         """A channel has ended: the watermark may rise without it."""
-        return self._recompute()
+        self._recompute()
+
+    def _recompute(self) -> None:
+        opened = [c for c in self._channels if not c.channel.ended]
+        active = [c for c in opened if not c.idle]
+        self.ended = not opened
+        self.idle = bool(opened) and not active
+        if active:
+            candidates = [c.watermark for c in active if c.aligned]
+            reached = min(candidates, default=MIN_TIMESTAMP)
+        else:
+            reached = max((c.watermark for c in opened), default=MIN_TIMESTAMP)
+        self.watermark = max(self.watermark, reached)
 
 
 class BarrierAligner:
@@ -108,6 +120,18 @@ class InputGate:
         )
         self.aligner = BarrierAligner(self.channels)
         self._next = 0
+
+    @property
+    def combined_watermark(self) -> int:
+        """The minimum over the inputs that are neither idle nor ended; where none is, the largest."""
+        active = [valve.watermark for valve in self.valves if not valve.idle and not valve.ended]
+        return min(active) if active else max(valve.watermark for valve in self.valves)
+
+    @property
+    def idle(self) -> bool:
+        """True when no open input is active, but one is open."""
+        opened = [valve for valve in self.valves if not valve.ended]
+        return bool(opened) and all(valve.idle for valve in opened)
 
     @property
     def has_data(self) -> bool:

@@ -120,8 +120,11 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         """Epoch ms of the earliest processing-time timer."""
         return None
 
-    def fire_timers(self, now: int) -> Iterable[tuple[Any, int | None]]:
-        """Rows that due timers bring forth; side outputs as `(OutputTag, value)` values."""
+    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
+        """Rows that due timers bring forth; side outputs as `(OutputTag, value)` values.
+
+        Past `deadline` (perf_counter) no further timer fires: the rest is left to the next slice.
+        """
         return ()
 
 

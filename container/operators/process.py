@@ -23,6 +23,7 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.time_domain import TimeDomain
 from yarrow.datastream.timerservice import TimerService
+from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import CoProcessOperator, ProcessOperator
 
@@ -136,7 +137,7 @@ class ProcessingOperator(FunctionOperator):
     def next_timer(self) -> int | None:
         return self._timers.next_timestamp
 
-    def fire_timers(self, now: int) -> Iterable[tuple[Any, int | None]]:
+    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
         state = self.context.state
         for timestamp, key in self._timers.due(now):
             state.current_key = user_key(key)
@@ -145,5 +146,7 @@ class ProcessingOperator(FunctionOperator):
             if results is not None:
                 for result in results:
                     yield result, None
+            if perf_counter() >= deadline:
+                break
         state.current_key = NO_KEY
         self._context.element_timestamp = None

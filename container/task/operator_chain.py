@@ -60,7 +60,7 @@ class OperatorChain:
             if isinstance(operator, BulkRowOperator)
         ]
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
-        self._input_watermarks: dict[int, int] = {}
+        self._watermark = MIN_TIMESTAMP
         self._closed = False
         #: Rows delivered to the head.
         self.records_in = 0
@@ -242,25 +242,22 @@ class OperatorChain:
 
     # ------------------------------------------------------------------ time
 
-    def on_watermark(self, input_index: int, timestamp: int, inputs: int) -> int | None:
-        """A watermark of one input; the chain's new output watermark if it rose."""
-        self._input_watermarks[input_index] = timestamp
-        if len(self._input_watermarks) < inputs:
-            return None
-        lowest = min(self._input_watermarks.values())
+    def on_watermark(self, timestamp: int) -> None:
+        """The watermark of all inputs together has risen."""
+        self._watermark = timestamp
         for index, operator in enumerate(self.operators):
-            self._emit_results(index, operator.on_watermark(lowest))
-        return lowest
+            self._emit_results(index, operator.on_watermark(timestamp))
 
     def next_timer(self) -> int | None:
         """Epoch ms of the earliest processing-time timer of all operators."""
         times = [t for t in (operator.next_timer() for operator in self.operators) if t is not None]
         return min(times) if times else None
 
-    def fire_timers(self, now: int) -> int:
-        """Fires what is due; gives the number of results."""
+    def fire_timers(self, now: int, deadline: float) -> int:
+        """Fires what is due, as far as the slice goes; gives the number of results."""
         return sum(
-            self._emit_results(i, operator.fire_timers(now)) for i, operator in enumerate(self.operators)
+            self._emit_results(i, operator.fire_timers(now, deadline))
+            for i, operator in enumerate(self.operators)
         )
 
     def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
@@ -326,7 +323,7 @@ class OperatorChain:
             registry.register(f"{scope}.currentOutputWatermark", self._current_watermark)
 
     def _current_watermark(self) -> float:
-        return min(self._input_watermarks.values(), default=MIN_TIMESTAMP)
+        return self._watermark
 
 
 class _Attribution:

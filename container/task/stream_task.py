@@ -15,6 +15,7 @@ from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.failure import failure_cause
+from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.time_accounting import Phase, TimeAccounting
@@ -71,6 +72,7 @@ class StreamTask:
         slice_seconds: float,
         buffer_timeout_ms: int,
         wake_thread: Callable[[], None],
+        latency: LatencyTracker,
     ) -> None:
         #: Called with True before and False after each slice: the worker notes whose code runs.
         self.on_slice: Callable[[bool], None] | None = None
@@ -94,6 +96,11 @@ class StreamTask:
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         self._finish_announced = False
+        #: True while outputs lack credit: until it comes there is nothing to do.
+        self._blocked = False
+        self._latency = latency
+        self._markers_sent = 0
+        self._idle = False
         self.output_watermark = MIN_TIMESTAMP
         self.records_in = 0
         self.mail_delays = MailDelays()
@@ -200,10 +207,16 @@ class StreamTask:
         return False, Phase.IDLE
 
     def _run_slice(self, now: float) -> tuple[bool, Phase]:
-        fired = self._fire_timers()
-        if not self._outputs_available():
-            return fired, Phase.BACK_PRESSURED if self._has_input() else Phase.IDLE
-        worked = self._take_source(now) if self.chain.source is not None else self._take_input(now)
+        self._blocked = not self._outputs_available()
+        if self._blocked:
+            self._flush_if_due()
+            return False, Phase.BACK_PRESSURED if self._has_input() else Phase.IDLE
+        fired = self._fire_timers(now + self._slice_seconds)
+        if self.chain.source is not None:
+            self._send_latency_marker()
+            worked = self._take_source(now)
+        else:
+            worked = self._take_input(now)
         self._flush_if_due()
         return worked or fired, Phase.BUSY if worked else Phase.IDLE
 
@@ -229,7 +242,8 @@ class StreamTask:
         deadline = now + self._slice_seconds
         chunk_started = now
         while True:
-            records = source.poll(self._sizer.rows)
+            with self.chain.attributed(0):
+                records = source.poll(self._sizer.rows)
             if not isinstance(records, SourceRecords):
                 break
             self._emit_source_records(records)
@@ -304,37 +318,57 @@ class StreamTask:
     def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
         valve = self.gate.valves[entry.input_index]
         if isinstance(element, Watermark):
-            self._on_watermark(entry.input_index, valve.advance(entry, element.timestamp))
+            valve.advance(entry, element.timestamp)
+            self._advance_watermark()
         elif isinstance(element, WatermarkStatus):
-            risen, idle = valve.set_idle(entry, element.idle)
-            self._on_watermark(entry.input_index, risen)
-            if idle is not None and all(v.idle == idle for v in self.gate.valves):
-                self.broadcast(WatermarkStatus(idle))
+            valve.set_idle(entry, element.idle)
+            self._advance_watermark()
         elif isinstance(element, CheckpointBarrier):
             self._on_barrier(self.gate.aligner.barrier(position, element))
         elif isinstance(element, LatencyMarker):
             self._on_latency_marker(element)
         elif isinstance(element, EndOfData):
             self.gate.end_channel(entry)
-            self._on_watermark(entry.input_index, valve.channel_ended())
+            valve.channel_ended()
+            self._advance_watermark()
             self._on_barrier(self.gate.aligner.channel_ended())
             if self.gate.all_ended:
                 self._input_ended()
 
-    def _on_watermark(self, input_index: int, timestamp: int | None) -> None:
-        if timestamp is None:
-            return
-        risen = self.chain.on_watermark(input_index, timestamp, len(self.gate.valves))
-        if risen is not None and risen > self.output_watermark:
+    def _advance_watermark(self) -> None:
+        """Hands on what a change at the inputs means for the outputs: active before, idle after the watermark."""
+        idle = self.gate.idle
+        if self._idle and not idle:
+            self._idle = False
+            self.broadcast(WatermarkStatus(False))
+        risen = self.gate.combined_watermark
+        if risen > self.output_watermark:
             self.output_watermark = risen
+            self.chain.on_watermark(risen)
             self.broadcast(Watermark(risen))
+        if idle and not self._idle:
+            self._idle = True
+            self.broadcast(WatermarkStatus(True))
 
     def _on_barrier(self, barrier: CheckpointBarrier | None) -> None:
         if barrier is not None:
             self.broadcast(barrier)
 
     def _on_latency_marker(self, marker: LatencyMarker) -> None:
-        self.broadcast(marker)
+        self._latency.arrived(marker)
+        self._forward_marker(marker)
+
+    def _send_latency_marker(self) -> None:
+        marker = self._latency.due()
+        if marker is not None:
+            self._forward_marker(marker)
+
+    def _forward_marker(self, marker: LatencyMarker) -> None:
+        """On one channel of each output, in turn."""
+        for partition in self.partitions:
+            partition.flush_all()
+            partition.channels[self._markers_sent % len(partition.channels)].send_control(marker)
+        self._markers_sent += 1
 
     def broadcast(self, element: ControlElement) -> None:
         """Sends a control element behind everything emitted so far, on all outputs."""
@@ -343,14 +377,14 @@ class StreamTask:
 
     # ---- timers, flushing, end
 
-    def _fire_timers(self) -> bool:
+    def _fire_timers(self, deadline: float) -> bool:
         first = self.chain.next_timer()
         if first is None:
             return False
         now = self.environment.clock.epoch_ms()
         if first > now:
             return False
-        self.chain.fire_timers(now)
+        self.chain.fire_timers(now, deadline)
         return True
 
     def _flush_if_due(self) -> None:
@@ -370,6 +404,7 @@ class StreamTask:
     def _input_ended(self) -> None:
         self.chain.finish()
         self.broadcast(EndOfData())
+        self._flush_at = None
         self.stage = TaskStage.FINISHING
 
     def _drain(self) -> tuple[bool, Phase]:
@@ -392,16 +427,27 @@ class StreamTask:
     def seconds_until_due(self, now: float) -> float | None:
         """How long the thread may sleep as far as this task goes; None = until woken."""
         due: list[float] = []
-        if self._flush_at is not None:
-            due.append(self._flush_at - now)
-        if self._poll_at is not None and self._poll_at != float("inf"):
-            due.append(self._poll_at - now)
         if self.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - now)
-        timer = self.chain.next_timer() if self.stage is TaskStage.RUNNING else None
+        if self.stage is TaskStage.RUNNING:
+            if self._flush_at is not None:
+                due.append(self._flush_at - now)
+            # Nothing of the rest is done without credit, and its arrival wakes the task.
+            if not self._blocked:
+                due += self._dues_of_operators(now)
+        return max(0.0, min(due)) if due else None
+
+    def _dues_of_operators(self, now: float) -> list[float]:
+        due: list[float] = []
+        if self._poll_at is not None and self._poll_at != float("inf"):
+            due.append(self._poll_at - now)
+        timer = self.chain.next_timer()
         if timer is not None:
             due.append((timer - self.environment.clock.epoch_ms()) / 1000)
-        return max(0.0, min(due)) if due else None
+        marker = self._latency.seconds_until_due() if self.chain.source is not None else None
+        if marker is not None:
+            due.append(marker)
+        return due
 
 
 class MailDelays:

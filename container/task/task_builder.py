@@ -18,6 +18,7 @@ from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.freezing import needs_fixing
+from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
@@ -94,6 +95,13 @@ class TaskBuilder:
             slice_seconds=self._settings.get(execution.SLICE_TIME).seconds,
             buffer_timeout_ms=self.vertex.buffer_timeout_ms,
             wake_thread=self._wake_thread,
+            latency=LatencyTracker(
+                LatencySettings.of(self._settings),
+                [operator.id for operator in self.vertex.operators],
+                self.descriptor.subtask,
+                environment.metrics,
+                self._clock,
+            ),
         )
         return self._task
 
