@@ -117,7 +117,9 @@ class ClusterDirectory:
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if mode & 0o077:
-                raise CommandError(f"{path} may be read by others: make it 0600, or remove it to have it made anew.")
+                raise CommandError(
+                    f"{path} may be read by others: make it 0600, or remove it to have it made anew."
+                )
             return msgspec.msgpack.decode(file.read(), type=ClusterSecrets)
 
     def _make_secrets(self) -> ClusterSecrets:
@@ -170,7 +172,9 @@ class ClusterDirectory:
 
     def _write(self, name: str, data: bytes) -> None:
         part = self.path / f".{name}.{os.getpid()}"
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         part.replace(self.path / name)

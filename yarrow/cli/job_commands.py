@@ -52,6 +52,9 @@ def cancel_job(rest: RestClient, job_id: str) -> None:
     """Cancels a job; CommandError when there is none of that id, or it has ended."""
     print(f"Cancelling job {job_id}.", flush=True)
     try:
+        state = rest.get(f"/jobs/{job_id}/status")["status"]
+        if state in _ENDED_STATES:
+            raise CommandError(f"Could not cancel job {job_id}: it is {state} already.")
         rest.json("PATCH", f"/jobs/{job_id}?mode=cancel")
     except RestError as error:
         raise CommandError(f"Could not cancel job {job_id}. {' '.join(error.errors) or error}") from None

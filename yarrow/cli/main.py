@@ -34,19 +34,23 @@ app = typer.Typer(
     context_settings=_HELP,
 )
 
-Dynamic = Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Sets a configuration key.")]
+Dynamic = Annotated[
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Sets a configuration key.")
+]
 Address = Annotated[
     str | None, typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="REST address of the cluster.")
 ]
 Target = Annotated[
-    str | None, typer.Option("-t", "--target", help="Where it runs: local, remote. The same as execution.target.")
+    str | None,
+    typer.Option("-t", "--target", help="Where it runs: local, remote. The same as execution.target."),
 ]
 OldTarget = Annotated[str | None, typer.Option("-e", "--executor", hidden=True)]
 Parallelism = Annotated[
     int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of operators that set none.")
 ]
 EntryClass = Annotated[
-    str | None, typer.Option("-c", "--class", metavar="MODULE", help="Module of an archive that is the program.")
+    str | None,
+    typer.Option("-c", "--class", metavar="MODULE", help="Module of an archive that is the program."),
 ]
 PyFile = Annotated[str | None, typer.Option("-py", "--python", metavar="FILE", help="The program: a script.")]
 PyModule = Annotated[
@@ -54,7 +58,9 @@ PyModule = Annotated[
 ]
 PyFiles = Annotated[
     str | None,
-    typer.Option("-pyfs", "--pyFiles", metavar="A,B", help="Modules, packages and zips shipped to the workers."),
+    typer.Option(
+        "-pyfs", "--pyFiles", metavar="A,B", help="Modules, packages and zips shipped to the workers."
+    ),
 ]
 PyArchives = Annotated[
     str | None,
@@ -62,13 +68,20 @@ PyArchives = Annotated[
 ]
 PyRequirements = Annotated[
     str | None,
-    typer.Option("-pyreq", "--pyRequirements", metavar="FILE#CACHE", help="A requirements file for the workers."),
+    typer.Option(
+        "-pyreq", "--pyRequirements", metavar="FILE#CACHE", help="A requirements file for the workers."
+    ),
 ]
-PyExecutable = Annotated[str | None, typer.Option("-pyexec", "--pyExecutable", help="Interpreter of the workers.")]
+PyExecutable = Annotated[
+    str | None, typer.Option("-pyexec", "--pyExecutable", help="Interpreter of the workers.")
+]
 PyClientExecutable = Annotated[
-    str | None, typer.Option("-pyclientexec", "--pyClientExecutable", help="Interpreter that runs the program.")
+    str | None,
+    typer.Option("-pyclientexec", "--pyClientExecutable", help="Interpreter that runs the program."),
 ]
-PyPath = Annotated[str | None, typer.Option("-pypath", "--pyPythonPath", help="Entries for the workers' path.")]
+PyPath = Annotated[
+    str | None, typer.Option("-pypath", "--pyPythonPath", help="Entries for the workers' path.")
+]
 Arguments = Annotated[list[str] | None, typer.Argument(help="The program and its arguments.")]
 
 
@@ -97,7 +110,9 @@ def _run_settings(
     from yarrow.cli.targets import load_configuration, with_target
 
     config = load_configuration(dynamic or ())
-    config = config.overlay({key: value for key, value in values.items() if value is not None}, "the command line")
+    config = config.overlay(
+        {key: value for key, value in values.items() if value is not None}, "the command line"
+    )
     config = with_target(config, target, address)
     config.validate()
     return config
@@ -113,7 +128,9 @@ def run(
         bool, typer.Option("-d", "--detached", help="Do not wait for the job; needs a cluster (-m).")
     ] = False,
     parallelism: Parallelism = None,
-    savepoint: Annotated[str | None, typer.Option("-s", "--fromSavepoint", help="Restore from a savepoint.")] = None,
+    savepoint: Annotated[
+        str | None, typer.Option("-s", "--fromSavepoint", help="Restore from a savepoint.")
+    ] = None,
     allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
     claim_mode: Annotated[str | None, typer.Option("-cm", "--claimMode")] = None,
     restore_mode: Annotated[str | None, typer.Option("-rm", "--restoreMode", hidden=True)] = None,
@@ -140,7 +157,9 @@ def run(
     if savepoint is not None:
         raise CommandError("-s is refused: this version makes no savepoints to restore from.")
     if classpath:
-        raise CommandError("-C names Java classes, which this engine does not run: ship Python files with -pyfs.")
+        raise CommandError(
+            "-C names Java classes, which this engine does not run: ship Python files with -pyfs."
+        )
     _change_interpreter(py_client_executable)
     values: dict[str, object] = {
         "parallelism.default": parallelism,
@@ -173,7 +192,9 @@ def info(
     """Shows the plan of a program; runs its main() only so far and starts nothing."""
     from yarrow.cli.run_command import info as show
 
-    config = _run_settings(dynamic, None, None, {"parallelism.default": parallelism, "python.files": py_files})
+    config = _run_settings(
+        dynamic, None, None, {"parallelism.default": parallelism, "python.files": py_files}
+    )
     show(_program(arguments, python, py_module, entry_class, py_files), config, code)
 
 

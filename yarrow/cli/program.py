@@ -42,12 +42,9 @@ class Program:
 def run_program(program: Program) -> None:
     """Runs it to its end; raises ProgramFailedError for what it raises, but lets SystemExit pass."""
     program.check()
-    code, main = _load(program)
     for entry in reversed(program.python_files):
-        if os.path.isdir(entry) or zipfile.is_zipfile(entry):
-            sys.path.insert(1, os.path.abspath(entry))
-        else:
-            sys.path.insert(1, os.path.dirname(os.path.abspath(entry)))
+        sys.path.insert(1, _search_path(entry))
+    code, main = _load(program)
     sys.modules["__main__"] = main
     try:
         exec(code, main.__dict__)
@@ -66,6 +63,14 @@ def _load(program: Program) -> tuple[CodeType, ModuleType]:
     else:
         sys.path[0] = os.getcwd()
     return _module(program.module or "__main__", program.arguments)
+
+
+def _search_path(python_file: str) -> str:
+    """Where what is shipped is imported from: as on the workers."""
+    path = Path(python_file).absolute()
+    if path.is_dir():
+        return str(path.parent if (path / "__init__.py").exists() else path)
+    return str(path if zipfile.is_zipfile(path) else path.parent)
 
 
 def _is_container(path: str) -> bool:

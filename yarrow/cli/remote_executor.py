@@ -47,7 +47,9 @@ def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) ->
     """Uploads the files, submits the job; its id."""
 
     def store(data: bytes) -> str:
-        answer = rest.request("POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, _UPLOAD_TIMEOUT)
+        answer = rest.request(
+            "POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, _UPLOAD_TIMEOUT
+        )
         return str(json.loads(answer)["key"])
 
     graph = ship_files(job_graph, files, store)

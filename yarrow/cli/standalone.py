@@ -182,11 +182,15 @@ def _run_task_executor(
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(encode_bootstrap(bootstrap))
             child.stdin.flush()
-        _log.info("the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, leader.address)
+        _log.info(
+            "the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, leader.address
+        )
         while not ended.wait(_LOOK):
             status = child.poll()
             if status is not None:
-                _log.error("the TaskExecutor has ended with status %d; see its log in %s", status, log_directory)
+                _log.error(
+                    "the TaskExecutor has ended with status %d; see its log in %s", status, log_directory
+                )
                 return status if status > 0 else 1
             present = directory.leader()
             if present is not None and present.leader_id != leader.leader_id:
@@ -216,7 +220,9 @@ def _bootstrap(
     config: Settings, secrets: ClusterSecrets, leader: Leader, working_directory: str, log_directory: Path
 ) -> TaskExecutorBootstrap:
     host = config.get(taskmanager.HOST) or _own_address(config)
-    resource_id = config.get(taskmanager.RESOURCE_ID) or f"{host}:{os.getpid()}-{RandomIdFactory().hex_id()[:6]}"
+    resource_id = (
+        config.get(taskmanager.RESOURCE_ID) or f"{host}:{os.getpid()}-{RandomIdFactory().hex_id()[:6]}"
+    )
     return TaskExecutorBootstrap(
         application_id=secrets.application_id,
         resource_id=ResourceID(resource_id),

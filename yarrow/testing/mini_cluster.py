@@ -101,7 +101,9 @@ class MiniCluster:
         """URL of its web API."""
         return self.cluster.web_address
 
-    def get_execution_environment(self, configuration: Mapping[str, Any] | None = None) -> Any:
+    def get_execution_environment(
+        self, configuration: Mapping[str, Any] | None = None
+    ) -> StreamExecutionEnvironment:
         """An environment whose programs run here, from any thread's `execute` inside the `with` block."""
         return StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
 

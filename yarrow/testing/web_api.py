@@ -59,6 +59,4 @@ def _ports(config: Settings, any_port: bool) -> Iterable[int]:
 
     if any_port and not config.is_set(rest.BIND_PORT):
         return free_ports(None)
-    return [
-        port for first, last in config.get(rest.BIND_PORT).intervals for port in range(first, last + 1)
-    ]
+    return [port for first, last in config.get(rest.BIND_PORT).intervals for port in range(first, last + 1)]

@@ -109,7 +109,9 @@ def test_status_details_and_result_of_a_running_job(
     assert client.get_job_status().result() is JobStatus.FINISHED
 
 
-def test_accumulators_of_all_subtasks_are_merged(cluster: MiniCluster, env: StreamExecutionEnvironment) -> None:
+def test_accumulators_of_all_subtasks_are_merged(
+    cluster: MiniCluster, env: StreamExecutionEnvironment
+) -> None:
     env.from_sequence(1, 1000).map(Counting()).filter(lambda x: False).print()
     client = run_here(cluster, env)
     assert client.get_job_execution_result().result().get_accumulator_result("seen") == 1000
