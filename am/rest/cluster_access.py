@@ -164,3 +164,9 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, object]]:
     """How a path may refuse, for its documentation; 503 and 504 are always among them."""
     chosen: Iterable[int] = sorted({*statuses, 503, 504})
     return {status: {"model": ErrorBody, "description": _REFUSALS[status]} for status in chosen}
+
+
+#: The answer of a path that sends a text file.
+PLAIN_TEXT: dict[int | str, dict[str, object]] = {
+    200: {"description": "The text.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}

@@ -142,12 +142,11 @@ def _as_file(path: str, number: int) -> str:
 
 
 def describe_failure(error: BaseException) -> str:
-    """The trace with the program's own frames only, as far as there are any."""
-    trace = error.__traceback__
-    own = trace
+    """The trace with the program's own frames only; without any, a SyntaxError still names its line."""
+    own = error.__traceback__
     while own is not None and _is_ours(own):
         own = own.tb_next
-    return "".join(traceback.format_exception(type(error), error, own or trace)).rstrip()
+    return "".join(traceback.format_exception(type(error), error, own)).rstrip()
 
 
 def _is_ours(trace: TracebackType) -> bool:

@@ -111,8 +111,8 @@ def base_name(upload_name: str) -> str:
     BadRequestError when it is neither a .py file nor a .zip.
     """
     last = upload_name.replace("\\", "/").rpartition("/")[2]
-    suffix = os.path.splitext(last)[1]
-    if suffix not in _SUFFIXES:
+    suffix = next((suffix for suffix in _SUFFIXES if last.endswith(suffix)), None)
+    if suffix is None:
         raise BadRequestError(
             f"{last!r} is no program that can be run: upload a Python file (.py), or a .zip of modules with"
             " a __main__.py at its top"

@@ -12,9 +12,9 @@ import traceback
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
-from yarrow.am.rest.cluster_access import Access, JobIdPath, refusals
+from yarrow.am.rest.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
 from yarrow.am.rest.log_files import LogFolder
 from yarrow.am.rest.models.cluster import (
     ConfigurationEntry,
@@ -86,21 +86,21 @@ async def log_list(access: Access) -> LogList:
     return LogList(logs=[LogFile(name=each.name, size=each.size, mtime=each.mtime) for each in files])
 
 
-@router.get("/jobmanager/log", response_class=PlainTextResponse, responses=refusals(404))
+@router.get("/jobmanager/log", response_class=Response, responses=PLAIN_TEXT | refusals(404))
 async def main_log(access: Access) -> StreamingResponse:
     """The control plane's own log."""
     folder = LogFolder.of(access.services)
     return _text(folder, folder.main_log())
 
 
-@router.get("/jobmanager/stdout", response_class=PlainTextResponse, responses=refusals(404))
+@router.get("/jobmanager/stdout", response_class=Response, responses=PLAIN_TEXT | refusals(404))
 async def standard_output(access: Access) -> StreamingResponse:
     """What the control plane printed."""
     folder = LogFolder.of(access.services)
     return _text(folder, folder.main_output())
 
 
-@router.get("/jobmanager/logs/{filename}", response_class=PlainTextResponse, responses=refusals(400, 404))
+@router.get("/jobmanager/logs/{filename}", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404))
 async def log_file(access: Access, name: LogName) -> StreamingResponse:
     """One of the listed log files."""
     return _text(LogFolder.of(access.services), name)

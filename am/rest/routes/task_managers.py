@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
-from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, ResourceIdPath, refusals
+from yarrow.am.rest.cluster_access import (
+    PLAIN_TEXT,
+    Access,
+    ClusterAccess,
+    JobIdPath,
+    ResourceIdPath,
+    refusals,
+)
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, ThreadInfo
 from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
@@ -50,7 +57,7 @@ async def task_manager_logs(access: Access, resource_id: ResourceIdPath) -> LogL
 
 
 @router.get(
-    "/taskmanagers/{taskmanagerid}/log", response_class=PlainTextResponse, responses=refusals(400, 404)
+    "/taskmanagers/{taskmanagerid}/log", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404)
 )
 async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
     """The log of a TaskExecutor and its workers."""
@@ -58,7 +65,7 @@ async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> Strea
 
 
 @router.get(
-    "/taskmanagers/{taskmanagerid}/stdout", response_class=PlainTextResponse, responses=refusals(400, 404)
+    "/taskmanagers/{taskmanagerid}/stdout", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404)
 )
 async def task_manager_output(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
     """What user functions and print() sinks wrote."""
@@ -67,8 +74,8 @@ async def task_manager_output(access: Access, resource_id: ResourceIdPath) -> St
 
 @router.get(
     "/taskmanagers/{taskmanagerid}/logs/{filename}",
-    response_class=PlainTextResponse,
-    responses=refusals(400, 404),
+    response_class=Response,
+    responses=PLAIN_TEXT | refusals(400, 404),
 )
 async def task_manager_log_file(
     access: Access, resource_id: ResourceIdPath, name: LogName

@@ -192,6 +192,7 @@ class FakeDispatcher:
         self.cancelled: list[JobID] = []
         self.blobs: dict[str, bytes] = {}
         self.rows: asyncio.Queue[tuple[m.CollectRows, ...]] = asyncio.Queue()
+        self.asked_for_result = asyncio.Event()
         self.ended = asyncio.Event()
         self.shut_down = False
 
@@ -228,6 +229,7 @@ class FakeDispatcher:
         return self._job(job_id)
 
     async def request_job_result(self, job_id: JobID) -> m.JobResult:
+        self.asked_for_result.set()
         if not self._job(job_id).status.is_globally_terminal:
             await self.ended.wait()
         job = self._job(job_id)

@@ -1,0 +1,58 @@
+"""What of Flink's REST API is not served, and why: the list may only become shorter."""
+
+from __future__ import annotations
+
+_APPLICATIONS = "an application is one of its jobs here: /jobs has them"
+_PROFILER = "sampling of processes from outside is not built"
+_RESCALE = "the parallelism of a running job cannot be changed"
+_RAW_COORDINATION = "carries serialized Java objects"
+_SAVEPOINTS = "there are no savepoints to dispose of"
+
+#: (path, method) and the reason.
+PATHS: dict[tuple[str, str], str] = {
+    ("/applications/overview", "get"): _APPLICATIONS,
+    ("/applications/{applicationid}", "get"): _APPLICATIONS,
+    ("/applications/{applicationid}/cancel", "post"): _APPLICATIONS,
+    ("/applications/{applicationid}/exceptions", "get"): _APPLICATIONS,
+    ("/applications/{applicationid}/jobmanager/config", "get"): _APPLICATIONS,
+    ("/jars/{jarid}/run-application", "post"): _APPLICATIONS,
+    ("/jobmanager/profiler", "get"): _PROFILER,
+    ("/jobmanager/profiler", "post"): _PROFILER,
+    ("/jobmanager/profiler/{filename}", "get"): _PROFILER,
+    ("/taskmanagers/{taskmanagerid}/profiler", "get"): _PROFILER,
+    ("/taskmanagers/{taskmanagerid}/profiler", "post"): _PROFILER,
+    ("/taskmanagers/{taskmanagerid}/profiler/{filename}", "get"): _PROFILER,
+    ("/jobs/{jobid}/vertices/{vertexid}/flamegraph", "get"): _PROFILER,
+    ("/jobs/{jobid}/rescales/config", "get"): _RESCALE,
+    ("/jobs/{jobid}/rescales/details/{rescaleuuid}", "get"): _RESCALE,
+    ("/jobs/{jobid}/rescales/history", "get"): _RESCALE,
+    ("/jobs/{jobid}/rescales/overview", "get"): _RESCALE,
+    ("/jobs/{jobid}/rescales/summary", "get"): _RESCALE,
+    ("/jobs/{jobid}/rescaling", "patch"): _RESCALE,
+    ("/jobs/{jobid}/rescaling/{triggerid}", "get"): _RESCALE,
+    ("/jobs/{jobid}/resource-requirements", "get"): _RESCALE,
+    ("/jobs/{jobid}/resource-requirements", "put"): _RESCALE,
+    ("/jobs/{jobid}/clientHeartbeat", "patch"): "a client that goes does not end its job",
+    ("/jobs/{jobid}/coordinators/{operatorUid}", "post"): _RAW_COORDINATION,
+    ("/jobs/{jobid}/yarn-stop", "get"): "stopping takes a savepoint, and a GET changes nothing here",
+    ("/savepoint-disposal", "post"): _SAVEPOINTS,
+    ("/savepoint-disposal/{triggerid}", "get"): _SAVEPOINTS,
+    ("/datasets/delete/{triggerid}", "get"): "no cached results are kept, so none are deleted",
+}
+
+#: The number of entries above when the list was written last: it may only go down.
+PATHS_AT_MOST = 28
+
+#: (path, method): answers whose fields differ, because the path never answers so here.
+NEVER_ANSWERED: dict[tuple[str, str], str] = {
+    ("/datasets/{datasetid}", "delete"): "every id is unknown",
+    ("/jobs/{jobid}/checkpoints/{triggerid}", "get"): "every id is unknown",
+    ("/jobs/{jobid}/savepoints/{triggerid}", "get"): "every id is unknown",
+    ("/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}", "get"): "every id is unknown",
+}
+
+#: (path, method): query parameters of Flink that have no meaning here.
+QUERY: dict[tuple[str, str], set[str]] = {
+    ("/jobs/{jobid}/accumulators", "get"): {"includeSerializedValue"},
+    ("/jobs/{jobid}/exceptions", "get"): {"failureLabelFilter"},
+}

@@ -1,0 +1,153 @@
+"""Browsers of other origins, names that lead here by trick, bodies that are too large or too slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message
+
+from tests.unit.rest.fakes import JOB, FakeCluster, client_of
+from tests.unit.rest.running import run
+from yarrow.am.rest.services import RestSettings
+
+ACTIONS = [
+    ("PATCH", f"/jobs/{JOB}"),
+    ("DELETE", "/cluster"),
+    ("POST", "/v1/blobs"),
+    ("POST", "/jars/upload"),
+    ("GET", "/v1/jars/x/plan"),
+    ("GET", f"/jobs/{JOB}/collect/results"),
+    ("GET", f"/jobs/{JOB}/yarn-cancel"),
+]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    return FakeCluster(tmp_path)
+
+
+def ask(
+    cluster: FakeCluster, method: str, path: str, settings: RestSettings | None = None, **options: Any
+) -> httpx.Response:
+    async def main() -> httpx.Response:
+        async with client_of(cluster.app(settings)) as client:
+            return await client.request(method, path, **options)
+
+    return run(main())
+
+
+@pytest.mark.parametrize(("method", "path"), ACTIONS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:9999"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "evil.example"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+        {"host": "localhost.evil.example"},
+        {"host": "[::1"},
+    ],
+)
+def test_foreign_pages_change_nothing(
+    cluster: FakeCluster, method: str, path: str, headers: dict[str, str]
+) -> None:
+    response = ask(cluster, method, path, headers=headers)
+    assert response.status_code == 403, response.text
+    assert response.json()["errors"]
+    assert not cluster.dispatcher.cancelled
+    assert not cluster.dispatcher.shut_down
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://localhost"},
+        {"host": "127.0.0.1:8081", "origin": "http://127.0.0.1:8081"},
+        {"host": "[::1]:8081"},
+        {"host": "10.1.2.3:8081"},
+        {"sec-fetch-site": "same-origin"},
+    ],
+)
+def test_own_pages_and_clients_that_are_no_browsers_may(
+    cluster: FakeCluster, headers: dict[str, str]
+) -> None:
+    assert ask(cluster, "PATCH", f"/jobs/{JOB}", headers=headers).status_code == 202
+
+
+def test_names_and_origins_can_be_configured(tmp_path: Path) -> None:
+    settings = {"rest.address": "Master.Example", "web.access-control-allow-origin": "https://ui.example"}
+    cluster = FakeCluster(tmp_path, settings)
+    headers = {"host": "master.example:8081", "origin": "https://ui.example"}
+    response = ask(cluster, "PATCH", f"/jobs/{JOB}", headers=headers)
+    assert response.status_code == 202
+    assert response.headers["access-control-allow-origin"] == "https://ui.example"
+
+
+def test_foreign_pages_may_read_as_with_flink(cluster: FakeCluster) -> None:
+    assert ask(cluster, "GET", "/overview", headers={"origin": "http://other.example"}).status_code == 200
+
+
+async def pieces(count: int) -> AsyncIterator[bytes]:
+    yield b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="a.py"\r\n\r\n'
+    for _ in range(count):
+        yield b"x" * 1000
+
+
+@pytest.mark.parametrize("path", ["/blobs", "/jobs", "/jars/upload", f"/jobs/{JOB}/checkpoints"])
+def test_large_bodies_are_refused_with_and_without_a_length(cluster: FakeCluster, path: str) -> None:
+    limit = RestSettings(max_request_bytes=5000)
+    kind = {"content-type": "multipart/form-data; boundary=x"} if path in ("/jobs", "/jars/upload") else {}
+    declared = ask(cluster, "POST", path, limit, content=b"x" * 5001, headers=kind)
+    streamed = ask(cluster, "POST", path, limit, content=pieces(6), headers=kind)
+    for response in (declared, streamed):
+        assert response.status_code == 413, response.text
+        assert "rest.server.max-content-length" in response.json()["errors"][0]
+    assert not cluster.dispatcher.blobs
+
+
+def test_body_at_the_limit_is_taken(cluster: FakeCluster) -> None:
+    response = ask(cluster, "POST", "/blobs", RestSettings(max_request_bytes=5000), content=b"x" * 5000)
+    assert response.status_code == 201
+    assert cluster.dispatcher.blobs[response.json()["key"]] == b"x" * 5000
+
+
+def test_body_that_does_not_come_is_given_up(cluster: FakeCluster) -> None:
+    app = cluster.app(RestSettings(body_pause_timeout=0.05))
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/blobs",
+        "raw_path": b"/blobs",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(b"host", b"localhost"), (b"content-length", b"10")],
+    }
+    run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
+
+
+def test_bugs_are_answered_and_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    del cluster.dispatcher.jobs  # as a broken gateway would
+    response = ask(cluster, "GET", "/jobs")
+    assert response.status_code == 500
+    assert response.json() == {"errors": ["Internal server error: the control plane's log says more."]}
+    assert "GET /jobs failed" in caplog.text
