@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "bench" / "peers"
+PROGRAMS = ROOT / "bench" / "programs"
 #: Runs Yarrow, and the bare programs, which need numpy and pyarrow at most.
 PYTHON = sys.executable
 #: Runs the peers that bench/peers/install put into an environment of their own.
@@ -22,11 +23,13 @@ PEER_PYTHON = str(ROOT / ".bench-venv" / "bin" / "python")
 class Measure(Enum):
     """How one run of a program becomes one number."""
 
-    #: Records per second: the slope between the wall times of two sizes, so that start and end cancel out.
+    #: Records per second: the slope between the wall times of two sizes, so that start and end cancel out. With one
+    #: size, as quick runs have, start and end count.
     RATE = "records/s"
     #: Wall time of the whole process at the first size.
     SECONDS = "s"
-    #: The number under "value" in the JSON object that the program prints last, and its "unit", if any.
+    #: The number under "value" in the JSON object that the program prints last, and its "unit", if any; what it
+    #: names under "failed" is missed.
     REPORTED = "reported"
 
 
@@ -38,6 +41,10 @@ class Program:
     command: Callable[[int], list[str]]
     #: The sizes to run: two for a rate, one for everything else.
     sizes: tuple[int, ...]
+    #: The size that shows quickly whether it works at all; None = a tenth of the largest.
+    quick: int | None = None
+    #: Measured in the first round alone and without a warm-up: for peers that take long.
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,3 +68,20 @@ def peer(script: str, *options: str, name: str, sizes: tuple[int, ...], python: 
         return [python, str(PEERS / script), str(size), *options]
 
     return Program(name, command, sizes)
+
+
+def engine(
+    script: str,
+    *options: str,
+    name: str,
+    sizes: tuple[int, ...],
+    quick: int | None = None,
+    module: bool = False,
+) -> Program:
+    """A program of bench/programs, which takes the size as its first argument: as users start it, or as a module."""
+    start = ["-m", f"bench.programs.{script.removesuffix('.py')}"] if module else [str(PROGRAMS / script)]
+
+    def command(size: int) -> list[str]:
+        return [PYTHON, *start, str(size), *options]
+
+    return Program(name, command, sizes, quick)

@@ -32,6 +32,18 @@ def memory(pids: list[int], kind: str) -> int:
     return total
 
 
+def kill_tree(pid: int) -> None:
+    """Kills the process and all its descendants, and waits for them."""
+    members = []
+    for member in tree(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            members.append(psutil.Process(member))
+    for process in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(members[1:], timeout=5)
+
+
 @contextlib.contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """The program, its standard output piped; at the end of the block it gets Ctrl-C, and whoever is left is killed."""

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,12 @@ import psutil
 
 import bench.cases
 from bench.case import ROOT, Case, Measure, Program
+from bench.process_trees import kill_tree
 
 #: Seconds between two looks at the memory of a process tree: rare, because the looks share the cores.
 MEMORY_INTERVAL = 0.5
+#: Seconds after which a program is taken to hang; the longest of the cases takes a minute and a half.
+TIMEOUT = 300.0
 
 
 class ProgramFailed(Exception):
@@ -43,6 +46,10 @@ class Figures:
     void: int = 0
     memory: int = 0
     unit: str = ""
+    #: What a program that reports a value has said besides, in the last round.
+    details: dict[str, Any] = field(default_factory=dict)
+    #: What such a program has named as missed, in any round.
+    failed: list[str] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -61,7 +68,7 @@ class Figures:
             "void": self.void,
             "unit": self.unit,
             "memory_mb": round(self.memory / 1e6),
-        }
+        } | ({"details": self.details} if self.details else {})
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,11 @@ class Run:
     output: str
 
 
-def run_program(command: list[str]) -> Run:
-    """One run: wall time by this process's clock, peak resident memory of the tree, what it printed."""
+def run_program(command: list[str], timeout: float = TIMEOUT) -> Run:
+    """One run: wall time by this process's clock, peak resident memory of the tree, what it printed.
+
+    A program that hangs is killed with all its descendants.
+    """
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     ended = threading.Event()
@@ -80,9 +90,14 @@ def run_program(command: list[str]) -> Run:
     watcher = threading.Thread(target=_watch_memory, args=(process.pid, ended, peak))
     watcher.start()
     try:
-        output, errors = process.communicate()
+        output, errors = process.communicate(timeout=timeout)
         seconds = time.perf_counter() - started
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"{' '.join(command)} had not ended after {timeout:g} s") from None
     finally:
+        if process.poll() is None:
+            kill_tree(process.pid)
+            process.communicate()
         ended.set()
         watcher.join()
     if process.returncode:
@@ -116,12 +131,16 @@ def measure_once(program: Program, measure: Measure, figures: Figures) -> None:
         figures.values.append(runs[0].seconds)
     else:
         reported = _last_object(program, runs[0].output)
-        figures.unit = str(reported.get("unit", ""))
-        figures.values.append(float(reported["value"]))
+        figures.unit = str(reported.pop("unit", ""))
+        figures.values.append(float(reported.pop("value")))
+        figures.failed += [text for text in reported.pop("failed", ()) if text not in figures.failed]
+        figures.details = reported
 
 
 def slope(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
     """Records per second between two sizes; None where noise swallowed the difference."""
+    if len(sizes) == 1:
+        return sizes[0] / seconds[0]
     longer = seconds[1] - seconds[0]
     return (sizes[1] - sizes[0]) / longer if longer > 0 else None
 
@@ -137,15 +156,17 @@ def _last_object(program: Program, output: str) -> dict[str, Any]:
     raise ProgramFailed(f'{program.name} printed no JSON object with "value" as its last line')
 
 
-def run_case(case: Case, rounds: int) -> dict[str, Any]:
+def run_case(case: Case, rounds: int, *, warm_up: bool = True) -> dict[str, Any]:
     """All rounds of one case, as the object to print."""
     programs = [case.program, *case.peers]
     figures = {program.name: Figures() for program in programs}
     for program in programs:
-        run_program(program.command(program.sizes[0]))
+        if warm_up and not program.once:
+            run_program(program.command(program.sizes[0]))
     for number in range(rounds):
         for program in programs if number % 2 == 0 else reversed(programs):
-            measure_once(program, case.measure, figures[program.name])
+            if number == 0 or not program.once:
+                measure_once(program, case.measure, figures[program.name])
     for program in programs:
         if not figures[program.name].values:
             raise ProgramFailed(f"{program.name}: no round gave a rate, its sizes are too near")
@@ -165,6 +186,7 @@ def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
     missed = [f"{name}: {ratio}, wanted {want}" for name, ratio, want in ratios if ratio < want]
     void = [(name, one.void) for name, one in figures.items() if one.void]
     missed += [f"{name}: {rounds} void rounds, the median is not sound" for name, rounds in void]
+    missed += own.failed
     if case.at_most is not None and own.median > case.at_most:
         missed.append(f"{_short(own.median)} {own.unit}, wanted at most {case.at_most}")
     return (
@@ -194,7 +216,18 @@ def available(case: Case) -> tuple[Case | None, list[str]]:
         return None, [case.program.name, *lost]
     kept = tuple(peer for peer in case.peers if peer.name not in lost)
     goals = tuple(goal for goal in case.at_least if goal[0] not in lost)
-    return Case(case.name, case.program, kept, case.measure, goals, case.at_most), lost
+    return replace(case, peers=kept, at_least=goals), lost
+
+
+def quickly(case: Case) -> Case:
+    """The case with one small size: shows that its programs work; rates are far below the real ones."""
+
+    def small(program: Program) -> Program:
+        size = max(1, program.sizes[-1] // 10) if program.quick is None else program.quick
+        return replace(program, sizes=(size,))
+
+    peers = tuple(small(program) for program in case.peers)
+    return replace(case, program=small(case.program), peers=peers)
 
 
 def chosen(cases: Iterable[Case], names: list[str]) -> list[Case]:
@@ -205,33 +238,48 @@ def chosen(cases: Iterable[Case], names: list[str]) -> list[Case]:
     return [known[name] for name in names] if names else list(known.values())
 
 
+def run_all(
+    cases: Iterable[tuple[Case, int]], *, warm_up: bool = True
+) -> Iterator[tuple[Case, dict[str, Any] | None]]:
+    """Runs each case so many rounds and prints its line; None for one that failed, which is told on stderr."""
+    for case, rounds in cases:
+        runnable, lost = available(case)
+        for name in lost:
+            print(f"{case.name}: {name} is left out, not installed: run bench/peers/install", file=sys.stderr)
+        result = None
+        if runnable is not None:
+            try:
+                result = run_case(runnable, rounds, warm_up=warm_up)
+                print(json.dumps(result), flush=True)
+            except ProgramFailed as error:
+                print(f"{case.name}: {error}", file=sys.stderr)
+        yield case, result
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="bench/run", description="Runs the benchmarks.")
-    arguments.add_argument("cases", nargs="*", help="names of cases; all without any")
+    arguments.add_argument("cases", nargs="*", help="names of cases (all); or `targets`, for the whole table")
     arguments.add_argument("--list", action="store_true", help="name the cases and end")
     arguments.add_argument("--runs", type=int, default=5, help="rounds of each case (5)")
+    arguments.add_argument(
+        "--quick", action="store_true", help="small sizes and one round: shows that cases work"
+    )
+    arguments.add_argument("--write", type=Path, help="with `targets`: the page whose table is replaced")
     given = arguments.parse_args()
+    if given.cases == ["targets"]:
+        # It builds on this module.
+        from bench.targets import run_targets
+
+        return run_targets(quick=given.quick, page=given.write)
     cases = chosen(all_cases(), given.cases)
     if given.list:
         print(*(case.name for case in cases), sep="\n")
         return 0
-    failed = False
-    for case in cases:
-        runnable, lost = available(case)
-        for name in lost:
-            print(f"{case.name}: {name} is left out, not installed: run bench/peers/install", file=sys.stderr)
-        if runnable is None:
-            failed = True
-            continue
-        try:
-            result = run_case(runnable, given.runs)
-        except ProgramFailed as error:
-            print(f"{case.name}: {error}", file=sys.stderr)
-            failed = True
-            continue
-        print(json.dumps(result), flush=True)
-        failed = failed or bool(result["missed"])
-    return int(failed)
+    if given.quick:
+        results = [result for _, result in run_all([(quickly(case), 1) for case in cases], warm_up=False)]
+        return int(None in results)
+    results = [result for _, result in run_all([(case, given.runs) for case in cases])]
+    return int(any(result is None or result["missed"] for result in results))
 
 
 if __name__ == "__main__":

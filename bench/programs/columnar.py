@@ -87,7 +87,9 @@ class NumberColumnsReader(OneByOneReader[pa.RecordBatch, Numbers]):
         if start == end:
             return None
         self._next = end
-        return SourceRecords(pa.record_batch([np.arange(start, end)], schema=NUMBERS), split_id=self._split_id)
+        return SourceRecords(
+            pa.record_batch([np.arange(start, end)], schema=NUMBERS), split_id=self._split_id
+        )
 
     def current_split(self) -> Numbers:
         return Numbers(self._split_id, self._next, self._stop)
@@ -131,7 +133,9 @@ def main() -> None:
     arguments.add_argument("--check", action="store_true", help="take the results and add up the last totals")
     given = arguments.parse_args()
 
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"parallelism.default": "2"}))
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"parallelism.default": "2"})
+    )
     source = NumberColumns(given.rows, given.batch)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     sums = numbers.map_batches(Keyed(given.keys), KEYED).key_by("k").sum("v", "total")

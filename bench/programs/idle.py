@@ -83,7 +83,9 @@ class DroppingSink(Sink[object]):
 
 def job() -> None:
     """Submits the job, says so, and waits for Ctrl-C."""
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"parallelism.default": "2"}))
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"parallelism.default": "2"})
+    )
     pairs = env.from_source(SilentSource(), WatermarkStrategy.no_watermarks(), "silence", Types.LONG()).map(
         lambda x: (x % 1000, 1), Types.TUPLE([Types.LONG(), Types.LONG()])
     )

@@ -47,7 +47,9 @@ class LatencyWriter(SinkWriter[tuple[int, int, int, int]]):
         #: Of each reader the moment at which its record 0 was due: the earliest that any record shows.
         self._due = [float("inf")] * readers
 
-    def write(self, rows: Sequence[tuple[int, int, int, int]], timestamps: Sequence[int | None] | None) -> None:
+    def write(
+        self, rows: Sequence[tuple[int, int, int, int]], timestamps: Sequence[int | None] | None
+    ) -> None:
         now = time.perf_counter_ns()
         half, period, first, due = self._half, self._period, self._first, self._due
         counts, scheduled = self._counts, self._scheduled
@@ -95,7 +97,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("seconds", type=int)
     arguments.add_argument("--rate", type=int, default=200_000)
-    arguments.add_argument("--warm-up", type=float, default=4.0, help="seconds at the start that do not count")
+    arguments.add_argument(
+        "--warm-up", type=float, default=4.0, help="seconds at the start that do not count"
+    )
     given = arguments.parse_args()
 
     records = int(given.rate * (given.seconds + given.warm_up)) // 2 * 2
@@ -104,7 +108,9 @@ def main() -> None:
     source = DataGeneratorSource(stamped, records, RateLimiterStrategy.per_second(given.rate), RECORD)
     with tempfile.TemporaryDirectory(prefix="yarrow-bench-") as folder:
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "stamped")
-        sums = stream.key_by(lambda row: row[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1], b[2], b[3]))
+        sums = stream.key_by(lambda row: row[0], Types.LONG()).reduce(
+            lambda a, b: (a[0], a[1] + b[1], b[2], b[3])
+        )
         even = sums.filter(lambda row: row[1] % 2 == 0)
         even.sink_to(LatencySink(folder, records, given.rate, given.warm_up))
         started = time.perf_counter()

@@ -86,7 +86,9 @@ def orders(integers: DataStream) -> DataStream:
 
 def chain(integers: DataStream) -> DataStream:
     """Maps and a filter that share a task: no exchange."""
-    return integers.map(lambda x: x + 1).map(lambda x: x * 3).filter(lambda x: x % 2 == 0).map(lambda x: x - 1)
+    return (
+        integers.map(lambda x: x + 1).map(lambda x: x * 3).filter(lambda x: x % 2 == 0).map(lambda x: x - 1)
+    )
 
 
 def rebalance(integers: DataStream) -> DataStream:

@@ -93,7 +93,7 @@ class Numbers(NumberSequenceSource):
         return Reader(context, self._folder)
 
 
-class SlowMap(MapFunction):
+class SlowMap(MapFunction[int, tuple[int, int]]):
     """Keeps its core busy for 20 ms a row; notes when it is closed."""
 
     def __init__(self, folder: str) -> None:
@@ -178,7 +178,10 @@ def wait_for_end(client: Any) -> None:
 
 def barriers() -> list[float]:
     """Delays of barriers through both tasks of one worker."""
-    with tempfile.TemporaryDirectory(prefix="yarrow-bench-") as folder, WorkerHarness(1, processes=False) as harness:
+    with (
+        tempfile.TemporaryDirectory(prefix="yarrow-bench-") as folder,
+        WorkerHarness(1, processes=False) as harness,
+    ):
         harness.deploy(build(folder, 1).get_job_graph("bench slow map"))
         pump = threading.Thread(target=answer, args=(harness,), daemon=True)
         pump.start()
@@ -242,7 +245,9 @@ def main() -> None:
         at = {name: values[min(len(values) - 1, int(share * len(values)))] for name, share in SHARES.items()}
         result[kind] = {"samples": len(values)} | {name: round(value, 1) for name, value in at.items()}
     failed = [f"{kind}: p99 {found['p99']} ms" for kind, found in result.items() if found["p99"] > LIMIT_MS]
-    failed += [f"{kind}: nothing was measured" for kind in ("cancel", "timer", "event") if not delays.get(kind)]
+    failed += [
+        f"{kind}: nothing was measured" for kind in ("cancel", "timer", "event") if not delays.get(kind)
+    ]
     worst = max(found["p99"] for found in result.values())
     print(json.dumps({"value": worst, "unit": "ms", **result, "failed": failed}))
 

@@ -42,7 +42,9 @@ class SlowSink(SinkFunction[Any]):
 
 def job() -> None:
     """Runs the job and prints once a second what its tasks report: back-pressured ms a second, by task and subtask."""
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"parallelism.default": "2"}))
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"parallelism.default": "2"})
+    )
     pair = Types.TUPLE([Types.LONG(), Types.LONG()])
     numbers = env.from_source(NumberSequenceSource(0, 1 << 60), WatermarkStrategy.no_watermarks(), "integers")
     spread = numbers.map(lambda x: (x % 1000, 1), pair).rebalance().map(lambda row: (row[0], row[1]), pair)
@@ -97,7 +99,9 @@ def measure(seconds: int) -> None:
     settled = [size for at, size in sizes if at >= min(SETTLED, seconds / 2)]
     growth = (max(settled) - settled[0]) / 1e6
     shares = pressed_shares(looks)
-    failed = [f"{task}: back-pressure in {share:.0%} of the looks" for task, share in shares.items() if share < 0.9]
+    failed = [
+        f"{task}: back-pressure in {share:.0%} of the looks" for task, share in shares.items() if share < 0.9
+    ]
     if growth > FLAT_MB:
         failed.append(f"memory grew by {growth:.1f} MB")
     if len(shares) < UPSTREAM:

@@ -1,0 +1,178 @@
+"""The table of what must be shown: all its rows in one session, engine and peers in turn, as a table in Markdown.
+
+Sizes and rounds are such that the whole takes about twelve minutes on a quiet machine with two cores: five rounds where
+they are cheap, three where not, and one of the peers that take longest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.case import ROOT, Case, Program
+from bench.cases import engine
+from bench.peers import programs
+from bench.runner import all_cases, quickly, run_all
+
+BEGIN, END = "<!-- targets: written by bench/run targets -->", "<!-- end of targets -->"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A row of the table: a case, what the table calls it, and how many rounds it takes."""
+
+    case: str
+    label: str
+    rounds: int = 3
+
+
+TARGETS = (
+    Target("keyed-rows", "keyed row job, 1000 keys", 5),
+    Target("keyed-rows-undeclared", "the same without declared types"),
+    Target("keyed-rows-tcp", "the same over TCP with mutual TLS"),
+    Target("keyed-strings", "2 M distinct str keys"),
+    Target("keyed-orders", "dataclass records of ten fields"),
+    Target("keyed-columns", "columnar keyed sum, 1000 keys", 5),
+    Target("keyed-columns-1m", "columnar keyed sum, 1 M keys"),
+    Target("chain", "map-only chain"),
+    Target("rebalance", "rebalance between two maps"),
+    Target("latency", "keyed job at 200 k records/s, buffer timeout 10 ms: p99"),
+    Target("start-up", "`python examples/word_count.py`, whole process", 5),
+    Target("idle-memory", "idle embedded cluster, p=2: proportional set size"),
+    Target("scheduling", "1000 subtasks scheduled and running"),
+    Target("slow-map", "control behind a map of 20 ms a row: worst p99", 1),
+    Target("slow-sink", "slow sink, 60 s: growth of memory after 10 s", 1),
+)
+
+#: Sizes for one measurement: the whole table shall not wait for the peers.
+ONCE = {
+    **{peer.name: (300_000, 1_500_000) for peer in programs.BYTEWAX},
+    programs.PYFLINK.name: (30_000, 250_000),
+    **{peer.name: (5_000_000, 35_000_000) for peer in programs.FLINK_SQL},
+}
+#: Shorter runs of programs that are measured in every round.
+SHORTER = {
+    programs.BARE_INTEGERS.name: (4_000_000, 16_000_000),
+    programs.BARE_COLUMNAR_64K.name: (20_000_000, 140_000_000),
+}
+#: A limit must itself be this far above the best form of Bytewax, else it is no limit.
+FIT_LIMIT = 8.0
+
+
+def shortened(case: Case) -> Case:
+    """The case with the sizes for the table."""
+
+    def short(program: Program) -> Program:
+        if program.name in ONCE:
+            return replace(program, sizes=ONCE[program.name], once=True)
+        return replace(program, sizes=SHORTER.get(program.name, program.sizes))
+
+    return replace(case, peers=tuple(short(peer) for peer in case.peers))
+
+
+def run_targets(*, quick: bool, page: Path | None) -> int:
+    """Runs all rows, prints lines and table, and puts the table into the page; 1 if anything is missed."""
+    known = {case.name: case for case in all_cases()}
+    load, started = os.getloadavg()[0], time.monotonic()
+    chosen = [(target, shortened(known[target.case])) for target in TARGETS]
+    plan = [(quickly(case), 1) if quick else (case, target.rounds) for target, case in chosen]
+    results = [result for _, result in run_all(plan, warm_up=False)]
+    minutes = (time.monotonic() - started) / 60
+    table = [
+        f"{machine()} Load average {load:.1f} before and {os.getloadavg()[0]:.1f} after, "
+        f"{minutes:.0f} minutes in all{', small sizes: no figures to keep' if quick else ''}.",
+        "",
+        "| job | measured | spread | wanted | against peers of the same run | reached |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for (target, case), result in zip(chosen, results, strict=True):
+        table.append(row(target, case, result))
+        if target.case == engine.KEYED_ROWS.name and result is not None:
+            table += limit_row(result)
+    text = "\n".join(table) + "\n"
+    print(text)
+    if page is not None:
+        write(page, text)
+    return int(any(result is None or result["missed"] for result in results))
+
+
+def row(target: Target, case: Case, result: dict[str, Any] | None) -> str:
+    """One line of the table."""
+    if result is None:
+        return f"| {target.label} | failed | | {wanted(case, '')} | | no |"
+    measured = shown(result["median"], result["unit"])
+    goals = dict(case.at_least)
+    against = [
+        f"{peer['ratio']:g} x {name} ({shown(peer['median'], peer['unit'])})"
+        + (f", wanted {goals[name]:g}" if name in goals else "")
+        for name, peer in result["peers"].items()
+    ]
+    details = ", ".join(f"{name} {text(value)}" for name, value in result.get("details", {}).items())
+    missed = "; ".join(result["missed"])
+    has_goal = goals or case.at_most is not None
+    verdict = f"no: {missed}" if missed else ("yes" if has_goal else "")
+    cells = [target.label, measured, f"{result['spread']:.0%}", wanted(case, result["unit"])]
+    return f"| {' | '.join([*cells, '; '.join(against) or details, verdict])} |"
+
+
+def limit_row(result: dict[str, Any]) -> list[str]:
+    """Whether the bare loop is fit to judge by: its rate against Bytewax's best form."""
+    names = [peer.name for peer in programs.BYTEWAX if peer.name in result["peers"]]
+    if not names:
+        return []
+    best = max(names, key=lambda name: result["peers"][name]["median"])
+    bare, bytewax = result["peers"][programs.BARE_INTEGERS.name], result["peers"][best]
+    ratio = bare["median"] / bytewax["median"]
+    reached = "yes" if ratio >= FIT_LIMIT else "no"
+    cells = ["(the bare loop itself)", shown(bare["median"], bare["unit"]), f"{bare['spread']:.0%}", ""]
+    return [f"| {' | '.join([*cells, f'{ratio:.1f} x {best}, wanted {FIT_LIMIT:g}', reached])} |"]
+
+
+def wanted(case: Case, unit: str) -> str:
+    """The goal of a number that counts by itself."""
+    return "" if case.at_most is None else f"at most {case.at_most:g} {unit}".rstrip()
+
+
+def text(value: Any) -> str:
+    """A detail that a program reported, short."""
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {text(inner)}" for name, inner in value.items()) + ")"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def shown(value: float, unit: str) -> str:
+    """A number as people read it."""
+    for size, letter in ((1e6, " M"), (1e3, " k")):
+        if unit == "records/s" and value >= size:
+            return f"{value / size:.3g}{letter}/s"
+    return f"{value:.3g} {'/s' if unit == 'records/s' else unit}".rstrip()
+
+
+def machine() -> str:
+    """What the figures were taken on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU"
+    )
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = (
+        subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    )
+    versions = f"Python {platform.python_version()}, pyarrow {importlib.metadata.version('pyarrow')}"
+    return f"{time.strftime('%Y-%m-%d')}, commit {commit}: {os.cpu_count()} cores of {model}, {versions}."
+
+
+def write(page: Path, table: str) -> None:
+    """Puts the table between the marks of the page; without marks, at its end."""
+    old = page.read_text() if page.exists() else ""
+    before, begin, rest = old.partition(BEGIN)
+    after = rest.partition(END)[2] if begin else ""
+    page.write_text(f"{before if begin else old}{BEGIN}\n\n{table}\n{END}{after or chr(10)}")
+    print(f"written to {page}", file=sys.stderr)
