@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from yarrow.datastream import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
+    ValueState,
     ValueStateDescriptor,
 )
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
@@ -54,7 +56,7 @@ def test_flat_map_takes_lists_generators_and_none() -> None:
 
 
 def test_flat_map_without_return_gives_nothing() -> None:
-    class Nothing(FlatMapFunction):
+    class Nothing(FlatMapFunction[Any, Any]):
         def flat_map(self, value: Any) -> Any:
             return None
 
@@ -76,7 +78,7 @@ def test_reduce_emits_each_new_value() -> None:
     assert result == [("a", 1), ("b", 5), ("a", 3), ("a", 6), ("b", 6)]
 
 
-FORMS = {
+FORMS: dict[str, Any] = {
     "tuple": lambda name, points: (name, points),
     "list": lambda name, points: [name, points],
     "named tuple": Score,
@@ -87,7 +89,13 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("aggregate", "expected"),
-    [("sum", [3, 4, 9]), ("min", [3, 1, 1]), ("max", [3, 3, 5]), ("min_by", [3, 1, 1]), ("max_by", [3, 3, 5])],
+    [
+        ("sum", [3, 4, 9]),
+        ("min", [3, 1, 1]),
+        ("max", [3, 3, 5]),
+        ("min_by", [3, 1, 1]),
+        ("max_by", [3, 3, 5]),
+    ],
 )
 def test_aggregates_of_a_field(form: str, aggregate: str, expected: list[int]) -> None:
     make = FORMS[form]
@@ -112,7 +120,7 @@ def test_sum_of_a_named_field_keeps_names_and_kind() -> None:
     assert last["points"] == 3
 
 
-class Halves(CoMapFunction):
+class Halves(CoMapFunction[Any, Any, Any]):
     def map1(self, value: Any) -> Any:
         return ("first", value)
 
@@ -120,7 +128,7 @@ class Halves(CoMapFunction):
         return ("second", value)
 
 
-class SpreadHalves(CoFlatMapFunction):
+class SpreadHalves(CoFlatMapFunction[Any, Any, Any]):
     def flat_map1(self, value: Any) -> Any:
         return [value] * value
 
@@ -140,7 +148,7 @@ def test_co_map_and_co_flat_map() -> None:
         assert harness.output == [2, 2, 7]
 
 
-class Both(CoProcessFunction):
+class Both(CoProcessFunction[Any, Any, Any]):
     def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterator[Any]:
         yield value, ctx.timestamp()
 
@@ -148,11 +156,11 @@ class Both(CoProcessFunction):
         return None
 
 
-class Joined(KeyedCoProcessFunction):
+class Joined(KeyedCoProcessFunction[Any, Any, Any, Any]):
     """Pairs of two inputs by key; the first input waits in state."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.first = runtime_context.get_state(ValueStateDescriptor("first"))
+        self.first: ValueState[Any] = runtime_context.get_state(ValueStateDescriptor("first"))
 
     def process_element1(self, value: Any, ctx: Any) -> None:
         self.first.update(value)
@@ -180,7 +188,7 @@ def test_co_process_with_and_without_keys() -> None:
 LATE, ODD, UNREAD = OutputTag("late"), OutputTag("odd"), OutputTag("unread")
 
 
-class Split(ProcessFunction):
+class Split(ProcessFunction[Any, Any]):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         if value % 2:
             yield ODD, value
@@ -222,8 +230,8 @@ def test_union_and_timestamps_travel() -> None:
         assert harness.timestamps() == [10, None, 30]
 
 
-class Lifecycle(MapFunction):
-    calls: list[str] = []
+class Lifecycle(MapFunction[Any, Any]):
+    calls: ClassVar[list[str]] = []
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.calls.append(f"open {runtime_context.get_index_of_this_subtask()}")
@@ -250,7 +258,7 @@ def chained(stream: Any) -> Any:
     return split.key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1])), split.get_side_output(ODD)
 
 
-class SplitPairs(ProcessFunction):
+class SplitPairs(ProcessFunction[Any, Any]):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         yield value
         if value[1] % 2:
@@ -268,7 +276,7 @@ def test_chunk_boundaries_never_change_results(rows: list[int], cuts: list[int],
         whole.end()
     edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     with OperatorHarness(chained, chunk_rows=chunk_rows) as parts:
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             parts.push(*rows[start:end])
         parts.end()
     assert parts.output == whole.output

@@ -106,7 +106,11 @@ class OperatorHarness:
         self._elements: list[list[StreamElement]] = [[] for _ in range(outputs)]
         self._readers: list[list[InputChannel]] = []
         self._writers: list[list[OutputChannel]] = []
-        self._deploy(inputs, outputs, chunk_rows)
+        try:
+            self._deploy(inputs, outputs, chunk_rows)
+        except BaseException:
+            self.close()
+            raise
 
     def _build_graph(
         self, fragment: Fragment, inputs: int, configuration: dict[str, str]
@@ -274,7 +278,7 @@ class OperatorHarness:
         moved = False
         for elements, channels in zip(self._elements, self._readers, strict=True):
             for channel in channels:
-                while channel.has_data:
+                while channel.queued:
                     elements.append(channel.take())
                     moved = True
         return moved
