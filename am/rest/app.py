@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -48,6 +49,31 @@ class FlinkJSONResponse(JSONResponse):
     media_type = JSON_TYPE
 
 
+class RestApplication(FastAPI):
+    """FastAPI whose document says what is answered here: what does not fit is refused with 400, not 422."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document; made once."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    operation["responses"] = _own_responses(operation["responses"])
+            for name in ("HTTPValidationError", "ValidationError"):
+                document["components"]["schemas"].pop(name, None)
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def _own_responses(responses: dict[str, Any]) -> dict[str, Any]:
+    """Without the one that the framework adds; in order of their statuses."""
+    return {
+        status: responses[status]
+        for status in sorted(responses)
+        if "HTTPValidationError" not in str(responses[status].get("content"))
+    }
+
+
 def create_app(services: RestServices, settings: RestSettings | None = None) -> FastAPI:
     """The application; `settings` None = those of the cluster's configuration."""
     settings = settings or RestSettings.of(services.settings)
@@ -58,7 +84,7 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
         yield
         access.close()
 
-    app = FastAPI(
+    app = RestApplication(
         title="Yarrow REST API",
         summary="Paths and fields are those of Flink's REST API, bare and under /v1.",
         version=yarrow.__version__,

@@ -1,0 +1,40 @@
+"""Metrics of jobs and of the process."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.unit.rest.fakes import ENDED_JOB, JOB, NOW, STARTED, job_details
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.metrics.job_metrics import job_metrics
+from yarrow.runtime.metrics.process_metrics import process_metrics
+
+
+def test_running_job_is_up_since_it_runs() -> None:
+    found = job_metrics(job_details(JOB, JobStatus.RUNNING), NOW)
+    assert found["uptime"] == found["runningTime"] == NOW - STARTED - 2
+    assert (found["downtime"], found["runningState"], found["createdState"]) == (0, 1, 0)
+    assert found["createdTimeTotal"] == 1
+    assert found["numRestarts"] == 1
+    assert found["allSubTasksRunningOrFinishedTime"] == NOW - STARTED - 2000
+
+
+def test_ended_job_is_not_up() -> None:
+    found = job_metrics(job_details(ENDED_JOB, JobStatus.FINISHED), NOW)
+    assert (found["uptime"], found["runningState"], found["allSubTasksRunningOrFinishedTime"]) == (-1, 0, 0)
+    assert found["runningTimeTotal"] == 20_000 - 2
+
+
+def test_restarting_job_is_down() -> None:
+    job = job_details(JOB, JobStatus.RUNNING)
+    stamps = {**job.timestamps, "RESTARTING": NOW - 500}
+    found = job_metrics(msgspec.structs.replace(job, status=JobStatus.RESTARTING, timestamps=stamps), NOW)
+    assert (found["downtime"], found["restartingTime"], found["uptime"]) == (500, 500, 0)
+
+
+def test_process_has_memory_threads_and_descriptors() -> None:
+    found = process_metrics()
+    assert found["Status.JVM.Memory.Heap.Used"] > 1 << 20
+    assert found["Status.JVM.Threads.Count"] >= 1
+    assert found["Status.JVM.FileDescriptor.Open"] > 2
+    assert found["Status.JVM.CPU.Time"] > 0
