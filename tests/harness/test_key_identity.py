@@ -15,7 +15,8 @@ import pytest
 
 from yarrow.common.types import Row
 from yarrow.container.task.routing import KeyTargets
-from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueState, ValueStateDescriptor
+from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
+from yarrow.datastream.state import ValueState
 from yarrow.runtime.data.vectorized_keys import key_groups
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 

@@ -13,10 +13,10 @@ from yarrow.datastream import (
     KeyedProcessFunction,
     OutputTag,
     RuntimeContext,
-    ValueState,
     ValueStateDescriptor,
 )
 from yarrow.datastream.functions import MapFunction
+from yarrow.datastream.state import ValueState
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 

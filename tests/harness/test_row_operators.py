@@ -21,9 +21,9 @@ from yarrow.datastream import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
-    ValueState,
     ValueStateDescriptor,
 )
+from yarrow.datastream.state import ValueState
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
 
