@@ -8,6 +8,7 @@ without running its jobs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -170,14 +171,42 @@ def collect_job_graphs(deliver: Callable[[JobGraph, Sequence[LocalFile]], None])
         yield
 
 
-_base_configuration: ContextVar[Mapping[str, str]] = ContextVar(
-    "yarrow_base_configuration", default=MappingProxyType({})
+_base_configuration: ContextVar[Mapping[str, str] | None] = ContextVar(
+    "yarrow_base_configuration", default=None
 )
 
 
+class _ProcessDefaults:
+    """What holds where a context has nothing in place: a thread begins with an empty context."""
+
+    executor: PipelineExecutor | None = None
+    configuration: Mapping[str, str] | None = None
+
+
+def use_for_this_process(executor: PipelineExecutor, configuration: Mapping[str, str]) -> None:
+    """Like `executor_in_place` and `configuration_in_place` in every thread, for as long as the process
+    lasts: of a process that runs one program.
+    """
+    _ProcessDefaults.executor = executor
+    _ProcessDefaults.configuration = MappingProxyType(dict(configuration))
+
+
 def base_configuration() -> Mapping[str, str]:
-    """What environments of this context begin with: the command line's and the file's settings."""
-    return _base_configuration.get()
+    """What environments of this context begin with: the command line's and the file's settings.
+
+    Without a command line those of the file that YARROW_CONF_DIR or FLINK_CONF_DIR names. Raises
+    ConfigFileError when it names a directory without one.
+    """
+    in_place = _base_configuration.get()
+    if in_place is not None:
+        return in_place
+    if _ProcessDefaults.configuration is not None:
+        return _ProcessDefaults.configuration
+    if not any(os.environ.get(variable) for variable in ("YARROW_CONF_DIR", "FLINK_CONF_DIR")):
+        return MappingProxyType({})
+    from yarrow.runtime.config.files import load_settings
+
+    return load_settings(os.environ).to_dict(redact=False)
 
 
 @contextmanager
@@ -192,7 +221,7 @@ def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
 
 def executor_for(target: str) -> PipelineExecutor:
     """The executor in place, else that of the target; InvalidProgramError names the targets there are."""
-    in_place = _in_place.get()
+    in_place = _in_place.get() or _ProcessDefaults.executor
     if in_place is not None:
         return in_place
     registered = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}

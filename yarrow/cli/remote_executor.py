@@ -19,6 +19,7 @@ from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 from yarrow.testing.shipped_files import ship_files
 
 _GRAPH_FILE = "job_graph"
@@ -35,6 +36,7 @@ class RemoteExecutor:
         """Uploads and submits; raises RestError with the cluster's words when it refuses."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
         config.validate()
+        show_no_trace_of_ctrl_c()
         rest = RestClient.of(config, *rest_address(config))
         job_id = submit(rest, job_graph, files)
         # Programs started by `python job.py` wait; -d asks not to.

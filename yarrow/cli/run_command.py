@@ -23,8 +23,8 @@ from yarrow.runtime.graph.executor import (
     ProgramAborted,
     configuration_in_place,
     executor_for,
-    executor_in_place,
     plan_only,
+    use_for_this_process,
 )
 from yarrow.runtime.graph.job_graph import JobGraph
 
@@ -71,8 +71,8 @@ def run(program: Program, config: Settings) -> None:
             " cluster with `yarrow start-cluster` and name it with -m host:port."
         )
     executor = executor_for(target)
-    with configuration_in_place(config.to_dict(redact=False)), executor_in_place(ReportingExecutor(executor)):
-        run_program(program)
+    use_for_this_process(ReportingExecutor(executor), config.to_dict(redact=False))
+    run_program(program)
 
 
 def info(program: Program, config: Settings, code: bool = False) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
-from yarrow.runtime.config.options import execution, rpc, taskmanager
+from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
 from yarrow.runtime.config.quantities import Duration, MemorySize
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -17,6 +17,8 @@ from yarrow.runtime.graph.job_graph import JobGraph
 #: What a slot gets where the configuration says nothing: an interpreter, pyarrow and room to work in.
 SLOT_MEMORY = MemorySize.of_mebibytes(512)
 _HEARTBEAT = Duration.of_millis(1000)
+#: A TaskExecutor of this machine is there within seconds, or something is broken.
+_SLOT_TIMEOUT = Duration.of_seconds(60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,15 @@ def shape_for_job(job_graph: JobGraph, config: Settings) -> ClusterShape:
 
 
 def embedded_settings(config: Settings, slots: int) -> Settings:
-    """The settings with what fits a cluster of one machine where they say nothing: memory, heartbeats.
+    """The settings with what fits a cluster of one machine where they say nothing: memory, heartbeats, patience.
 
     Raises MemoryBudgetError when the process size that is set leaves a slot too little.
     """
     if not config.is_set(rpc.HEARTBEAT_INTERVAL) and config.get(rpc.HEARTBEAT_TIMEOUT) > _HEARTBEAT:
         # Metrics come with heartbeats, and somebody may be looking on.
         config = config.with_value(rpc.HEARTBEAT_INTERVAL, _HEARTBEAT)
+    if not config.is_set(resourcemanager.SLOT_REQUEST_TIMEOUT):
+        config = config.with_value(resourcemanager.SLOT_REQUEST_TIMEOUT, _SLOT_TIMEOUT)
     if not config.is_set(taskmanager.PROCESS_SIZE):
         needed = process_size_for(slots, SLOT_MEMORY, config.get(taskmanager.SUPERVISOR_SIZE))
         config = config.with_value(

@@ -14,6 +14,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.testing.cluster_shape import shape_for_job
+from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster
 
@@ -27,6 +28,7 @@ class EmbeddedExecutor:
         """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
         config.validate()
+        show_no_trace_of_ctrl_c()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
         try:
             client = cluster.submit(job_graph, files)

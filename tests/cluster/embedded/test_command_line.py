@@ -122,6 +122,16 @@ def test_what_main_raises_is_shown_from_its_own_frame_on(yarrow: CommandLine) ->
     assert "yarrow" not in outcome.err
 
 
+def test_threads_of_a_program_run_where_the_command_line_says(yarrow: CommandLine) -> None:
+    threaded = "import threading\ndef job():\n" + "".join(f"    {line}\n" for line in _JOB.splitlines())
+    (yarrow.folder / "job.py").write_text(
+        f"{threaded}thread = threading.Thread(target=job)\nthread.start()\nthread.join()\n"
+    )
+    outcome = yarrow("run", "-p", "6", "job.py")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("6 [] __main__\nJob has been submitted with JobID ")
+
+
 def test_the_programs_exit_status_is_the_commands(yarrow: CommandLine) -> None:
     (yarrow.folder / "job.py").write_text("raise SystemExit(5)")
     assert yarrow("run", "job.py").status == 5
@@ -206,7 +216,6 @@ def standalone(yarrow: CommandLine) -> Iterator[CommandLine]:
         "taskmanager.numberOfTaskSlots: 2\n"
     )
     (yarrow.conf / "workers").write_text("localhost\nlocalhost\n")
-    before = set(psutil.pids())
     started = yarrow("start-cluster")
     try:
         assert started.status == 0, started.err
@@ -214,12 +223,12 @@ def standalone(yarrow: CommandLine) -> Iterator[CommandLine]:
     finally:
         stopped = yarrow("stop-cluster")
     assert stopped.status == 0, stopped.err
-    assert not [pid for pid in set(psutil.pids()) - before if _is_ours(pid)]
+    assert not [process for process in psutil.process_iter() if _has(process, yarrow.conf)]
 
 
-def _is_ours(pid: int) -> bool:
+def _has(process: psutil.Process, conf: Path) -> bool:
     try:
-        return "yarrow" in " ".join(psutil.Process(pid).cmdline())
+        return process.environ().get("YARROW_CONF_DIR") == str(conf)
     except psutil.Error:
         return False
 

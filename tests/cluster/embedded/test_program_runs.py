@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_ctrl_c_cancels_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     program.signal(signal.SIGINT)
     outcome = program.wait()
     assert outcome.status == -signal.SIGINT
-    assert "was cancelled by Ctrl-C." in outcome.err
+    assert re.fullmatch(r"Job [0-9a-f]{32} was cancelled by Ctrl-C\.\n", outcome.err)
     program.assert_nothing_left(0.5)
     program.assert_no_files_left()
 
@@ -160,7 +161,7 @@ def test_a_port_in_use_is_refused_before_the_job_starts(tmp_path: Path) -> None:
         )
         outcome = run(tmp_path, text + "env.from_collection([1]).print()\nenv.execute()")
     assert outcome.status == 1
-    assert f"rest.port {port}" in outcome.err
+    assert f"port {port} is in use. Set rest.port" in outcome.err
     assert outcome.out == ""
 
 
@@ -182,6 +183,16 @@ for thread in threads: thread.join()
     outcome = run(tmp_path, text)
     assert outcome.status == 0, outcome.err
     assert outcome.lines == ["first!", "left!", "right!", "second!"]
+
+
+def test_the_configuration_directory_counts(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("parallelism.default: 3\nrest.port: 1\n")
+    text = """
+from yarrow.datastream import StreamExecutionEnvironment
+print(StreamExecutionEnvironment.get_execution_environment().get_parallelism())
+"""
+    outcome = run(tmp_path, text, YARROW_CONF_DIR=str(tmp_path))
+    assert outcome.out == "3\n", outcome.err
 
 
 def test_inside_a_running_event_loop(tmp_path: Path) -> None:
