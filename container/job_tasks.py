@@ -6,6 +6,7 @@ threads of their own, everything else on the worker's one.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -42,6 +43,8 @@ from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CollectRows, FailureCause, OperatorEvent, TaskMetrics
+
+_log = logging.getLogger(__name__)
 
 COORDINATOR = -1
 
@@ -129,6 +132,7 @@ class JobTasks:
             task = builder.build()
         except BaseException as error:  # user code is loaded here
             where = f"task '{builder.vertex.name}' (subtask {builder.descriptor.subtask + 1}/{builder.vertex.parallelism})"
+            self._network.release(attempt)
             self._report(attempt, ExecutionState.FAILED, failure_cause(error, where))
             return
         register_task_metrics(task.environment.metrics, task)
@@ -136,6 +140,8 @@ class JobTasks:
         with self._lock:
             self._running[attempt] = running
         self._note_calls(running)
+        # Before the task: should that fail to open, its end finds the coordinator and stops it.
+        self._start_coordinator(builder, task)
         if thread is self._thread:
             thread.add(task, position)
             task.start()
@@ -143,7 +149,6 @@ class JobTasks:
             thread.post(lambda: thread.add(task, position))
             thread.post(task.start)
             threading.Thread(target=thread.run, name=f"task {task.environment.task_name}", daemon=True).start()
-        self._start_coordinator(builder, task)
         self._deliver_early(builder)
 
     def _note_calls(self, running: _Running) -> None:
@@ -223,7 +228,8 @@ class JobTasks:
     def _hand_to_reader(task: StreamTask, payload: bytes) -> None:
         source = task.chain.source
         if source is not None:
-            source.handle_event(payload)
+            with task.chain.attributed(0):
+                source.handle_event(payload)
             task.wake()
 
     def _reader(self, event: OperatorEvent) -> _Running | None:
@@ -293,7 +299,7 @@ class JobTasks:
             return
         self._output.end_lines()
         metrics = task.environment.metrics.values()
-        accumulators = {name: value.get_local_value() for name, value in task.environment.accumulators.items()}
+        accumulators = accumulated(task)
         with self._lock:
             running = self._running.pop(attempt, None)
             left = len(self._running)
@@ -308,17 +314,16 @@ class JobTasks:
                 state=state,
                 timestamp_ms=self._clock.epoch_ms(),
                 cause=cause,
-                accumulators=plain_values(accumulators),
+                accumulators=accumulators,
                 metrics=metrics,
                 tasks_left=left,
             )
         )
 
     def _stop_coordinator(self, running: _Running) -> None:
+        # It lives with subtask 0, and subtasks end in any order.
         builder = running.builder
-        if builder.descriptor.subtask == 0 and all(
-            other.builder.vertex.id != builder.vertex.id for other in self._running.values()
-        ):
+        if all(other.builder.vertex.id != builder.vertex.id for other in list(self._running.values())):
             coordinator = self._coordinators.pop((builder.graph.job_id, builder.vertex.operators[0].id), None)
             if coordinator is not None:
                 coordinator.stop()
@@ -343,15 +348,26 @@ class JobTasks:
         )
         accumulators = {}
         for attempt, entry in running:
-            values = {name: a.get_local_value() for name, a in list(entry.task.environment.accumulators.items())}
+            values = accumulated(entry.task)
             if values:
-                accumulators[attempt] = plain_values(values)
+                accumulators[attempt] = values
         return metrics, accumulators
 
 
 def _grant(task: StreamTask, operator: CollectingOperator, sequence: int) -> None:
     operator.on_credit(sequence)
     task.wake()
+
+
+def accumulated(task: StreamTask) -> dict[str, Any]:
+    """The accumulators of a task; one of the user's that raises is left out and logged."""
+    values: dict[str, Any] = {}
+    for name, accumulator in list(task.environment.accumulators.items()):
+        try:
+            values[name] = accumulator.get_local_value()
+        except Exception:
+            _log.exception("accumulator '%s' of task '%s' raised", name, task.environment.task_name)
+    return plain_values(values)
 
 
 def plain_values(values: dict[str, Any]) -> dict[str, Any]:

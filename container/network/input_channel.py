@@ -55,7 +55,10 @@ class InputChannel:
         self._credit: CreditReceiver | None = None
         #: Set by a barrier during alignment: nothing is taken meanwhile.
         self.blocked = False
+        #: The end of data was taken.
         self.ended = False
+        #: The consumer has gone: nothing is taken any more.
+        self.closed = False
         self._failure: str | None = None
 
     # ------------------------------------------------------------- producing side
@@ -67,6 +70,8 @@ class InputChannel:
 
     def append(self, element: StreamElement, size: int) -> None:
         """An element by reference; `size` 0 for control elements."""
+        if self.closed:
+            return
         self._queue.append((element, size))
         if size:
             self.received_bytes += size
@@ -75,6 +80,8 @@ class InputChannel:
 
     def append_frame(self, header: FrameHeader, payload: Buffer) -> None:
         """A frame as it came from the wire."""
+        if self.closed:
+            return
         self._queue.append((header, payload))
         if header.rows:
             self.received_bytes += header.length
@@ -92,7 +99,9 @@ class InputChannel:
     @property
     def has_data(self) -> bool:
         """True when `take` would return an element or raise."""
-        return (bool(self._queue) or (self._failure is not None and not self.ended)) and not self.blocked
+        if self.blocked or self.closed:
+            return False
+        return bool(self._queue) or (self._failure is not None and not self.ended)
 
     @property
     def queued(self) -> int:
@@ -129,5 +138,5 @@ class InputChannel:
 
     def close(self) -> None:
         """Drops what waits; further frames are dropped too."""
-        self.ended = True
+        self.closed = True
         self._queue.clear()

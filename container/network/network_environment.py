@@ -29,7 +29,7 @@ from yarrow.container.network.frames import (
     encode_header,
 )
 from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
-from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
 from yarrow.container.worker_protocol import WorkerSettings
@@ -68,8 +68,10 @@ class _RemoteCredit:
 class _Incoming:
     """A channel that a peer has opened: its input channel once the consumer is there, else the frames held for it."""
 
-    def __init__(self, key: ChannelKey, credit: _RemoteCredit) -> None:
+    def __init__(self, key: ChannelKey, credit: _RemoteCredit, *, dropped: bool = False) -> None:
         self.key = key
+        #: The consumer has ended: what still comes for it is dropped.
+        self._dropped = dropped
         self.credit = credit
         self.target: InputChannel | None = None
         self.held: list[tuple[FrameHeader, Buffer]] = []
@@ -89,6 +91,8 @@ class _Incoming:
             target.connect(self.credit)
 
     def frame(self, header: FrameHeader, payload: Buffer) -> None:
+        if self._dropped:
+            return
         if self.target is None:
             with self._lock:
                 if self.target is None:
@@ -230,7 +234,9 @@ class NetworkEnvironment:
             return local
         connection = self._connection_to(consumer)
         with self._lock:
-            peer = self._peers[connection]
+            peer = self._peers.get(connection)
+            if peer is None:
+                raise ChannelFailedError(f"the connection to worker {consumer.worker_id} has just broken")
             number = peer.next_number
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
@@ -254,8 +260,15 @@ class NetworkEnvironment:
                 self._inputs.pop(key).close()
             for key in [k for k in self._waiting_remote if k[0] == attempt]:
                 del self._waiting_remote[key]
-            gone = [i for p in self._peers.values() for i in p.incoming.values() if i.key[0] == attempt]
-        for incoming in gone:
+            gone = [
+                (peer, number, incoming)
+                for peer in self._peers.values()
+                for number, incoming in peer.incoming.items()
+                if incoming.key[0] == attempt
+            ]
+            for peer, number, incoming in gone:
+                peer.incoming[number] = _Incoming(incoming.key, incoming.credit, dropped=True)
+        for _, _, incoming in gone:
             if incoming.target is None or not incoming.target.ended:
                 incoming.credit.close("the consuming task has ended")
 
@@ -266,7 +279,14 @@ class NetworkEnvironment:
             known = self._by_worker.get(consumer.worker_id)
             if known is not None:
                 return known
-        sock, tls_host = self._dial(consumer)
+        try:
+            sock, tls_host = self._dial(consumer)
+        except OSError as error:
+            where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
+            raise ChannelFailedError(
+                f"worker {consumer.worker_id} does not answer at {where}: {error}; it has ended, or the network between "
+                "the hosts refuses its port"
+            ) from error
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
         connection = Connection(sock, handshake, self, self._request_write, consumer.worker_id)
         with self._lock:
@@ -279,11 +299,7 @@ class NetworkEnvironment:
         return connection
 
     def _dial(self, consumer: WorkerAddress) -> tuple[socket.socket, str]:
-        if (
-            consumer.host_key == self._settings.host_key
-            and consumer.unix_path
-            and not self._settings.listen_tcp
-        ):
+        if consumer.host_key == self._settings.host_key and consumer.unix_path:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             with _short_path(consumer.unix_path) as path:
                 sock.connect(path)
@@ -309,8 +325,13 @@ class NetworkEnvironment:
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             assert self._tls is not None
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            except OSError as error:  # gone already, or it spoke before TLS was set up
+                _log.debug("refused a data connection: %s", error)
+                sock.close()
+                return
         handshake = ServerHandshake(self._settings.data_secret, self._settings.worker_id)
         connection = Connection(sock, handshake, self, self._request_write)
         with self._lock:
@@ -403,7 +424,10 @@ class NetworkEnvironment:
             if header.type is FrameType.CLOSE:
                 outgoing.fail(bytes(payload).decode(errors="replace"))
                 return
-            grant = msgspec.msgpack.decode(payload, type=CreditGrant)
+            try:
+                grant = msgspec.msgpack.decode(payload, type=CreditGrant)
+            except msgspec.MsgspecError as error:
+                raise WireProtocolError(f"data connection: malformed CREDIT: {error}") from error
             outgoing.grant(grant.batches, grant.bytes)
         else:
             incoming = peer.incoming.get(header.channel)
@@ -422,15 +446,16 @@ class NetworkEnvironment:
         except msgspec.MsgspecError as error:
             raise WireProtocolError(f"data connection: malformed OPEN: {error}") from error
         key = (ExecutionAttemptID(opened.consumer_attempt), opened.edge, opened.producer_subtask)
-        incoming = _Incoming(key, _RemoteCredit(connection, number))
-        peer.incoming[number] = incoming
         with self._lock:
+            released = key[0] in self._released
+            incoming = _Incoming(key, _RemoteCredit(connection, number), dropped=released)
+            peer.incoming[number] = incoming
             target = self._inputs.get(key)
             if target is not None:
                 incoming.attach(target)
-            elif key[0] not in self._released:
+            elif not released:
                 self._waiting_remote[key] = incoming
-        if target is None and key[0] in self._released:
+        if target is None and released:
             incoming.credit.close("the consuming task has ended")
 
     def on_closed(self, connection: Connection, reason: str) -> None:

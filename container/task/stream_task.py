@@ -37,7 +37,7 @@ from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
 
 #: A task whose peer broke off waits this long for the JobMaster's verdict (the peer's own failure is the cause).
-_VERDICT_SECONDS = 5.0
+VERDICT_SECONDS = 5.0
 
 
 class TaskStage(Enum):
@@ -184,7 +184,7 @@ class StreamTask:
         try:
             progressed, phase = self._step(started)
         except ChannelFailedError as error:
-            self._await_verdict(error, started)
+            self._await_verdict(error)
             progressed, phase = False, Phase.IDLE
         except BaseException as error:  # user code may raise anything
             self._fail(error)
@@ -201,7 +201,7 @@ class StreamTask:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
             return self._drain()
-        if self.stage is TaskStage.AWAITING_VERDICT and now >= self._verdict_at:
+        if self.stage is TaskStage.AWAITING_VERDICT and self.environment.clock.monotonic() >= self._verdict_at:
             assert self._verdict is not None
             self._fail(self._verdict)
         return False, Phase.IDLE
@@ -419,16 +419,16 @@ class StreamTask:
             return True, Phase.IDLE
         return False, Phase.IDLE
 
-    def _await_verdict(self, error: BaseException, now: float) -> None:
+    def _await_verdict(self, error: BaseException) -> None:
         self.stage = TaskStage.AWAITING_VERDICT
         self._verdict = error
-        self._verdict_at = now + _VERDICT_SECONDS
+        self._verdict_at = self.environment.clock.monotonic() + VERDICT_SECONDS
 
     def seconds_until_due(self, now: float) -> float | None:
         """How long the thread may sleep as far as this task goes; None = until woken."""
         due: list[float] = []
         if self.stage is TaskStage.AWAITING_VERDICT:
-            due.append(self._verdict_at - now)
+            due.append(self._verdict_at - self.environment.clock.monotonic())
         if self.stage is TaskStage.RUNNING:
             if self._flush_at is not None:
                 due.append(self._flush_at - now)
