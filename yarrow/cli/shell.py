@@ -7,6 +7,7 @@ those of a script are.
 from __future__ import annotations
 
 import code
+import contextlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,9 @@ from yarrow.runtime.graph.executor import configuration_in_place
 def open_shell(config: Settings) -> None:
     """Reads and runs statements until the input ends."""
     config = config.overlay({execution.ATTACHED.key: True})
+    if sys.stdin.isatty():
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 (line editing and history come with the import)
     with configuration_in_place(config.to_dict(redact=False)):
         names = shell_names()
         main = ModuleType("__main__")

@@ -170,6 +170,25 @@ def test_info_plans_and_starts_nothing(yarrow: CommandLine) -> None:
     assert "after" not in lines
 
 
+def test_info_shows_the_code_of_the_chains(yarrow: CommandLine) -> None:
+    (yarrow.folder / "job.py").write_text("""
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+def never(x):
+    raise AssertionError("info calls no function")
+env.from_collection([1]).map(never).filter(never).key_by(never).reduce(never).print()
+env.execute()
+""")
+    outcome = yarrow("info", "--code", "-p", "2", "job.py")
+    assert outcome.status == 0, outcome.err
+    chains = dict(part.split("\n", 1) for part in ("\n" + outcome.out).split("\n# ")[1:])
+    mapping = chains["Map -> Filter"]
+    assert mapping.startswith("def input_0(rows")
+    assert "= map_0(v0)" in mapping
+    for name, code in chains.items():
+        compile(code, name, "exec")
+
+
 def test_the_shell_ships_what_is_defined_in_it(yarrow: CommandLine) -> None:
     text = (
         "env.set_parallelism(1) and None\n"
