@@ -35,7 +35,7 @@ from yarrow.datastream.operator_settings import group_name
 from yarrow.datastream.program_files import ProgramFiles
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.common.errors import JobExecutionError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import base_configuration, executor_for
@@ -355,7 +355,11 @@ class StreamExecutionEnvironment:
         Raises JobExecutionError, which begins with the user's own traceback where a function failed, and
         KeyboardInterrupt, after the job was cancelled, for Ctrl-C.
         """
-        return wait_for_job(self._submit(job_name))
+        try:
+            return wait_for_job(self._submit(job_name))
+        except JobExecutionError as error:
+            # The way through futures says nothing to the user; the message holds the traceback that does.
+            raise error.with_traceback(None) from None
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
         """Execute the program and return at once with a handle on the job."""
