@@ -6,7 +6,9 @@ server.py, which does so when it is needed. It holds no state of the cluster; ev
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -52,17 +54,22 @@ class FlinkJSONResponse(JSONResponse):
 class RestApplication(FastAPI):
     """FastAPI whose document says what is answered here: what does not fit is refused with 400, not 422."""
 
+    _making_document = threading.Lock()
+
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document; made once."""
-        if self.openapi_schema is None:
-            document = super().openapi()
-            for methods in document["paths"].values():
-                for operation in methods.values():
-                    operation["responses"] = _own_responses(operation["responses"])
-            for name in ("HTTPValidationError", "ValidationError"):
-                document["components"]["schemas"].pop(name, None)
-        assert self.openapi_schema is not None
-        return self.openapi_schema
+        """The OpenAPI document; made once, by whichever thread comes first."""
+        with self._making_document:
+            if self.openapi_schema is None:
+                self._take_out_unprocessable(super().openapi())
+            assert self.openapi_schema is not None
+            return self.openapi_schema
+
+    def _take_out_unprocessable(self, document: dict[str, Any]) -> None:
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                operation["responses"] = _own_responses(operation["responses"])
+        for name in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(name, None)
 
 
 def _own_responses(responses: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +95,7 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
         title="Yarrow REST API",
         summary="Paths and fields are those of Flink's REST API, bare and under /v1.",
         version=yarrow.__version__,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         default_response_class=FlinkJSONResponse,
@@ -106,6 +114,11 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     @app.get("/docs", include_in_schema=False)
     async def show_api() -> HTMLResponse:
         return HTMLResponse(API_PAGE)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def document() -> FlinkJSONResponse:
+        # It takes a moment the first time: not on the loop that runs the cluster.
+        return FlinkJSONResponse(await asyncio.to_thread(app.openapi))
 
     return app
 

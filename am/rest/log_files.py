@@ -16,6 +16,8 @@ from yarrow.am.rest.services import RestServices
 from yarrow.runtime.rpc.messages import FileInfo
 
 _CHUNK = 256 * 1024
+#: How the names of TaskExecutors' log files begin.
+_TASK_EXECUTORS = "taskexecutor-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,12 @@ class LogFolder:
 
     def _first(self, suffix: str) -> str:
         for file in self.list():
-            if file.name.endswith(suffix):
+            # Embedded, the TaskExecutors write into the same folder.
+            if file.name.endswith(suffix) and not file.name.startswith(_TASK_EXECUTORS):
                 return file.name
-        where = "it has no folder of logs (env.log.dir)" if self.directory is None else "its folder has none"
+        where = (
+            "it has no folder of logs" if self.directory is None else "there is none in its folder of logs"
+        )
         raise NotFoundError(f"the control plane has no file *{suffix}: {where}")
 
     def read(self, name: str) -> Iterator[bytes]:

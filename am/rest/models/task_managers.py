@@ -104,7 +104,7 @@ class TaskManagerMetrics(CamelModel):
 
 
 class AllocatedSlot(CamelModel):
-    """A slot that a job holds."""
+    """A slot that a job holds; a job's tasks count equally for the slots it has there."""
 
     job_id: str
     resource: ResourceProfile

@@ -34,4 +34,16 @@ def _kind(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else _encoded(value).decode()
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON can say it: NaN and infinities as null, what JSON has no kind for as text."""
+    return msgspec.json.decode(_encoded(value))
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except (TypeError, ValueError, msgspec.MsgspecError):  # such as a map whose keys are tuples
+        return msgspec.json.encode(str(value))

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.restart_strategy as restart_options
 from yarrow.am.rest.models.jobs import (
@@ -30,7 +32,7 @@ from yarrow.am.rest.models.jobs import (
     RootException,
     TaskCounts,
 )
-from yarrow.am.rest.views.accumulators import user_accumulators
+from yarrow.am.rest.views.accumulators import as_json, user_accumulators
 from yarrow.am.rest.views.io_metrics import io_metrics
 from yarrow.am.rest.views.times import aggregate_state, state_counts, tasks_span
 from yarrow.runtime.config.errors import ConfigError
@@ -88,8 +90,15 @@ def job_plan(job: ExecutionGraphDetails) -> Plan:
 
 
 def plan_of(plan: Mapping[str, Any], job_id: str, name: str) -> Plan:
-    """The plan that a JobGraph carries, under the job's own id and name; empty if it carries none."""
-    return Plan.model_validate({"type": "STREAMING", "nodes": [], **plan, "jid": job_id, "name": name})
+    """The plan that a JobGraph carries, under the job's own id and name; empty if it carries none.
+
+    A client made it, so that one which is no plan must not make the job's page fail.
+    """
+    nodes = plan.get("nodes", [])
+    try:
+        return Plan.model_validate({"nodes": nodes, "jid": job_id, "name": name})
+    except ValidationError:
+        return Plan(jid=job_id, name=name, nodes=[])
 
 
 def _vertex_summary(vertex: VertexDetails, now: int) -> JobVertexSummary:
@@ -201,7 +210,7 @@ def execution_result(result: JobResult) -> JobExecutionResult:
             "id": result.job_id,
             "name": result.name,
             "application_status": _APPLICATION_STATUS.get(result.status, "UNKNOWN"),
-            "accumulator_results": result.accumulators,
+            "accumulator_results": {name: as_json(value) for name, value in result.accumulators.items()},
             "net_runtime": result.net_runtime_ms,
             "start_time": result.start_time,
             "end_time": result.end_time,

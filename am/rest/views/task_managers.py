@@ -5,6 +5,7 @@ Owner: none (pure).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -48,20 +49,31 @@ def task_manager(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> TaskMan
 
 def task_manager_details(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> TaskManagerDetails:
     """A TaskExecutor with slots and metrics."""
-    resource_id = info.registration.resource_id
     return TaskManagerDetails(
         **_fields(info, tasks, now),
-        allocated_slots=[
+        allocated_slots=_allocated_slots(info, tasks),
+        metrics=_metrics(info.metrics),
+    )
+
+
+def _allocated_slots(info: TaskExecutorInfo, tasks: TaskCounts) -> list[AllocatedSlot]:
+    """Which task is in which slot is not known here: a job's tasks count equally for its slots."""
+    held = Counter(slot.job_id for slot in info.allocated)
+    seen: Counter[str] = Counter()
+    slots = []
+    for slot in info.allocated:
+        if slot.job_id is None:
+            continue
+        share, rest = divmod(tasks[(info.registration.resource_id, slot.job_id)], held[slot.job_id])
+        slots.append(
             AllocatedSlot(
                 job_id=slot.job_id,
                 resource=_profile([slot.profile], info),
-                assigned_tasks=tasks[(resource_id, slot.job_id)],
+                assigned_tasks=share + (1 if seen[slot.job_id] < rest else 0),
             )
-            for slot in info.allocated
-            if slot.job_id is not None
-        ],
-        metrics=_metrics(info.metrics),
-    )
+        )
+        seen[slot.job_id] += 1
+    return slots
 
 
 def _fields(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> dict[str, Any]:
@@ -110,7 +122,8 @@ def _profile(profiles: Sequence[SlotProfile], info: TaskExecutorInfo) -> Resourc
 
 def _metrics(values: Mapping[str, float]) -> TaskManagerMetrics:
     def value(name: str, default: int = 0) -> int:
-        return int(values.get(name, default))
+        found = values.get(name, default)
+        return int(found) if math.isfinite(found) else default
 
     memory, shuffle = "Status.JVM.Memory", "Status.Shuffle.Netty"
     collector = "Status.JVM.GarbageCollector.All"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,11 +27,6 @@ from tests.unit.rest.fakes import (
 from tests.unit.rest.running import run
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import CollectRows
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
 
 
 def get(cluster: FakeCluster, path: str, status: int = 200) -> Any:

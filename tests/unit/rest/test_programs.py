@@ -43,11 +43,6 @@ if __name__ == "__main__":
 Answers = Callable[[httpx.AsyncClient], Awaitable[Any]]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
-
-
 def talk(cluster: FakeCluster, answers: Answers, **settings: Any) -> Any:
     """Runs `answers` with a client of one application, and checks that nothing of it is left."""
 

@@ -26,11 +26,6 @@ ACTIONS = [
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
-
-
 def ask(
     cluster: FakeCluster, method: str, path: str, settings: RestSettings | None = None, **options: Any
 ) -> httpx.Response:

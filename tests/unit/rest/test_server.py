@@ -18,11 +18,6 @@ from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.metrics.prometheus_endpoint import NoFreePortError
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
-
-
 @pytest.mark.parametrize("lazily", [False, True])
 def test_server_answers_until_it_is_stopped(cluster: FakeCluster, lazily: bool) -> None:
     async def main() -> None:

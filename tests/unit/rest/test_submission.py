@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -13,11 +12,6 @@ from tests.unit.graph.programs import environment
 from tests.unit.rest.fakes import JOB, FakeCluster, client_of
 from tests.unit.rest.running import run
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph, encode_job_graph
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
 
 
 def graph(*files: ShippedFile) -> JobGraph:
