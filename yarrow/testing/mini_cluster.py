@@ -92,6 +92,11 @@ class MiniCluster:
         return self.submit(job_graph, files)
 
     @property
+    def is_of_this_process(self) -> bool:
+        """False in a child that was forked from the process that started it."""
+        return self._pid == os.getpid()
+
+    @property
     def processes(self) -> list[int]:
         """Process ids of its TaskExecutors."""
         return self.cluster.processes
@@ -110,7 +115,7 @@ class MiniCluster:
     def close(self) -> None:
         """Ends its jobs and everything that belongs to it; may be repeated, also from other threads."""
         _running.discard(self)
-        if self._closed or self._pid != os.getpid():
+        if self._closed or not self.is_of_this_process:
             return
         self._loop.submit(self.cluster.stop()).result()
         self._closed = True
@@ -164,6 +169,9 @@ def _end_with_the_program() -> None:
 
 def _end_clusters() -> None:
     for cluster in list(_running):
+        if not cluster.is_of_this_process:
+            # A forked child has the object, its parent has the cluster.
+            continue
         for job in cluster.running_jobs():
             print(
                 f"Job {job.get_job_id()} was still running when the program ended: it was cancelled.",

@@ -195,6 +195,45 @@ print(StreamExecutionEnvironment.get_execution_environment().get_parallelism())
     assert outcome.out == "3\n", outcome.err
 
 
+def test_task_executors_of_a_configured_number_of_slots(tmp_path: Path) -> None:
+    text = (
+        _HEAD.replace("(2)", "(3)")
+        + """
+env.get_configuration().set_string("taskmanager.numberOfTaskSlots", "1")
+from yarrow.datastream import MapFunction
+class Where(MapFunction):
+    def open(self, context):
+        import os
+        self.supervisor = os.getppid()
+    def map(self, value):
+        return str(self.supervisor)
+found = list(env.from_sequence(1, 300).rebalance().map(Where()).execute_and_collect())
+print(len(found), len(set(found)))
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.out == "300 3\n", outcome.err
+
+
+def test_a_forked_child_leaves_the_cluster_alone(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+import multiprocessing, time
+env.from_collection([1, 2]).map(lambda x: x).print()
+client = env.execute_async()
+child = multiprocessing.get_context("fork").Process(target=print, args=("child",))
+child.start()
+child.join()
+client.get_job_execution_result().result()
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0
+    assert outcome.err == ""
+    assert outcome.lines == ["1> 1", "2> 2", "child"] or outcome.lines == ["1> 2", "2> 1", "child"]
+
+
 def test_inside_a_running_event_loop(tmp_path: Path) -> None:
     text = (
         _HEAD
