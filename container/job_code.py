@@ -27,8 +27,8 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
     if code.python_version != sys.version_info[:2]:
         wanted, have = ".".join(map(str, code.python_version)), ".".join(map(str, sys.version_info[:2]))
         raise InvalidProgramError(
-            f"job '{graph.name}' was built with Python {wanted}, this worker runs {have}; use the same minor version, e.g. "
-            "by pointing python.executable at it"
+            f"job '{graph.name}' was built with Python {wanted}, this worker runs {have}; "
+            "use the same minor version, e.g. by pointing python.executable at it"
         )
     for shipped in reversed(code.files):
         path = file_paths.get(shipped.blob_key)
@@ -41,8 +41,8 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
     missing = [name for name in code.required_modules if not _can_import(name)]
     if missing:
         raise InvalidProgramError(
-            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot import; ship it "
-            "with add_python_file (-pyfs), or install it in the environment of the workers"
+            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot import; "
+            "ship it with add_python_file (-pyfs), or install it in the environment of the workers"
         )
     if own_main:
         sys.modules["__main__"] = types.ModuleType("__main__")

@@ -131,7 +131,8 @@ class JobTasks:
         try:
             task = builder.build()
         except BaseException as error:  # user code is loaded here
-            where = f"task '{builder.vertex.name}' (subtask {builder.descriptor.subtask + 1}/{builder.vertex.parallelism})"
+            vertex, subtask = builder.vertex, builder.descriptor.subtask
+            where = f"task '{vertex.name}' (subtask {subtask + 1}/{vertex.parallelism})"
             self._network.release(attempt)
             self._report(attempt, ExecutionState.FAILED, failure_cause(error, where))
             return
@@ -344,8 +345,8 @@ class JobTasks:
         with self._lock:
             running = list(self._running.items())
         metrics = tuple(
-            TaskMetrics(attempt_id=attempt, values=entry.task.environment.metrics.values()) for attempt, entry in running
-        )
+            TaskMetrics(attempt_id=attempt, values=entry.task.environment.metrics.values()) for attempt, entry
+            in running )
         accumulators = {}
         for attempt, entry in running:
             values = accumulated(entry.task)

@@ -284,8 +284,8 @@ class NetworkEnvironment:
         except OSError as error:
             where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
             raise ChannelFailedError(
-                f"worker {consumer.worker_id} does not answer at {where}: {error}; it has ended, or the network between "
-                "the hosts refuses its port"
+                f"worker {consumer.worker_id} does not answer at {where}: {error}; it has ended, or the network "
+                "between the hosts refuses its port"
             ) from error
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
         connection = Connection(sock, handshake, self, self._request_write, consumer.worker_id)

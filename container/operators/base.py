@@ -27,7 +27,9 @@ Emit = Callable[[str, str | None], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskEnvironment:
-    """The task-level environment, apart from the user's RuntimeContext: job, task, metrics, clock, hooks to the worker."""
+    """The task-level environment, apart from the user's RuntimeContext: job, task, metrics, clock, hooks to
+    the worker.
+    """
 
     job_id: JobID
     job_name: str

@@ -46,8 +46,8 @@ class HeapKeyedStateBackend:
         """The current key; raises when there is none."""
         if self.current_key is NO_KEY:
             raise UnsupportedFeatureError(
-                f"operator '{self._operator_name}': keyed state '{name}' was used outside of a record or timer; read and "
-                "write it in process_element or on_timer, not in open or close"
+                f"operator '{self._operator_name}': keyed state '{name}' was used outside of a record or timer; "
+                "read and write it in process_element or on_timer, not in open or close"
             )
         return self.current_key
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.task.code_writer import CodeWriter
-from yarrow.runtime.data.immutability import ATOMIC_TYPES, freeze_or_copy
+from yarrow.runtime.data.immutability import ATOMIC_TYPES, freeze_or_copy, whole_copier_of
 
 
 def needs_fixing(declared: TypeInformation | None, object_reuse: bool) -> bool:
@@ -22,15 +22,17 @@ def generate_fixed(code: CodeWriter, value: str, declared: TypeInformation | Non
         return value
     atoms = code.bind_as("ATOMS", ATOMIC_TYPES)
     freeze = code.bind_as("freeze", freeze_or_copy)
-    fixed, item = code.fresh("f"), code.fresh("e")
+    whole = code.bind_as("whole_copier_of", whole_copier_of)
+    fixed, item, kind = code.fresh("f"), code.fresh("e"), code.fresh("c")
     code.line(f"{fixed} = {value}")
+    code.line(f"{kind} = type({value})")
     with (
-        code.block(f"if {fixed}.__class__ is tuple:"),
+        code.block(f"if {kind} is tuple:"),
         code.block(f"for {item} in {fixed}:"),
         code.block(f"if {item}.__class__ not in {atoms}:"),
     ):
         code.line(f"{fixed} = {freeze}({value})")
         code.line("break")
-    with code.block(f"elif {fixed}.__class__ not in {atoms}:"):
-        code.line(f"{fixed} = {freeze}({value})")
+    with code.block(f"elif {kind} not in {atoms}:"):
+        code.line(f"{fixed} = ({whole}({kind}) or {freeze})({value})")
     return fixed

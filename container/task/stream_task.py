@@ -164,7 +164,8 @@ class StreamTask:
         self.stage = TaskStage.ENDED
         errors = self.chain.close()
         if state is ExecutionState.FINISHED and errors:
-            state, cause = ExecutionState.FAILED, failure_cause(errors[0], f"closing task '{self.environment.task_name}'")
+            state = ExecutionState.FAILED
+            cause = failure_cause(errors[0], f"closing task '{self.environment.task_name}'")
             reason = f"task '{self.environment.task_name}' failed to close"
         if state is not ExecutionState.FINISHED:
             for partition in self.partitions:

@@ -19,7 +19,8 @@ MAX_TIMESTAMP: Final = 2**63 - 1
 class RowBatch:
     """A list of Python objects with an optional timestamp (int64 ms UTC) and row kind a row.
 
-    `timestamps` is None or as long as `rows` (None where a row has none); `kinds` is None (all INSERT) or one byte a row.
+    `timestamps` is None or as long as `rows` (None where a row has none); `kinds` is None (all INSERT) or one
+    byte a row.
     """
 
     __slots__ = ("kinds", "rows", "timestamps")

@@ -15,6 +15,7 @@ import datetime as dt
 import enum
 import fractions
 import functools
+import gc
 import keyword
 import linecache
 import re
@@ -30,8 +31,17 @@ import numpy as np
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import UncopyableValueError
+from yarrow.runtime.data.plain_classes import (
+    Shape,
+    compile_lines,
+    differs,
+    fields_of_plain_class,
+    read_lines,
+    shape_of,
+    store_lines,
+)
 
-__all__ = ["copier_for", "freeze_or_copy"]
+__all__ = ["copier_for", "freeze_or_copy", "whole_copier_of"]
 
 #: Objects already copied within one value, by the id of the original: keeps sharing and cycles as they were.
 Memo = dict[int, Any]
@@ -61,7 +71,6 @@ _SHARED: Final[tuple[type, ...]] = (
 )
 
 _MAX_CLASSES: Final = 4096
-_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 _new = object.__new__
 _set = object.__setattr__
 
@@ -215,6 +224,9 @@ _copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
 #: For plain classes also a copier of values that stand alone: no memo is needed while all their fields are
 #: atoms.
 _whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {}
+#: What `freeze_or_copy` would call for values of an exact class, or None: generated code saves itself a call.
+#: To be asked once a value, for the copier of a class may become another.
+whole_copier_of: Final = _whole_copiers.get
 
 
 def _learn(cls: type) -> Copier:
@@ -242,7 +254,7 @@ def _copier_of(cls: type) -> Copier:
     slots = any(base.__dict__.get("__slots__") for base in cls.__mro__)
     if issubclass(cls, tuple(ATOMIC_TYPES)) and not slots:
         return _atom_with_attributes if cls.__dictoffset__ else _same
-    names = _fields_of_plain_class(cls)
+    names = fields_of_plain_class(cls)
     if names is None:
         return _deep
     frozen = bool(dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
@@ -262,51 +274,11 @@ def _adds_nothing(cls: type, base: type) -> bool:
     )
 
 
-def _differs(cls: Any, name: str) -> bool:
-    """Whether a class has its own form of a method of object."""
-    found: object = getattr(cls, name)
-    return found is not getattr(object, name)
-
-
 def _named_tuple(cls: type, value: Any, memo: Memo) -> Any:
     items = [_copy(item, memo) for item in value]
     if all(a is b for a, b in zip(items, value, strict=True)):
         return value
     return memo.setdefault(id(value), tuple.__new__(cls, items))
-
-
-def _fields_of_plain_class(cls: type) -> tuple[list[str], bool] | None:
-    """Names of slots, and whether there is a __dict__; None when the class is not made of these alone."""
-    customized = (
-        hasattr(cls, "__deepcopy__")
-        or hasattr(cls, "__del__")  # must not meet the empty instance made below
-        or hasattr(cls, "__copy__")
-        or (hasattr(cls, "__setstate__") and not dataclasses.is_dataclass(cls))
-        or hasattr(cls, "__getnewargs_ex__")
-        or hasattr(cls, "__getnewargs__")
-        or _differs(cls, "__reduce_ex__")
-        or _differs(cls, "__reduce__")
-        or _differs(cls, "__getattribute__")
-        or (
-            type(cls.__dict__.get("__getstate__")) is types.FunctionType and not dataclasses.is_dataclass(cls)
-        )
-    )
-    if customized or not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
-        return None
-    try:
-        _new(cls)
-    except TypeError:  # abstract, or a base written in C
-        return None
-    slots: list[str] = []
-    for base in cls.__mro__:
-        declared = base.__dict__.get("__slots__", ())
-        for name in (declared,) if isinstance(declared, str) else tuple(declared):
-            if name in ("__dict__", "__weakref__"):
-                continue
-            if name.startswith("__") and not name.endswith("__"):
-                return None  # stored under a mangled name
-            slots.append(name)
-    return slots, bool(cls.__dictoffset__)
 
 
 def _generate(cls: type, names: tuple[list[str], bool], frozen: bool) -> Copier:
@@ -335,17 +307,7 @@ def _object_copier(cls: type) -> Copier:
         made.__dict__ = fields.copy()
         return made
 
-    def copy_whole(value: Any) -> Any:
-        atoms = ATOMIC_TYPES
-        fields = value.__dict__
-        for item in fields.values():
-            if type(item) not in atoms:
-                return copy_object(value, {})
-        made: Any = _new(cls)
-        made.__dict__ = fields.copy()
-        return made
-
-    _whole_copiers[cls] = copy_whole
+    _whole_copiers[cls] = _ShapeLearner(cls, copy_object, frozen=False).learn
     return copy_object
 
 
@@ -369,7 +331,59 @@ def _frozen_object_copier(cls: type) -> Copier:
         made.__dict__.update(copied)
         return made
 
+    _whole_copiers[cls] = _ShapeLearner(cls, copy_frozen, frozen=True).learn
     return copy_frozen
+
+
+class _ShapeLearner:
+    """Makes the copier of values that stand alone for the attributes that instances of a class are seen to have.
+
+    Generated code tests that the attributes are those and copies field by field; any other instance goes to the
+    general copier, and the first few of these make the code anew.
+    """
+
+    _MOST_SHAPES: Final = 4
+
+    def __init__(self, cls: type, general: Copier, frozen: bool) -> None:
+        self._cls = cls
+        self._general = general
+        self._frozen = frozen
+        self._learned = 0
+
+    def learn(self, value: Any) -> Any:
+        """A copy of a value whose attributes are not those expected, from which the next ones are."""
+        made = self._general(value, {})
+        if self._learned < self._MOST_SHAPES:
+            self._learned += 1
+            fields = value.__dict__
+            shape = shape_of(self._cls, list(fields))
+            if shape is None:
+                self._learned = self._MOST_SHAPES
+            else:
+                _whole_copiers[self._cls] = self._compile(shape, list(map(type, fields.values())))
+        return made
+
+    def _compile(self, shape: Shape, kinds: list[type]) -> Callable[[Any], Any]:
+        atomic = [i for i, kind in enumerate(kinds) if kind in ATOMIC_TYPES]
+        scope: dict[str, Any] = {
+            "names": shape.names, "referents": gc.get_referents, "atoms": ATOMIC_TYPES, "cls": self._cls,
+            "copy": _copy, "general": self._general, "learn": self.learn, "new": _new, "type": type, "id": id,
+        }  # fmt: skip
+        scope |= {f"t{i}": kinds[i] for i in atomic}
+        tests = [f"(type(f{i}) is t{i} or type(f{i}) in atoms)" for i in atomic]
+        nested = len(atomic) < len(kinds)
+        lines = read_lines(shape, "value", "return learn(value)")
+        if tests:
+            lines.append(f"if not ({' and '.join(tests)}): return general(value, {{}})")
+        if self._frozen:
+            lines.append("return general(value, {})" if nested else "return value")
+        else:
+            lines.append("made = new(cls)")
+            if nested:
+                lines.append("memo = {id(value): made}")
+            copied = [f"f{i}" if i in atomic else f"copy(f{i}, memo)" for i in range(len(kinds))]
+            lines += [*store_lines(shape, "made", copied), "return made"]
+        return compile_lines("copy_fields(value)", lines, self._cls, scope)
 
 
 _SLOT_TEMPLATE: Final = """\
@@ -392,7 +406,7 @@ def _compile_slots(cls: type, slots: list[str], frozen: bool) -> Copier:
     count = range(len(slots))
     reads = "\n".join(f"        f{i} = value.{name}" for i, name in enumerate(slots))
     # A class whose own __setattr__ checks or refuses must not see the copy being filled.
-    direct = not _differs(cls, "__setattr__")
+    direct = not differs(cls, "__setattr__")
 
     def store(name: str, value: str) -> str:
         return f"made.{name} = {value}" if direct else f"store(made, {name!r}, {value})"

@@ -1,7 +1,8 @@
 """Tuples of plain declared types as MessagePack: the fast form of the commonest rows.
 
-msgspec writes a batch of tuples in one call and checks the declared type while it reads, all in C. What does not fit this
-form (a named tuple, a numpy number, a whole number beyond 64 bits) goes through the columnar form, which explains or
+msgspec writes a batch of tuples in one call and checks the declared type while it reads, all in C. What does
+not fit this form (a named tuple, a numpy number, a whole number beyond 64 bits) goes through the columnar
+form, which explains or
 converts. Owner: the calling thread; stateless. It must not be used for types that MessagePack cannot tell apart.
 """
 

@@ -34,7 +34,7 @@ from yarrow.container.worker_protocol import (
     WorkerReady,
     WorkerSettings,
 )
-from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -46,9 +46,10 @@ from yarrow.runtime.rpc.messages import (
     VertexPlacement,
     WorkerAddress,
 )
+from yarrow.runtime.security.certificates import CertificateAuthority
 
 
-class JobFailedInHarness(Exception):  # noqa: N818 - tests read it as an event
+class JobFailedInHarness(Exception):
     """A task failed; `cause` is what the worker reported first."""
 
     def __init__(self, cause: FailureCause) -> None:
@@ -57,11 +58,14 @@ class JobFailedInHarness(Exception):  # noqa: N818 - tests read it as an event
 
 
 class WorkerHarness:
-    """So many workers; subtask i of each vertex runs in worker i modulo their number."""
+    """So many workers; subtask i of each vertex runs in worker i modulo their number.
+
+    `processes` False makes them threads of this process; `tcp` has them exchange by TCP with mutual TLS.
+    """
 
     def __init__(
-        self, workers: int = 1, *, processes: bool = True, configuration: dict[str, str] | None = None, tcp: bool = False
-    ) -> None:
+        self, workers: int = 1, *, processes: bool = True, configuration: dict[str, str] | None = None, tcp:
+        bool = False ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="yarrow-harness-")
         self._messages: queue.SimpleQueue[tuple[int, MessageFromWorker | None]] = queue.SimpleQueue()
         self._sockets: list[FramedSocket[MessageFromWorker]] = []
@@ -71,10 +75,12 @@ class WorkerHarness:
         self.collected: list[CollectRows] = []
         self.metrics: list[tuple[float, MetricsReport]] = []
         self.final_metrics: dict[str, dict[str, float]] = {}
-        self._configuration = configuration or {}
+        self._configuration = dict(configuration or {})
+        self._authority = CertificateAuthority("harness", SystemClock()) if tcp else None
+        if tcp:
+            self._configuration["taskmanager.data.transport"] = "tcp"
         for index in range(workers):
             self._start(index, processes)
-        del tcp
 
     def _start(self, index: int, processes: bool) -> None:
         ours, theirs = socket.socketpair()
@@ -83,7 +89,11 @@ class WorkerHarness:
                 sys.executable, "-m", "yarrow.container.worker_process",
                 "--fd", str(theirs.fileno()), "--parent", str(os.getpid()),
             ]  # fmt: skip
-            self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True))
+            environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], start_new_session=True, env=environment
+            )
+            self._processes.append(process)
             theirs.close()
         else:
             WorkerThread(theirs).start()
@@ -91,7 +101,11 @@ class WorkerHarness:
         self._sockets.append(framed)
         folder = os.path.join(self._folder.name, str(index))
         os.mkdir(folder, 0o700)
+        identity = self._authority.issue(f"worker {index}") if self._authority is not None else None
         settings = WorkerSettings(
+            ca_certificate=identity.ca_certificate if identity is not None else b"",
+            certificate=identity.certificate if identity is not None else b"",
+            private_key=identity.private_key if identity is not None else b"",
             worker_id=WorkerID(f"harness/{index}"),
             resource_id="harness",
             host="127.0.0.1",
