@@ -80,10 +80,10 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
 
 def format_user_first(error: BaseException) -> str:
     """The traceback without frames of the engine, where any frame of the user's remains."""
-    if isinstance(error, YarrowError) and not _has_user_frame(error):
-        # Our own typed errors say everything in their message; frames of the engine would only hide it.
-        return "".join(traceback.format_exception_only(error))
     described = traceback.TracebackException.from_exception(error)
+    if isinstance(error, YarrowError) and not _has_user_frame(described):
+        # Our own typed errors say everything in their message; frames of the engine would only hide it.
+        return "".join(described.format_exception_only())
     seen: set[int] = set()
     pending: list[traceback.TracebackException | None] = [described]
     while pending:
@@ -103,10 +103,6 @@ def format_user_first(error: BaseException) -> str:
 
 def _has_user_frame(part: traceback.TracebackException) -> bool:
     return any(not is_engine_file(frame.filename) for frame in part.stack)
-
-
-def _has_user_frame(error: BaseException) -> bool:
-    return any(not is_engine_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def is_engine_file(filename: str) -> bool:

@@ -24,8 +24,5 @@ class SliceSizer:
         """A chunk of `rows` took `seconds`."""
         if rows <= 0:
             return
-        if seconds <= 0:
-            wanted = self._max_rows
-        else:
-            wanted = int(self._target * rows / seconds)
+        wanted = self._max_rows if seconds <= 0 else int(self._target * rows / seconds)
         self.rows = max(1, min(wanted, self.rows * _GROWTH, self._max_rows))
