@@ -39,10 +39,15 @@ class JobCounters:
 
     @staticmethod
     def of(job: Mapping[str, Any]) -> JobCounters:
-        """From the job's details in the REST API: a vertex that reads no records is a source."""
+        """From the job's details in the REST API: a vertex without inputs in the plan is a source."""
         vertices = job.get("vertices", ())
         metrics = [vertex.get("metrics", {}) for vertex in vertices]
-        sources = [entry.get("write-records", 0) for entry in metrics if not entry.get("read-records", 0)]
+        readers = {node["id"] for node in job.get("plan", {}).get("nodes", ()) if node.get("inputs")}
+        sources = [
+            vertex.get("metrics", {}).get("write-records", 0)
+            for vertex in vertices
+            if vertex.get("id") not in readers
+        ]
         waited = sum(entry.get("accumulated-backpressured-time", 0) for entry in metrics)
         return JobCounters(sum(sources), waited, sum(vertex.get("parallelism", 1) for vertex in vertices))
 

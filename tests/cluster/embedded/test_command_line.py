@@ -247,7 +247,7 @@ def standalone(yarrow: CommandLine) -> Iterator[CommandLine]:
 
 def _has(process: psutil.Process, conf: Path) -> bool:
     try:
-        return process.environ().get("YARROW_CONF_DIR") == str(conf)
+        return bool(process.environ().get("YARROW_CONF_DIR") == str(conf))
     except psutil.Error:
         return False
 

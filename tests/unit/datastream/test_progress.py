@@ -17,9 +17,14 @@ from yarrow.runtime.graph.executor import DetachedJobClient
 
 JOB = {
     "vertices": [
-        {"parallelism": 2, "metrics": {"write-records": 5000, "accumulated-backpressured-time": 1000}},
-        {"parallelism": 2, "metrics": {"read-records": 4000, "write-records": 10}},
-    ]
+        {
+            "id": "a",
+            "parallelism": 2,
+            "metrics": {"read-records": 5000, "write-records": 5000, "accumulated-backpressured-time": 1000},
+        },
+        {"id": "b", "parallelism": 2, "metrics": {"read-records": 4000, "write-records": 10}},
+    ],
+    "plan": {"nodes": [{"id": "a"}, {"id": "b", "inputs": [{"num": 0, "id": "a"}]}]},
 }
 
 
