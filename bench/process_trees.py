@@ -45,7 +45,7 @@ def kill_tree(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+def running(command: list[str], grace: float = 15.0) -> Iterator[subprocess.Popen[str]]:
     """The program, its standard output piped; at the end of the block it gets Ctrl-C, and whoever is left is killed."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -54,8 +54,10 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         members = [psutil.Process(pid) for pid in tree(process.pid) if psutil.pid_exists(pid)]
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        _, left = psutil.wait_procs(members, timeout=15)
+        _, left = psutil.wait_procs(members, timeout=grace)
         for member in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
@@ -92,11 +93,20 @@ def job() -> None:
     sums = pairs.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
     sums.filter(lambda pair: pair[1] % 2 == 0).sink_to(DroppingSink())
     client = env.execute_async("bench idle")
-    while client.get_job_status().result().name != "RUNNING":
-        time.sleep(0.05)
+    wait_until_running(client)
     print("running", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         client.get_job_execution_result().result()
+
+
+def wait_until_running(client: Any) -> None:
+    """Returns when every task runs; a job counts as running before it has slots."""
+    while True:
+        details = client.get_job_details().result()
+        states = {attempt.state.name for vertex in details.vertices for attempt in vertex.subtasks}
+        if states == {"RUNNING"}:
+            return
+        time.sleep(0.02)
 
 
 def measure(seconds: int) -> None:

@@ -82,8 +82,9 @@ def measure(seconds: int) -> None:
     looks: list[dict[str, float]] = []
 
     def read(lines: Any) -> None:
-        for line in lines:
-            with contextlib.suppress(ValueError):
+        # A line cut short by the end of the job, or the pipe closed meanwhile: the looks before count.
+        with contextlib.suppress(ValueError):
+            for line in lines:
                 looks.append(json.loads(line))
 
     with running([sys.executable, __file__, "0", "--job"]) as process:
