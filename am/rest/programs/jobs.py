@@ -56,11 +56,6 @@ class ProgramJobs:
             graphs.append(_with_files(graph, (*graph.user_code.files, *files)))
 
         await self._run(program, arguments, take_plan_only=False, take=take)
-        if program.is_archive or ":" in (arguments.entry_class or ""):
-            # Its functions come from modules of its own, by reference.
-            blob = await self.services.put_blob(await asyncio.to_thread(program.path.read_bytes))
-            modules = ShippedFile(name=program.name, kind="python_file", blob_key=blob)
-            graphs = [_with_files(graph, (*graph.user_code.files, modules)) for graph in graphs]
         graphs[0] = _with_job_id(graphs[0], arguments.job_id)
         return [await self.services.dispatcher.submit_job(encode_job_graph(graph)) for graph in graphs]
 

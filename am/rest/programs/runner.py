@@ -12,8 +12,10 @@ import os
 import runpy
 import shutil
 import sys
+import tempfile
 import threading
 import traceback
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -91,8 +93,12 @@ def _end_with(control: int) -> None:
 
 
 def _run(request: ProgramRequest, write: _Writer) -> None:
+    # The program may change its directory; what is made for the control plane belongs where it began.
+    working = Path.cwd()
+
     def deliver(graph: JobGraph, files: Sequence[LocalFile]) -> None:
-        write(JobHandedOver(job_graph=encode_job_graph(graph), files=_readable(files)))
+        shipped = (*files, *_own_modules(request, working))
+        write(JobHandedOver(job_graph=encode_job_graph(graph), files=_readable(shipped, working)))
 
     try:
         if request.plan_only:
@@ -124,21 +130,46 @@ def _call_main(request: ProgramRequest) -> None:
         runpy.run_path(str(program), run_name="__main__")
 
 
-def _readable(files: Sequence[LocalFile]) -> tuple[ProgramFileToShip, ...]:
+def _own_modules(request: ProgramRequest, working: Path) -> tuple[LocalFile, ...]:
+    """The program itself, where its functions come from modules that workers have to import."""
+    if not (request.name.endswith(".zip") or ":" in request.entry):
+        return ()
+    return (LocalFile(name=request.name, kind="python_file", path=str(working / request.name)),)
+
+
+def _readable(files: Sequence[LocalFile], working: Path) -> tuple[ProgramFileToShip, ...]:
     return tuple(
         ProgramFileToShip(
-            name=file.name, kind=file.kind, path=_as_file(file.path, number), target=file.target
+            name=file.name,
+            kind=file.kind,
+            path=_as_file(file, working / f"shipped-{number}"),
+            target=file.target,
         )
         for number, file in enumerate(files)
     )
 
 
-def _as_file(path: str, number: int) -> str:
-    """A folder becomes a zip whose top is that folder, so that it can be imported from the archive."""
-    if not os.path.isdir(path):
-        return os.path.abspath(path)
-    folder = Path(path).resolve()
-    return shutil.make_archive(f"shipped-{number}", "zip", root_dir=folder.parent, base_dir=folder.name)
+def _as_file(file: LocalFile, made: Path) -> str:
+    """The path of one file to send: folders and modules go as zips, so that they keep their names.
+
+    A package stands at the top of its zip; any other folder is a part of the search path, and so its content
+    does.
+    """
+    path = Path(os.path.abspath(file.path))
+    if path.is_dir():
+        package = (path / "__init__.py").exists()
+        return _zip(path.parent if package else path, path.name if package else ".", made)
+    if file.kind == "python_file" and not zipfile.is_zipfile(path):
+        return _zip(path.parent, path.name, made)
+    return str(path)
+
+
+def _zip(root: Path, content: str, made: Path) -> str:
+    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+        if (root / content).is_dir():
+            return shutil.make_archive(str(made), "zip", root_dir=root, base_dir=content)
+        shutil.copyfile(root / content, Path(folder) / content)
+        return shutil.make_archive(str(made), "zip", root_dir=folder)
 
 
 def describe_failure(error: BaseException) -> str:

@@ -144,12 +144,30 @@ def test_archive_is_shipped_with_its_jobs(cluster: FakeCluster) -> None:
     assert len(cluster.dispatcher.submitted) == 3
 
 
+def test_module_with_an_entry_is_shipped_too(cluster: FakeCluster) -> None:
+    async def answers(client: httpx.AsyncClient) -> None:
+        program = await upload(client, PROGRAM)
+        response = await client.post(f"/jars/{program}/run", json={"entryClass": "words:main"})
+        assert response.status_code == 200, response.text
+
+    talk(cluster, answers)
+    (file,) = decode_job_graph(cluster.dispatcher.submitted[0]).user_code.files
+    with zipfile.ZipFile(io.BytesIO(cluster.dispatcher.blobs[file.blob_key])) as shipped:
+        assert shipped.read("words.py").decode() == PROGRAM
+
+
 def test_files_of_the_program_are_shipped(cluster: FakeCluster, tmp_path: Path) -> None:
     package = tmp_path / "helpers"
     package.mkdir()
     (package / "__init__.py").write_text("x = 1\n")
+    (tmp_path / "tool.py").write_text("y = 1\n")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "found.py").write_text("z = 1\n")
     (tmp_path / "table.csv").write_text("1,2\n")
-    lines = f"env.add_python_file({str(package)!r}); env.add_python_file({str(tmp_path / 'table.csv')!r})"
+    calls = [f"env.add_python_file({str(tmp_path / name)!r})" for name in ("helpers", "tool.py", "path")]
+    calls.append(f"os.chdir({str(tmp_path / 'path')!r})")
+    calls.append(f"env.register_cached_file({str(tmp_path / 'table.csv')!r}, 'table')")
+    lines = "; ".join(calls)
     program_text = PROGRAM.replace("    words =", f"    {lines}\n    words =")
 
     async def answers(client: httpx.AsyncClient) -> None:
@@ -158,10 +176,15 @@ def test_files_of_the_program_are_shipped(cluster: FakeCluster, tmp_path: Path) 
         assert response.status_code == 200, response.text
 
     talk(cluster, answers)
-    folder, table = decode_job_graph(cluster.dispatcher.submitted[0]).user_code.files
+    *modules, table = decode_job_graph(cluster.dispatcher.submitted[0]).user_code.files
+    assert (table.name, table.kind) == ("table", "cached_file")
     assert cluster.dispatcher.blobs[table.blob_key] == b"1,2\n"
-    with zipfile.ZipFile(io.BytesIO(cluster.dispatcher.blobs[folder.blob_key])) as file:
-        assert "helpers/__init__.py" in file.namelist()
+    found = []
+    for module in modules:
+        with zipfile.ZipFile(io.BytesIO(cluster.dispatcher.blobs[module.blob_key])) as shipped:
+            found.append({name for name in shipped.namelist() if name.endswith(".py")})
+    assert sorted(path.name for path in (tmp_path / "path").iterdir()) == ["found.py"]
+    assert found == [{"helpers/__init__.py"}, {"tool.py"}, {"found.py"}]
 
 
 @pytest.mark.parametrize(
