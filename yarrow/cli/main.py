@@ -174,8 +174,11 @@ def run(
         "python.executable": py_executable,
         "python.pythonpath": py_path,
     }
+    program = _program(arguments, python, py_module, entry_class, py_files)
+    if program.archive is not None:
+        values["python.files"] = ",".join(filter(None, (program.archive, py_files)))
     config = with_running_cluster(_run_settings(dynamic, target or executor, address, values))
-    run_it(_program(arguments, python, py_module, entry_class, py_files), config)
+    run_it(program, config)
 
 
 @app.command(context_settings={**_PROGRAM, **_HELP})

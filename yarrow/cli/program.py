@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -30,6 +31,11 @@ class Program:
     arguments: tuple[str, ...] = ()
     #: Put on the search path too, for the client as for the workers.
     python_files: tuple[str, ...] = ()
+
+    @property
+    def archive(self) -> str | None:
+        """The zip or folder that holds the program, which its workers need as well."""
+        return self.path if self.path is not None and _is_container(self.path) else None
 
     def check(self) -> None:
         """Raises CommandError when there is nothing to run or no such file."""
@@ -74,6 +80,7 @@ def _search_path(python_file: str) -> str:
 
 
 def _is_container(path: str) -> bool:
+    """Whether it is a folder, or a zip of any name, rather than a script."""
     return os.path.isdir(path) or (not path.endswith(".py") and zipfile.is_zipfile(path))
 
 
@@ -93,7 +100,10 @@ def _script(script: Path) -> tuple[CodeType, ModuleType]:
 
 def _module(name: str, arguments: Sequence[str]) -> tuple[CodeType, ModuleType]:
     try:
-        spec = importlib.util.find_spec(name)
+        # Our own module of that name is loaded already: only the archive's is meant.
+        spec = (
+            PathFinder.find_spec(name, sys.path[:1]) if name == "__main__" else importlib.util.find_spec(name)
+        )
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -101,6 +102,27 @@ def test_ways_to_name_a_program(yarrow: CommandLine, flags: list[str]) -> None:
     outcome = yarrow("run", *flags)
     assert outcome.status == 0, outcome.err
     assert {"10", "20", "after"} <= set(outcome.out.splitlines())
+
+
+@pytest.mark.parametrize("flags", [["app.zip"], ["-c", "app.start", "app.zip"], ["folder"]])
+def test_programs_in_archives(yarrow: CommandLine, flags: list[str]) -> None:
+    package = yarrow.folder / "folder" / "app"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "tens.py").write_text("def ten(x):\n    return x * 10\n")
+    text = _JOB.replace("lambda x: x * 10", "ten").replace(
+        "import sys", "import sys\nfrom app.tens import ten"
+    )
+    (package / "start.py").write_text(text)
+    (package.parent / "__main__.py").write_text(text)
+    shutil.make_archive(str(yarrow.folder / "app"), "zip", package.parent)
+    if flags[-1] != "folder":
+        shutil.rmtree(package.parent)
+    outcome = yarrow("run", *flags, "--flag")
+    assert outcome.status == 0, outcome.err
+    lines = outcome.out.splitlines()
+    assert lines[0].endswith("['--flag'] __main__")
+    assert {"10", "20", "after"} <= set(lines)
 
 
 def test_a_failure_is_reported_with_the_users_trace(yarrow: CommandLine) -> None:
