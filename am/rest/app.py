@@ -24,7 +24,7 @@ import yarrow
 from yarrow.am.rest.api_page import API_PAGE
 from yarrow.am.rest.cluster_access import ClusterAccess
 from yarrow.am.rest.errors import status_of
-from yarrow.am.rest.middleware import JSON_TYPE, Gateway
+from yarrow.am.rest.middleware import JSON_TYPE, RequestGuard
 from yarrow.am.rest.routes import (
     checkpoints,
     cluster,
@@ -109,7 +109,7 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(YarrowError, _refuse_error)
-    app.add_middleware(Gateway, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings)
 
     @app.get("/docs", include_in_schema=False)
     async def show_api() -> HTMLResponse:

@@ -122,7 +122,7 @@ class ClusterAccess:
             return
 
 
-def _access(request: Request) -> ClusterAccess:
+async def _access(request: Request) -> ClusterAccess:
     access = request.app.state.access
     assert isinstance(access, ClusterAccess)
     return access

@@ -30,7 +30,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ACTING_GETS = ("/plan", "/yarn-cancel", "/yarn-stop")
 
 
-class Gateway:
+class RequestGuard:
     """The outermost layer: bare and versioned paths are one, and every answer has Flink's headers and form."""
 
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
