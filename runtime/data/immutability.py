@@ -302,9 +302,9 @@ def _object_copier(cls: type) -> Copier:
         fields = value.__dict__
         for item in fields.values():
             if type(item) not in atoms:
-                made.__dict__ = {name: _copy(item, memo) for name, item in fields.items()}
+                _set(made, "__dict__", {name: _copy(item, memo) for name, item in fields.items()})
                 return made
-        made.__dict__ = fields.copy()
+        _set(made, "__dict__", fields.copy())
         return made
 
     _whole_copiers[cls] = _ShapeLearner(cls, copy_object, frozen=False).learn
