@@ -70,6 +70,7 @@ class WorkerHarness:
         self._messages: queue.SimpleQueue[tuple[int, MessageFromWorker | None]] = queue.SimpleQueue()
         self._sockets: list[FramedSocket[MessageFromWorker]] = []
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
         self.addresses: list[WorkerAddress] = []
         self.output: list[str] = []
         self.collected: list[CollectRows] = []
@@ -96,7 +97,9 @@ class WorkerHarness:
             self._processes.append(process)
             theirs.close()
         else:
-            WorkerThread(theirs).start()
+            worker = WorkerThread(theirs)
+            worker.start()
+            self._threads.append(worker)
         framed: FramedSocket[MessageFromWorker] = FramedSocket(ours, MessageFromWorker)  # type: ignore[arg-type]
         self._sockets.append(framed)
         folder = os.path.join(self._folder.name, str(index))
@@ -120,7 +123,9 @@ class WorkerHarness:
         ready = framed.receive()
         assert isinstance(ready, WorkerReady), ready
         self.addresses.append(ready.address)
-        threading.Thread(target=self._read, args=(index, framed), daemon=True).start()
+        reader = threading.Thread(target=self._read, args=(index, framed), daemon=True)
+        reader.start()
+        self._threads.append(reader)
 
     def _read(self, index: int, framed: FramedSocket[MessageFromWorker]) -> None:
         while True:
@@ -145,6 +150,10 @@ class WorkerHarness:
                 continue
         for process in self._processes:
             process.wait(10)
+        for thread in self._threads:
+            thread.join(10)
+        for framed in self._sockets:
+            framed.close()
         self._folder.cleanup()
 
     # ------------------------------------------------------------------ jobs
@@ -155,7 +164,7 @@ class WorkerHarness:
         placements = tuple(
             VertexPlacement(
                 vertex_id=vertex.id,
-                graph_id="g",
+                graph_id=graph.job_id,
                 workers=tuple(i % count for i in range(vertex.parallelism)),
                 attempts=(0,) * vertex.parallelism,
             )
