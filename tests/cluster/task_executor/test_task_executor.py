@@ -404,7 +404,7 @@ def test_stale_senders_are_refused(tmp_path: Path) -> None:
 
 def test_a_job_master_that_falls_silent_loses_its_slots(start_mode: str, tmp_path: Path) -> None:
     async def body() -> None:
-        beat = HeartbeatSettings(interval=0.02, timeout=0.3)
+        beat = HeartbeatSettings(interval=0.1, timeout=2.0)
         async with cluster(start_mode, tmp_path, heartbeat=beat) as c:
             slot = await c.active_slot()
             await c.submit(graph_of("hold"), task(0, 0, slot))
