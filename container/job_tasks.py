@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from yarrow.container.current_call import CurrentCallWriter
+from yarrow.container.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.job_code import install_user_code
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
+from yarrow.container.task.code_writer import CompiledCode
 from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.source_coordinator import SourceCoordinator
 from yarrow.container.task.stream_task import StreamTask
@@ -170,6 +171,20 @@ class JobTasks:
             cell[0] = number if running_now else 0
 
         running.task.on_slice = note
+        operators = tuple((operator.id, operator.name) for operator in vertex.operators)
+        attempt = running.builder.descriptor.attempt_id
+
+        def tell_lines(code: CompiledCode) -> None:
+            calls.define_chain(
+                ChainLines(
+                    attempt_id=attempt,
+                    file_name=code.file_name,
+                    operators=operators,
+                    lines=tuple(code.owner_lines),
+                )
+            )
+
+        running.task.chain.on_compiled = tell_lines
 
     # ------------------------------------------------------------------ sources
 

@@ -5,6 +5,7 @@ Owner: none. Must not read files or ask processes: it is given the evidence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from yarrow.container.errors import WorkerLostError
@@ -17,6 +18,8 @@ from yarrow.runtime.rpc.messages import FailureCause
 EXCEPTION_NAME = f"{WorkerLostError.__module__}.{WorkerLostError.__qualname__}"
 #: Begins the file of a frame of generated code, which calls the user's functions.
 _ENGINE_FRAME = 'File "<yarrow '
+_CRASHED_THREAD = "Current thread "
+_GENERATED_FRAME = re.compile(r'File "(<yarrow chain [^"]*>)", line (\d+) in ')
 #: More tasks than these are counted, not named.
 _NAMED_TASKS = 3
 
@@ -50,13 +53,22 @@ def lost_worker_cause(
     )
 
 
+def crashed_frame(tail: str) -> tuple[str, int] | None:
+    """File and line of the innermost frame of generated code in the dump of a crash; None without a dump or frame."""
+    _, crashed, dump = tail.rpartition(_CRASHED_THREAD)
+    if not crashed:
+        return None
+    found = _GENERATED_FRAME.search(dump.partition("\n\n")[0])
+    return None if found is None else (found[1], int(found[2]))
+
+
 def _without_other_threads(tail: str) -> str:
     """Of the dump of a crash, the stack of the thread that crashed, down to our own frames; all of any other
     text.
 
     Python's faulthandler writes the threads in arbitrary order and lists the C extensions at the end.
     """
-    before, crashed, dump = tail.rpartition("Current thread ")
+    before, crashed, dump = tail.rpartition(_CRASHED_THREAD)
     if not crashed:
         return tail
     reason = [line for line in before.splitlines() if line.startswith("Fatal Python error")]

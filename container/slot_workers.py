@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from yarrow.container.current_call import read_current_call
+from yarrow.container.current_call import read_chain_call, read_current_call
 from yarrow.container.errors import WorkerStartError
+from yarrow.container.lost_worker import crashed_frame
 from yarrow.container.output_files import OutputFiles, read_tail
 from yarrow.container.worker_handle import EXIT_GRACE, WorkerHandle, WorkerListener
 from yarrow.container.worker_launcher import WorkerLauncher
@@ -57,8 +58,14 @@ class SlotWorker:
     last_call: CurrentUserCall | None = None
 
     def evidence(self) -> tuple[CurrentUserCall | None, str]:
-        """What it ran, and the end of its raw output; to be asked after its end."""
-        return read_current_call(self.directory) or self.last_call, read_tail(self.raw_path, self.raw_start)
+        """What it ran, and the end of its raw output; to be asked after its end.
+
+        The stack of a crash names the operator; without one the chain that ran is known.
+        """
+        tail = read_tail(self.raw_path, self.raw_start)
+        frame = crashed_frame(tail)
+        crashed = read_chain_call(self.directory, *frame) if frame is not None else None
+        return crashed or read_current_call(self.directory) or self.last_call, tail
 
 
 class SlotWorkers:

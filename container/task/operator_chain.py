@@ -62,6 +62,8 @@ class OperatorChain:
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
         self._watermark = MIN_TIMESTAMP
         self._closed = False
+        #: Told of each generated function before its first call.
+        self.on_compiled: Callable[[CompiledCode], None] | None = None
         #: Rows delivered to the head.
         self.records_in = 0
         #: True from the first row with a timestamp on: see `_run`.
@@ -189,6 +191,8 @@ class OperatorChain:
         code = self._compiled.get((key, self._timestamped))
         if code is None:
             code = self._compiled[key, self._timestamped] = self._compile(key)
+            if self.on_compiled is not None:
+                self.on_compiled(code)
         try:
             if timestamps is None:
                 code.function(rows)
