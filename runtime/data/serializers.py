@@ -50,6 +50,7 @@ from yarrow.runtime.data.serializers_columns import (
 )
 from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_type
 from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
+from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
 
 __all__ = [
     "ColumnarRows",
@@ -160,12 +161,15 @@ class TupleRows:
 
 
 class PickledRows:
-    """Rows of no declared type: one pickle, protocol 5, of the list."""
+    """Rows of no declared type: one pickle, protocol 5, of the list, or of columns where it can be."""
 
     __slots__ = ()
 
     def dump_rows(self, rows: list[Any]) -> bytes:
         """See TypeSerializer."""
+        transposed = dump_transposed(rows)
+        if transposed is not None:
+            return transposed
         try:
             return pickle.dumps(rows, 5)
         except Exception as error:
@@ -179,7 +183,7 @@ class PickledRows:
     def load_rows(self, data: Buffer) -> list[Any]:
         """See TypeSerializer; errors of the user's own classes pass as they are."""
         try:
-            rows = pickle.loads(data)
+            rows = load_transposed(data) if data[:1] == TRANSPOSED else pickle.loads(data)
         except (pickle.UnpicklingError, EOFError) as error:
             raise RowFormatError(
                 f"the pickled rows cannot be read ({error}): truncated or damaged"
