@@ -220,14 +220,14 @@ def available(case: Case) -> tuple[Case | None, list[str]]:
 
 
 def quickly(case: Case) -> Case:
-    """The case with one small size: shows that its programs work; rates are far below the real ones."""
+    """The case with one small size and no goals: shows that its programs work; rates are far below the real ones."""
 
     def small(program: Program) -> Program:
         size = max(1, program.sizes[-1] // 10) if program.quick is None else program.quick
         return replace(program, sizes=(size,))
 
     peers = tuple(small(program) for program in case.peers)
-    return replace(case, program=small(case.program), peers=peers)
+    return replace(case, program=small(case.program), peers=peers, at_least=(), at_most=None)
 
 
 def chosen(cases: Iterable[Case], names: list[str]) -> list[Case]:
