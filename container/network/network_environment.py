@@ -301,8 +301,12 @@ class NetworkEnvironment:
     def _dial(self, consumer: WorkerAddress) -> tuple[socket.socket, str]:
         if consumer.host_key == self._settings.host_key and consumer.unix_path:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            with _short_path(consumer.unix_path) as path:
-                sock.connect(path)
+            try:
+                with _short_path(consumer.unix_path) as path:
+                    sock.connect(path)
+            except OSError:
+                sock.close()
+                raise
             sock.setblocking(False)
             return sock, ""
         if self._tls is None:

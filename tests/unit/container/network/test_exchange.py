@@ -51,7 +51,7 @@ def collect(workers: WorkerHarness, env: StreamExecutionEnvironment, stream: Any
     return [pickle.loads(bytes.fromhex(line.partition("> ")[2])) for line in workers.output]
 
 
-def routed(workers: WorkerHarness, repartition: Any) -> dict[int, list[int]]:
+def routed(workers: WorkerHarness, repartition: Any) -> dict[int, list[tuple[int, int]]]:
     """Rows by receiving subtask."""
     env = environment()
     source = env.from_sequence(0, ROWS - 1).map(Stamp())
@@ -61,7 +61,7 @@ def routed(workers: WorkerHarness, repartition: Any) -> dict[int, list[int]]:
     return found
 
 
-def values(found: dict[int, list[Any]]) -> list[int]:
+def values(found: dict[int, list[tuple[int, int]]]) -> list[int]:
     return sorted(value for rows in found.values() for value, _ in rows)
 
 
