@@ -129,6 +129,9 @@ class Dispatcher(RpcEndpoint):
             self._starting.discard(job_id)
         return job_id
 
+    async def submit_stored_job(self, blob_key: str) -> JobID:
+        return await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
+
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         ended = [job.overview for job in self._finished.all()]
         return (*(master.overview() for master in self._masters.values()), *ended)

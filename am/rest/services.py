@@ -16,9 +16,11 @@ from pathlib import Path
 import yarrow.runtime.config.options.metrics as metric_options
 import yarrow.runtime.config.options.rest as rest_options
 import yarrow.runtime.config.options.web as web_options
+from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.runtime.common.clock import Clock, SystemClock
-from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.gateways import (
     DispatcherGateway,
     ResourceManagerGateway,
@@ -53,6 +55,10 @@ class RestServices:
     async def put_blob(self, data: bytes) -> str:
         """Stores a payload under its SHA-256 and returns that key."""
         return await (self.store_blob or self.dispatcher.put_blob)(data)
+
+    async def submit(self, graph: JobGraph) -> JobID:
+        """Submits a job; a large graph goes through the blob store."""
+        return await submit_job_graph(self.dispatcher, self.put_blob, graph)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,8 +208,9 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             committer.close()
 
 
-#: Rows of one message of a collect operator.
+#: Rows and bytes of one message of a collect operator; a single larger row travels alone.
 COLLECT_ROWS = 1000
+COLLECT_BYTES = 1 << 20
 
 
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
@@ -220,6 +221,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._collect_id = spec.collect_id
         self._limit = spec.max_buffered_rows
         self._pending: list[Any] = []
+        self._rows_per_message = COLLECT_ROWS
         self._sequence = 0
         self._in_flight = False
         self._finishing = False
@@ -241,12 +243,23 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     def _send(self) -> None:
         if self._in_flight or self._last_sent or not (self._pending or self._finishing):
             return
-        rows, self._pending = self._pending[:COLLECT_ROWS], self._pending[COLLECT_ROWS:]
+        rows, payload = self._next_message()
+        del self._pending[: len(rows)]
         self._last_sent = self._finishing and not self._pending
         self._in_flight = True
-        payload = pickle.dumps(rows, 5)
         push = self.context.environment.push_collected
         push(self._collect_id, self._sequence, payload, len(rows), self._last_sent)
+
+    def _next_message(self) -> tuple[list[Any], bytes]:
+        """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""
+        count = self._rows_per_message
+        while True:
+            rows = self._pending[:count]
+            payload = pickle.dumps(rows, 5)
+            if len(payload) <= COLLECT_BYTES or len(rows) <= 1:
+                self._rows_per_message = min(COLLECT_ROWS, 2 * count)
+                return rows, payload
+            count = max(1, count * COLLECT_BYTES // (2 * len(payload)))
 
     def on_credit(self, sequence: int) -> None:
         """The message of that sequence number was taken."""

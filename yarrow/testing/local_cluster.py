@@ -11,14 +11,17 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.testing.client_folder import ClientFolder, remove_abandoned
@@ -75,6 +78,12 @@ class LocalCluster:
     def dispatcher(self) -> DispatcherGateway:
         """Where jobs are submitted."""
         return self.control_plane.dispatcher_gateway()
+
+    async def submit(self, job_graph: JobGraph) -> None:
+        """Submits a job; a large graph goes through the blob store."""
+        plane = self.control_plane
+        store = partial(plane.dispatcher.run_blocking, plane.blobs.put)
+        await submit_job_graph(self.dispatcher, store, job_graph)
 
     @property
     def processes(self) -> list[int]:

@@ -20,7 +20,7 @@ from yarrow.common.configuration import Configuration
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile, executor_in_place
-from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.testing.cluster_shape import ClusterShape
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.local_job_client import LocalJobClient
@@ -78,7 +78,7 @@ class MiniCluster:
         return client
 
     async def _submit(self, client: LocalJobClient, job_graph: JobGraph) -> None:
-        await self.cluster.dispatcher.submit_job(encode_job_graph(job_graph))
+        await self.cluster.submit(job_graph)
         client.follow(self._end_with_its_job if self.cluster.shape.one_job else None)
 
     async def _end_with_its_job(self) -> None:

@@ -88,8 +88,13 @@ class OperatorHarness:
         configuration: dict[str, str] | None = None,
         chunk_rows: int | None = None,
         clock: ManualClock | None = None,
+        output_credit: int = 1 << 20,
     ) -> None:
         self.clock = clock if clock is not None else ManualClock()
+        #: Batches that an output takes before the harness has read one.
+        self._output_credit = output_credit
+        #: True: outputs are not read, so that their credit runs out.
+        self.hold_outputs = False
         #: What `print()` wrote.
         self.printed: list[str] = []
         #: (task name, state) in the order reported.
@@ -180,7 +185,7 @@ class OperatorHarness:
             self._readers.append(
                 [
                     self._network.open_input(
-                        (attempts[vertex.id], edge.index, 0), codec, 1 << 20, 1 << 40, _nothing
+                        (attempts[vertex.id], edge.index, 0), codec, self._output_credit, 1 << 40, _nothing
                     )
                     for edge in graph.inputs_of(vertex.id)
                 ]
@@ -267,7 +272,8 @@ class OperatorHarness:
             for channels in self._writers:
                 for channel in channels:
                     channel.drain_overdraft()
-            moved |= self._read()
+            if not self.hold_outputs and self._read():
+                moved = True
             if not moved:
                 break
         else:

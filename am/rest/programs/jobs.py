@@ -22,7 +22,7 @@ from yarrow.am.rest.programs.store import Program
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ProgramJobs:
 
         await self._run(program, arguments, take_plan_only=False, take=take)
         graphs[0] = _with_job_id(graphs[0], arguments.job_id)
-        return [await self.services.dispatcher.submit_job(encode_job_graph(graph)) for graph in graphs]
+        return [await self.services.submit(graph) for graph in graphs]
 
     async def _run(
         self, program: Program, arguments: ProgramArguments, *, take_plan_only: bool, take: TakeJob

@@ -16,7 +16,7 @@ from yarrow.am.rest.cluster_access import Access, ClusterAccess, refusals
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.cluster import StoredBlob
 from yarrow.am.rest.models.jobs import JobSubmission, JobSubmissionRequest
-from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph
 
 router = APIRouter(tags=["Submission"])
 
@@ -56,7 +56,7 @@ async def submit_job(access: Access, request: Request) -> JobSubmission:
         graph = await _with_artifacts(access, await _job_graph(asked, files), asked, files)
     finally:
         await form.close()
-    job_id = await access.services.dispatcher.submit_job(encode_job_graph(graph))
+    job_id = await access.services.submit(graph)
     return JobSubmission(job_url=f"/jobs/{job_id}")
 
 

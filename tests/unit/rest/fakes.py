@@ -208,6 +208,9 @@ class FakeDispatcher:
         self.submitted.append(job_graph)
         return graph.job_id
 
+    async def submit_stored_job(self, blob_key: str) -> JobID:
+        return await self.submit_job(await self.get_blob(blob_key))
+
     async def list_jobs(self) -> tuple[m.JobOverview, ...]:
         return tuple(
             m.JobOverview(
