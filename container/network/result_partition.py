@@ -54,6 +54,10 @@ class ResultPartition:
         """True when rows wait for the size or the timeout that flushes them."""
         return any(self.buffers)
 
+    def rows_taken(self) -> int:
+        """Rows that were put into the buffers so far."""
+        return self.records_out + sum(map(len, self.buffers))
+
     def fill_timestamps(self) -> None:
         """From now on rows come with timestamps: those that wait get None."""
         for rows, stamps in zip(self.buffers, self.timestamps, strict=True):

@@ -26,6 +26,8 @@ class CodeWriter:
         self._indent = 1
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
+        #: Lines in front of the loop.
+        self._at_start: list[str] = []
         #: (local variable, list of one int it is added to at the end)
         self._counts: list[tuple[str, str]] = []
         self.owner: tuple[int, str] | None = None
@@ -74,10 +76,16 @@ class CodeWriter:
         self._counts.append((variable, self.bind("total", total)))
         self.line(f"{variable} += 1")
 
+    def once_a_call(self, prefix: str, expression: str) -> str:
+        """A local variable that gets the value of `expression` when the function is called."""
+        variable = self.fresh(prefix)
+        self._at_start.append(f"    {variable} = {expression}")
+        return variable
+
     def compile(self, name: str, parameters: str) -> CompiledCode:
         """The function `name(parameters)` with everything bound."""
         bound = "".join(f", {n}={n}" for n in self._bound)
-        before = [f"    {variable} = 0" for variable, _ in self._counts]
+        before = [*self._at_start, *(f"    {variable} = 0" for variable, _ in self._counts)]
         after = [f"    {total}[0] += {variable}" for variable, total in self._counts]
         lines = [*before, *self._lines, *after] or ["    pass"]
         owners = (*[None] * len(before), *self._owners)

@@ -1,7 +1,8 @@
 """Code that puts a row into the buffer of the right channel: one form for each of the eight partitioners.
 
 Owner: the task thread while it compiles a chain, then the routers it binds. Routing by key makes the canonical key once
-a distinct key; a bounded cache from raw key to buffer serves the rest.
+a distinct key, and a bounded cache from raw key to buffer serves the rest; where keys hardly come again, every key goes
+by its own hash.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from yarrow.container.task.failure import short_record
 from yarrow.container.task.freezing import generate_fixed
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.randomness import new_generator
-from yarrow.runtime.data.key_groups import key_group_of, operator_index_for_key_group
+from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_of, operator_index_for_key_group
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
 T = TypeVar("T")
 #: Distinct keys whose channel is remembered.
 CACHE_SIZE = 1 << 17
+#: Rows that go by the cache before it is tried again.
+_DIRECT_ROWS = 32 * CACHE_SIZE
 
 
 class InvalidPartitionError(YarrowError):
@@ -33,26 +36,54 @@ class InvalidPartitionError(YarrowError):
 
 
 class KeyTargets(Generic[T]):
-    """From raw key to the target of its channel; `cache[k]` is the fast path, `miss(k)` the slow one."""
+    """From raw key to the target of its channel, through a cache while that pays.
 
-    def __init__(self, targets: Sequence[T], max_parallelism: int) -> None:
+    `cache[k]` is the fast path and `miss(k)` what follows a KeyError or TypeError; where `is_direct()`, once a chunk
+    of rows, says that keys seldom come again, `by_group[group_of_raw_key(k, max_parallelism)]` serves them all. Both
+    ways lead to the same target.
+    """
+
+    def __init__(
+        self, targets: Sequence[T], max_parallelism: int, rows_routed: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`rows_routed` tells how many rows were given a target so far."""
         self.cache: dict[Any, T] = {}
         self._max_parallelism = max_parallelism
+        self._rows_routed = rows_routed
+        #: Rows routed when the cache was last empty.
+        self._empty_at = 0
+        #: While direct: rows routed when the cache gets its next chance.
+        self._direct_until: int | None = None
         count = len(targets)
-        self._by_group = [
+        #: Target by key group.
+        self.by_group = [
             targets[operator_index_for_key_group(max_parallelism, count, group)]
             for group in range(max_parallelism)
         ]
 
+    def is_direct(self) -> bool:
+        """Whether the next rows do better without the cache."""
+        if self._direct_until is not None and self._rows_routed() >= self._direct_until:
+            self._direct_until = None
+            self._clear()
+        return self._direct_until is not None
+
     def miss(self, key: Any) -> T:
         """The target of a key that is not cached; raises UnsupportedKeyError."""
         canonical = canonicalize(key)
-        target = self._by_group[key_group_of(canonical, self._max_parallelism)]
-        cache = self.cache
-        if len(cache) >= CACHE_SIZE:
-            cache.clear()
-        cache[canonical] = target
+        target = self.by_group[key_group_of(canonical, self._max_parallelism)]
+        if len(self.cache) >= CACHE_SIZE:
+            missed = len(self.cache)
+            found = self._rows_routed() - self._empty_at - missed
+            if found < missed:
+                self._direct_until = self._rows_routed() + _DIRECT_ROWS
+            self._clear()
+        self.cache[canonical] = target
         return target
+
+    def _clear(self) -> None:
+        self.cache.clear()
+        self._empty_at = self._rows_routed()
 
 
 class CustomTargets(Generic[T]):
@@ -117,7 +148,7 @@ def _generate_target(
 ) -> str:
     spec = partition.edge.partitioner
     if spec.kind is PartitionerKind.KEY_GROUP:
-        return _generate_key_target(code, spec.key_selector, targets, value, max_parallelism, name)
+        return _generate_key_target(code, partition, targets, value, max_parallelism, name)
     if spec.kind is PartitionerKind.CUSTOM:
         assert spec.key_selector is not None and spec.function is not None
         partition_function = method_of(load_function(spec.function, name), "partition", name)
@@ -138,19 +169,25 @@ def _generate_target(
 
 def _generate_key_target(
     code: CodeWriter,
-    selector_blob: bytes | None,
+    partition: ResultPartition,
     targets: list[Any],
     value: str,
     max_parallelism: int,
     name: str,
 ) -> str:
+    selector_blob = partition.edge.partitioner.key_selector
     assert selector_blob is not None
-    router = KeyTargets(targets, max_parallelism)
+    router = KeyTargets(targets, max_parallelism, partition.rows_taken)
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
     code.line(f"{key} = {code.bind('key', selector)}({value})")
-    with code.block("try:"):
-        code.line(f"{target} = {code.bind('cache', router.cache)}[{key}]")
-    with code.block("except (KeyError, TypeError):"):
-        code.line(f"{target} = {code.bind('miss', router.miss)}({key})")
+    is_direct = code.once_a_call("d", f"{code.bind('is_direct', router.is_direct)}()")
+    with code.block(f"if {is_direct}:"):
+        group = f"{code.bind_as('group_of', group_of_raw_key)}({key}, {int(max_parallelism)})"
+        code.line(f"{target} = {code.bind('by_group', router.by_group)}[{group}]")
+    with code.block("else:"):
+        with code.block("try:"):
+            code.line(f"{target} = {code.bind('cache', router.cache)}[{key}]")
+        with code.block("except (KeyError, TypeError):"):
+            code.line(f"{target} = {code.bind('miss', router.miss)}({key})")
     return target

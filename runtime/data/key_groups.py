@@ -32,6 +32,8 @@ SALTS: Final[dict[int, int]] = {
 }
 
 _xxh3 = xxhash.xxh3_64_intdigest
+#: What stands in front of a text in its encoding, by the length of the text in bytes.
+_TEXT_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 
 def mix64(payload: int) -> int:
@@ -67,6 +69,17 @@ def key_group(encoded: bytes, max_parallelism: int) -> int:
 def key_group_of(key: Any, max_parallelism: int) -> int:
     """The key group of a canonical key."""
     return hash_of_key(key) % max_parallelism
+
+
+def group_of_raw_key(key: Any, max_parallelism: int) -> int:
+    """The key group of a key as it comes, not canonical yet. Raises UnsupportedKeyError."""
+    if type(key) is str:  # the commonest key where there are many
+        try:
+            text = key.encode()
+            return _xxh3(_TEXT_HEADS[len(text)] + text) % max_parallelism
+        except (UnicodeEncodeError, IndexError):
+            pass  # a lone surrogate; a long text
+    return hash_of_key(canonicalize(key)) % max_parallelism
 
 
 class KeyGroupRange(NamedTuple):

@@ -17,6 +17,7 @@ from yarrow.common.types import Row
 from yarrow.container.task.routing import KeyTargets
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.state import ValueState
+from yarrow.runtime.data.key_groups import group_of_raw_key
 from yarrow.runtime.data.vectorized_keys import key_groups
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
@@ -115,6 +116,9 @@ def test_routing_of_rows() -> None:
     for _ in range(2):  # by way of the slow path, then of the cache
         for keys in GROUPS.values():
             assert len({target(key) for key in keys}) == 1
+            assert (
+                len({targets.by_group[group_of_raw_key(key, 4096)] for key in keys} | {target(keys[0])}) == 1
+            )
     assert len({target(keys[0]) for keys in GROUPS.values()}) > len(GROUPS) // 2
 
 

@@ -17,6 +17,7 @@ from yarrow.runtime.data.key_groups import (
     KeyGroupRange,
     KeyRouter,
     compute_default_max_parallelism,
+    group_of_raw_key,
     hash_of_key,
     key_group,
     key_group_of,
@@ -91,6 +92,17 @@ def test_the_hash_is_that_of_the_encoding(key: Any) -> None:
     canonical = canonicalize(key)
     assert hash_of_key(canonical) == key_hash(encode_key(canonical))
     assert 0 <= key_group(encode_key(canonical), 128) == key_group_of(canonical, 128) < 128
+
+
+@given(st.one_of(keys, st.text(), st.text(st.characters(categories=["Cs", "Lu"]))))
+def test_the_group_of_a_raw_key_is_that_of_its_encoding(key: Any) -> None:
+    assert group_of_raw_key(key, 4096) == key_group(encode_key(canonicalize(key)), 4096)
+
+
+@pytest.mark.parametrize("size", [0, 1, 85, 86, 254, 255, 256, 70_000])
+def test_the_group_of_a_text_of_any_length(size: int) -> None:
+    for text in ("x" * size, "\N{EURO SIGN}" * size):
+        assert group_of_raw_key(text, 4096) == key_group(encode_key(text), 4096)
 
 
 def test_consecutive_integers_and_strings_spread() -> None:
