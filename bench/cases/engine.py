@@ -28,12 +28,13 @@ def word_count(_size: int) -> list[str]:
 
 INTEGERS = rows("integers", (2_000_000, 12_000_000))
 UNDECLARED = rows("undeclared", (2_000_000, 12_000_000))
-STRINGS = rows("strings", (1_000_000, 5_000_000))
+# The sizes of the bare loop: all keys are there after 2 M records, and what counts is the rest.
+STRINGS = rows("strings", (2_000_000, 10_000_000))
 ORDERS = rows("orders", (200_000, 1_200_000))
 OVER_TCP = rows("integers", (2_000_000, 12_000_000), "--tcp")
-CHAIN = rows("chain", (2_000_000, 12_000_000))
+CHAIN = rows("chain", (4_000_000, 24_000_000))
 REBALANCE = rows("rebalance", (2_000_000, 12_000_000))
-COLUMNAR = columnar(1000, 65_536, (10_000_000, 60_000_000))
+COLUMNAR = columnar(1000, 65_536, (10_000_000, 100_000_000))
 COLUMNAR_16K = columnar(1000, 16_384, (10_000_000, 60_000_000))
 COLUMNAR_MANY = columnar(1_000_000, 65_536, (10_000_000, 60_000_000))
 
