@@ -42,9 +42,8 @@ from yarrow.testing.worker_harness import WorkerHarness
 ROW_SECONDS = 0.020
 EVENT_SECONDS = 0.037
 TIMER_MS = 31
-#: Seconds that a job runs before it is cancelled, and barriers that are sent.
+#: Seconds that a job runs before it is cancelled.
 ROUND_SECONDS = 1.0
-BARRIERS = 120
 LIMIT_MS = 50.0
 
 
@@ -185,7 +184,7 @@ def wait_for_end(client: Any) -> None:
             raise SystemExit(f"the job failed instead of being cancelled: {error}") from error
 
 
-def barriers() -> list[float]:
+def barriers(count: int) -> list[float]:
     """Delays of barriers through both tasks of one worker."""
     with (
         tempfile.TemporaryDirectory(prefix="yarrow-bench-") as folder,
@@ -208,7 +207,7 @@ def barriers() -> list[float]:
         behind.broadcast = note  # type: ignore[method-assign]
         time.sleep(0.5)
         delays = []
-        for number in range(BARRIERS):
+        for number in range(count):
             barrier = CheckpointBarrier(number, 0)
             arrived.clear()
             sent = time.perf_counter()
@@ -244,10 +243,11 @@ def tasks_of_the_worker() -> list[StreamTask]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("rounds", type=int)
+    arguments.add_argument("rounds", type=int, help="jobs that are cancelled")
+    arguments.add_argument("--barriers", type=int, default=120)
     given = arguments.parse_args()
     delays = whole_jobs(given.rounds)
-    delays["barrier"] = barriers()
+    delays["barrier"] = barriers(given.barriers)
     result: dict[str, Any] = {}
     for kind, values in sorted(delays.items()):
         values.sort()

@@ -72,6 +72,24 @@ def test_scheduling_reports_both_sizes() -> None:
     assert found["seconds_half"] > 0
 
 
+@pytest.mark.cluster
+def test_slow_map_measures_all_four_delays() -> None:
+    found = json.loads(run_program([*engine.SLOW_MAP.program.command(1), "--barriers", "3"]).output)
+    assert found["barrier"]["samples"] == 3
+    assert found["cancel"]["samples"] == 2
+    assert found["timer"]["samples"] > 0
+    assert found["event"]["samples"] > 0
+    # A barrier waits for a row of 20 ms at times, none for a batch of them.
+    assert found["barrier"]["max"] < 10_000
+
+
+@pytest.mark.cluster
+def test_slow_sink_measures_memory_of_all_processes() -> None:
+    found = json.loads(run_program(engine.SLOW_SINK.program.command(3)).output)
+    assert found["memory_mb"] > 100
+    assert found["value"] >= 0
+
+
 def test_percentiles_are_upper_edges_of_buckets() -> None:
     one, other = [0] * (BUCKETS + 1), [0] * (BUCKETS + 1)
     one[0], other[9] = 98, 2
