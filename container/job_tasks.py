@@ -18,6 +18,7 @@ import msgspec
 from yarrow.container.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.job_code import install_user_code
 from yarrow.container.network.network_environment import NetworkEnvironment
+from yarrow.container.operators.base import CollectMessage
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.code_writer import CompiledCode
@@ -288,17 +289,16 @@ class JobTasks:
                 running.task.post(partial(_grant, running.task, operator, sequence))
                 return
 
-    def _push_collected(
-        self, builder: TaskBuilder, collect_id: str, sequence: int, payload: bytes, count: int, last: bool
-    ) -> None:
+    def _push_collected(self, builder: TaskBuilder, message: CollectMessage) -> None:
         rows = CollectRows(
             job_id=builder.graph.job_id,
-            collect_id=collect_id,
+            collect_id=message.collect_id,
             subtask=builder.descriptor.subtask,
-            sequence=sequence,
-            payload=payload,
-            row_count=count,
-            last=last,
+            sequence=message.sequence,
+            payload=message.payload,
+            row_count=message.row_count,
+            last=message.last,
+            continued=message.continued,
         )
         self._send(EmitCollectRows(rows=rows))
 

@@ -12,6 +12,9 @@ from collections import deque
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import CollectRows
 
+#: Payload of one answer at most, unless a single message is longer: answers have a size limit.
+_FETCH_BYTES = 4 << 20
+
 
 class CollectBuffer:
     """Rows in the order in which they arrived; of each subtask in its own order."""
@@ -32,7 +35,7 @@ class CollectBuffer:
         async with self._changed:
             if rows.sequence > self._taken.get(rows.subtask, -1):
                 self._taken[rows.subtask] = rows.sequence
-                if rows.row_count:
+                if rows.payload:
                     self._queue.append(rows)
                     self._rows += rows.row_count
                 if rows.last:
@@ -50,10 +53,14 @@ class CollectBuffer:
             if not self._queue:
                 return (self._end(),)
             found: list[CollectRows] = []
-            count = 0
-            while self._queue and (not found or count + self._queue[0].row_count <= max_rows):
+            count = size = 0
+            while self._queue and (
+                not found
+                or (count + self._queue[0].row_count <= max_rows and size + len(self._queue[0].payload) <= _FETCH_BYTES)
+            ):
                 rows = self._queue.popleft()
                 count += rows.row_count
+                size += len(rows.payload)
                 found.append(_not_last(rows))
             self._rows -= count
             self._changed.notify_all()
@@ -88,4 +95,5 @@ def _not_last(rows: CollectRows) -> CollectRows:
         sequence=rows.sequence,
         payload=rows.payload,
         row_count=rows.row_count,
+        continued=rows.continued,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
@@ -23,6 +23,17 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
+
+
+class CollectMessage(NamedTuple):
+    """Rows of a collect operator on their way to the client; see CollectRows."""
+
+    collect_id: str
+    sequence: int
+    payload: bytes
+    row_count: int
+    last: bool
+    continued: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +63,8 @@ class TaskEnvironment:
     write_output: Callable[[str], None]
     #: (operator id, target subtask or -1 for the coordinator, source subtask, payload) to the JobMaster.
     send_operator_event: Callable[[str, int, int, bytes], None]
-    #: (collect id, sequence, pickled rows, number of rows, last)
-    push_collected: Callable[[str, int, bytes, int, bool], None]
+    #: A message of a collect operator, to the JobMaster.
+    push_collected: Callable[[CollectMessage], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,18 @@ to SinkFunction, which is called once a record as users expect.
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.operators.base import ColumnarOperator, Emit, OperatorContext, RowOperator
+from yarrow.container.operators.base import (
+    CollectMessage,
+    ColumnarOperator,
+    Emit,
+    OperatorContext,
+    RowOperator,
+)
 from yarrow.container.operators.row_functions import FunctionOperator
 from yarrow.container.operators.user_functions import load_function, method_of
 from yarrow.container.task.code_writer import CodeWriter
@@ -222,6 +229,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._limit = spec.max_buffered_rows
         self._pending: list[Any] = []
         self._rows_per_message = COLLECT_ROWS
+        #: Rest of a payload that is longer than a message.
+        self._parts: deque[bytes] = deque()
+        self._rows_under_way = 0
         self._sequence = 0
         self._in_flight = False
         self._finishing = False
@@ -241,14 +251,21 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         return ()
 
     def _send(self) -> None:
-        if self._in_flight or self._last_sent or not (self._pending or self._finishing):
+        if self._in_flight or self._last_sent or not (self._parts or self._pending or self._finishing):
             return
-        rows, payload = self._next_message()
-        del self._pending[: len(rows)]
-        self._last_sent = self._finishing and not self._pending
+        if not self._parts:
+            rows, payload = self._next_message()
+            del self._pending[: len(rows)]
+            cuts = range(0, max(1, len(payload)), 2 * COLLECT_BYTES)
+            self._parts += [payload[cut : cut + 2 * COLLECT_BYTES] for cut in cuts]
+            self._rows_under_way = len(rows)
+        part = self._parts.popleft()
+        continued = bool(self._parts)
+        self._last_sent = self._finishing and not self._pending and not continued
         self._in_flight = True
-        push = self.context.environment.push_collected
-        push(self._collect_id, self._sequence, payload, len(rows), self._last_sent)
+        count = 0 if continued else self._rows_under_way
+        message = CollectMessage(self._collect_id, self._sequence, part, count, self._last_sent, continued)
+        self.context.environment.push_collected(message)
 
     def _next_message(self) -> tuple[list[Any], bytes]:
         """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""

@@ -16,7 +16,7 @@ from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
-from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.operators.base import CollectMessage, TaskEnvironment
 from yarrow.container.task.freezing import needs_fixing
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
@@ -41,7 +41,7 @@ class TaskHooks:
         listener: TaskListener,
         write_output: Callable[[str], None],
         send_operator_event: Callable[[TaskBuilder, str, int, int, bytes], None],
-        push_collected: Callable[[TaskBuilder, str, int, bytes, int, bool], None],
+        push_collected: Callable[[TaskBuilder, CollectMessage], None],
     ) -> None:
         self.listener = listener
         self.write_output = write_output
@@ -129,7 +129,7 @@ class TaskBuilder:
             post=self._post,
             write_output=hooks.write_output,
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
-            push_collected=lambda *rows: hooks.push_collected(self, *rows),
+            push_collected=lambda message: hooks.push_collected(self, message),
         )
 
     def _wake(self) -> None:

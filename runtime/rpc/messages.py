@@ -306,6 +306,8 @@ class CollectRows(Message, frozen=True, kw_only=True):
     payload: bytes
     row_count: int
     last: bool = False
+    #: The pickle goes on in the subtask's next message: one row may be longer than a message.
+    continued: bool = False
 
 
 class Acknowledge(Message, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ from yarrow.runtime.common.errors import (
     YarrowError,
 )
 from yarrow.runtime.rpc.messages import CollectRows
-from yarrow.testing.job_results import collected_rows, public_status
+from yarrow.testing.job_results import CollectedRows, public_status
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ class RemoteJobClient(JobClient):
         self._name = name
         self._result: Future[JobExecutionResult] | None = None
         self._lock = threading.Lock()
+        self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
 
     def get_job_id(self) -> JobID:
         return JobID(self._job_id)
@@ -102,7 +104,8 @@ class RemoteJobClient(JobClient):
         """The next rows; waits until there are some; None = the end. Raises the job's error."""
         path = f"/jobs/{self._job_id}/collect/{quote(collect_id)}?max_rows={max_rows}&wait={_FETCH_WAIT}"
         while True:
-            rows = collected_rows(_ROWS.decode(self._rest.request("GET", path, timeout=_FETCH_TIMEOUT)))
+            messages = _ROWS.decode(self._rest.request("GET", path, timeout=_FETCH_TIMEOUT))
+            rows = self._collected[collect_id].take(messages)
             if rows is None:
                 self.get_job_execution_result().result()
                 return None

@@ -51,13 +51,22 @@ def _where(cause: FailureCause) -> str:
     return where + (f", at the record {cause.record}" if cause.record else "")
 
 
-def collected_rows(messages: Iterable[CollectRows]) -> list[Any] | None:
-    """The rows of some messages in order; None when they hold none and say that no more will come."""
-    rows: list[Any] = []
-    ended = False
-    for message in messages:
-        ended = ended or message.last
-        if message.row_count:
-            # The job's own workers made it from the job's own records; the classes are those of this program.
-            rows.extend(pickle.loads(message.payload))
-    return None if ended and not rows else rows
+class CollectedRows:
+    """Puts the messages of one collect operator together again: a long row comes in several of its subtask's."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[bytes]] = {}
+
+    def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
+        """The rows that are whole now, in order; None when there are none and no more will come."""
+        rows: list[Any] = []
+        ended = False
+        for message in messages:
+            ended = ended or message.last
+            parts = self._parts.setdefault(message.subtask, [])
+            parts.append(message.payload)
+            if not message.continued and message.row_count:
+                # The job's own workers made it from the job's own records; the classes are this program's.
+                rows.extend(pickle.loads(b"".join(parts)))
+                parts.clear()
+        return None if ended and not rows else rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult
-from yarrow.testing.job_results import collected_rows, execution_result, public_status
+from yarrow.testing.job_results import CollectedRows, execution_result, public_status
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.loop_thread import LoopThread
 
@@ -48,6 +48,7 @@ class LocalJobClient(JobClient):
         ]
         #: What was not fetched when the cluster ended, by collect id.
         self._left: dict[str, deque[CollectRows]] = {}
+        self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
         self._left_lock = threading.Lock()
         self._result: Future[JobResult] = Future()
         self._details: ExecutionGraphDetails | None = None
@@ -150,7 +151,7 @@ class LocalJobClient(JobClient):
         """The next rows; waits until there are some; None = the end. Raises the job's error."""
         while True:
             messages = self._next_messages(collect_id, max_rows)
-            rows = collected_rows(messages)
+            rows = self._collected[collect_id].take(messages)
             if rows is None:
                 execution_result(self._result.result())
                 return None

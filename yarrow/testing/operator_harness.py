@@ -17,6 +17,7 @@ from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
+from yarrow.container.operators.base import CollectMessage
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask, TaskStage
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
@@ -384,9 +385,7 @@ def _no_events(builder: TaskBuilder, operator_id: str, target: int, source: int,
     raise AssertionError("a fragment has no source of its own")
 
 
-def _no_collect(
-    builder: TaskBuilder, collect_id: str, sequence: int, payload: bytes, count: int, last: bool
-) -> None:
+def _no_collect(builder: TaskBuilder, message: CollectMessage) -> None:
     raise AssertionError("a fragment is read by the harness, not by execute_and_collect")
 
 
