@@ -29,7 +29,7 @@ from yarrow.container.network.frames import (
     encode_header,
 )
 from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
 from yarrow.container.worker_protocol import WorkerSettings
@@ -232,11 +232,16 @@ class NetworkEnvironment:
             if target is not None:
                 local.attach(target)
             return local
-        connection = self._connection_to(consumer)
+        try:
+            connection = self._connection_to(consumer)
+        except OSError as error:
+            where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
+            reason = f"worker {consumer.worker_id} does not answer at {where}: {error}"
+            return _failed_output(codec, wake, f"{reason}; it has ended, or a firewall refuses its port")
         with self._lock:
             peer = self._peers.get(connection)
             if peer is None:
-                raise ChannelFailedError(f"the connection to worker {consumer.worker_id} has just broken")
+                return _failed_output(codec, wake, f"the connection to worker {consumer.worker_id} broke at once")
             number = peer.next_number
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
@@ -279,14 +284,7 @@ class NetworkEnvironment:
             known = self._by_worker.get(consumer.worker_id)
             if known is not None:
                 return known
-        try:
-            sock, tls_host = self._dial(consumer)
-        except OSError as error:
-            where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
-            raise ChannelFailedError(
-                f"worker {consumer.worker_id} does not answer at {where}: {error}; it has ended, or the network "
-                "between the hosts refuses its port"
-            ) from error
+        sock, tls_host = self._dial(consumer)
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
         connection = Connection(sock, handshake, self, self._request_write, consumer.worker_id)
         with self._lock:
@@ -465,6 +463,20 @@ class NetworkEnvironment:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Part of the listener protocol: a connection ends through `_close` here."""
         self._close(connection, reason)
+
+
+class _Nowhere:
+    """Takes the frames of a channel that has failed from the start."""
+
+    def send(self, parts: list[Buffer]) -> None:
+        return None
+
+
+def _failed_output(codec: ElementCodec, wake: Callable[[], None], reason: str) -> RemoteOutputChannel:
+    """A channel whose task learns of the failure as of any other: the peer's own end is the cause to report."""
+    channel = RemoteOutputChannel(0, codec, _Nowhere(), wake)
+    channel.fail(reason)
+    return channel
 
 
 class _TlsContexts:
