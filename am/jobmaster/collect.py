@@ -35,7 +35,7 @@ class CollectBuffer:
         async with self._changed:
             if rows.sequence > self._taken.get(rows.subtask, -1):
                 self._taken[rows.subtask] = rows.sequence
-                if rows.payload:
+                if rows.row_count or rows.continued:
                     self._queue.append(rows)
                     self._rows += rows.row_count
                 if rows.last:

@@ -30,6 +30,10 @@ def declared_type(spec: TypeSpec) -> TypeInformation | None:
     return None if spec is None else TypeInformation.from_spec(spec)
 
 
+#: Blocks inside each other before a subroutine is begun; an operator may open a few of its own.
+_MAX_DEPTH = 12
+
+
 class ChainCompiler:
     """Compiles functions over one vertex's operators and row partitions."""
 
@@ -172,6 +176,16 @@ class ChainCompiler:
         return parent.one_to_one and self.counts_as_parent(edge.source)
 
     def _call(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
+        if code.depth < _MAX_DEPTH:
+            self._generate(code, child, value, timestamp)
+            return
+        # Python nests 20 loops at most: the rest of a deep chain is a function of its own.
+        with code.owned_by(child, value):
+            with code.subroutine(value if timestamp is None else f"{value}, {timestamp}") as name:
+                self._generate(code, child, value, timestamp)
+            code.line(f"{name}({value})" if timestamp is None else f"{name}({value}, {timestamp})")
+
+    def _generate(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
         operator = self._operators[child]
         assert isinstance(operator, RowOperator)
         with code.owned_by(child, value):

@@ -16,20 +16,38 @@ from yarrow.container.task.failure import GENERATED_PREFIX
 _numbers = itertools.count(1)
 
 
+class _Body:
+    """The lines of one function under construction."""
+
+    def __init__(self, name: str, parameters: str) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.indent = 1
+        self.lines: list[str] = []
+        #: Of each line: (operator, variable of the record that the operator has at hand).
+        self.owners: list[tuple[int, str] | None] = []
+        #: Lines in front of all others.
+        self.at_start: list[str] = []
+        #: (local variable, list of one int it is added to at the end)
+        self.counts: list[tuple[str, str]] = []
+
+    def finished(self, bound: str) -> tuple[list[str], list[tuple[int, str] | None]]:
+        """Source lines with the def, and their owners."""
+        before = [*self.at_start, *(f"    {variable} = 0" for variable, _ in self.counts)]
+        after = [f"    {total}[0] += {variable}" for variable, total in self.counts]
+        lines = [*before, *self.lines, *after] or ["    pass"]
+        owners = [*[None] * len(before), *self.owners, *[None] * (len(lines) - len(before) - len(self.owners))]
+        return [f"def {self.name}({self.parameters}{bound}):", *lines], [None, *owners]
+
+
 class CodeWriter:
-    """Source under construction."""
+    """Source under construction: one function, and subroutines where it would nest too deeply."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        #: Of each line: (operator, variable of the record that the operator has at hand).
-        self._owners: list[tuple[int, str] | None] = []
-        self._indent = 1
+        self._body = _Body("", "")
+        self._subroutines: list[_Body] = []
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
-        #: Lines in front of the loop.
-        self._at_start: list[str] = []
-        #: (local variable, list of one int it is added to at the end)
-        self._counts: list[tuple[str, str]] = []
         self.owner: tuple[int, str] | None = None
 
     def bind(self, prefix: str, value: Any) -> str:
@@ -47,21 +65,36 @@ class CodeWriter:
         """A new local variable name."""
         return f"{prefix}{next(self._temporaries)}"
 
+    @property
+    def depth(self) -> int:
+        """How many blocks the next line lies in."""
+        return self._body.indent
+
     def line(self, text: str) -> None:
         """A line at the present indentation, of the present owner."""
-        self._lines.append("    " * self._indent + text)
-        self._owners.append(self.owner)
+        self._body.lines.append("    " * self._body.indent + text)
+        self._body.owners.append(self.owner)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """An indented block under `head`."""
+        body = self._body
         self.line(head)
-        self._indent += 1
-        before = len(self._lines)
+        body.indent += 1
+        before = len(body.lines)
         yield
-        if len(self._lines) == before:
+        if len(body.lines) == before:
             self.line("pass")
-        self._indent -= 1
+        body.indent -= 1
+
+    @contextmanager
+    def subroutine(self, parameters: str) -> Iterator[str]:
+        """Lines written inside form a function of their own, called by the name that this gives."""
+        outer, body = self._body, _Body(self.fresh("part_"), parameters)
+        self._body = body
+        yield body.name
+        self._body = outer
+        self._subroutines.append(body)
 
     @contextmanager
     def owned_by(self, operator: int, value: str) -> Iterator[None]:
@@ -73,29 +106,33 @@ class CodeWriter:
     def count_into(self, total: list[int]) -> None:
         """Counts passes of this place; the sum is added to `total[0]` at the end of each call."""
         variable = self.fresh("n")
-        self._counts.append((variable, self.bind("total", total)))
+        self._body.counts.append((variable, self.bind("total", total)))
         self.line(f"{variable} += 1")
 
     def once_a_call(self, prefix: str, expression: str) -> str:
         """A local variable that gets the value of `expression` when the function is called."""
         variable = self.fresh(prefix)
-        self._at_start.append(f"    {variable} = {expression}")
+        self._body.at_start.append(f"    {variable} = {expression}")
         return variable
 
     def compile(self, name: str, parameters: str) -> CompiledCode:
         """The function `name(parameters)` with everything bound."""
-        bound = "".join(f", {n}={n}" for n in self._bound)
-        before = [*self._at_start, *(f"    {variable} = 0" for variable, _ in self._counts)]
-        after = [f"    {total}[0] += {variable}" for variable, total in self._counts]
-        lines = [*before, *self._lines, *after] or ["    pass"]
-        owners = (*[None] * len(before), *self._owners)
-        source = f"def {name}({parameters}{bound}):\n" + "\n".join(lines) + "\n"
+        self._body.name, self._body.parameters = name, parameters
+        lines: list[str] = []
+        owners: list[tuple[int, str] | None] = []
+        for body in (*self._subroutines, self._body):
+            # Subroutines find what is bound among the globals: they run once a row, not once a chunk.
+            bound = "".join(f", {n}={n}" for n in self._bound) if body is self._body else ""
+            body_lines, body_owners = body.finished(bound)
+            lines += body_lines
+            owners += body_owners
+        source = "\n".join(lines) + "\n"
         file_name = f"{GENERATED_PREFIX} {next(_numbers)} {name}>"
         namespace = dict(self._bound)
         exec(compile(source, file_name, "exec"), namespace)
         # A tuple without mtime stays until the entry is deleted: linecache.checkcache leaves it alone.
         linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
-        return CompiledCode(namespace[name], source, file_name, owners)
+        return CompiledCode(namespace[name], source, file_name, tuple(owners))
 
 
 class CompiledCode:
@@ -114,14 +151,14 @@ class CompiledCode:
         self._owners = owners
 
     def owner_of_line(self, line: int) -> tuple[int, str] | None:
-        """Index of the operator a source line belongs to, and the variable of its record; line 1 is the def."""
-        position = line - 2
+        """Index of the operator a source line belongs to, and the variable of its record."""
+        position = line - 1
         return self._owners[position] if 0 <= position < len(self._owners) else None
 
     @property
     def owner_lines(self) -> list[tuple[int, int]]:
         """(source line, operator index) of all lines that belong to an operator."""
-        return [(i + 2, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
+        return [(i + 1, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
 
     def dispose(self) -> None:
         """Takes the source out of linecache."""
