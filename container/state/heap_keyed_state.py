@@ -96,5 +96,9 @@ class HeapValueState(ValueState[T], Generic[T]):
 
     def clear(self) -> None:
         key = self._backend.require_key(self._name)
-        if self._table.pop(key, _MISSING) is _MISSING:
+        try:
+            found = self._table.pop(key, _MISSING)
+        except TypeError:  # not hashable: canonicalize tells what it is
+            found = _MISSING
+        if found is _MISSING:
             self._table.pop(canonicalize(key), None)

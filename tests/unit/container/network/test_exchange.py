@@ -188,6 +188,17 @@ class Spoiling(MapFunction[Any, Any]):
         return value
 
 
+@pytest.fixture(scope="module")
+def one_worker() -> Iterator[WorkerHarness]:
+    with WorkerHarness(1, processes=False, configuration=TIGHT) as harness:
+        yield harness
+
+
+@pytest.mark.parametrize("partition", ["rebalance", "broadcast", "forward"])
+def test_mutating_functions_in_one_worker(one_worker: WorkerHarness, partition: str) -> None:
+    test_mutating_functions_across_workers(one_worker, partition)
+
+
 @pytest.mark.parametrize("partition", ["rebalance", "broadcast", "forward"])
 def test_mutating_functions_across_workers(workers: WorkerHarness, partition: str) -> None:
     env = environment()
