@@ -12,10 +12,12 @@ import os
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import yarrow.runtime.config.options.checkpointing as checkpointing_options
 import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.python as python_options
 import yarrow.runtime.config.options.rest as rest_options
+import yarrow.runtime.config.options.restart_strategy as restart_options
 from yarrow.common.configuration import Configuration
 from yarrow.common.execution_config import ExecutionConfig
 from yarrow.common.job_client import JobClient
@@ -385,6 +387,7 @@ class StreamExecutionEnvironment:
         """Return what `execute` would submit, with a new job id."""
         settings = self._settings()
         settings.validate()
+        _refuse_fault_tolerance(settings)
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
         return generate_job_graph(
             self.get_stream_graph(clear_transformations),
@@ -441,4 +444,26 @@ def _refuse_batch(mode: str) -> None:
             f"Runtime mode {mode} is refused: batch programs are to run on Spark, which this version does"
             " not do."
             " A bounded input runs in STREAMING mode, which is the default."
+        )
+
+
+_NO_RESTART = (
+    restart_options.RestartStrategy.NONE,
+    restart_options.RestartStrategy.OFF,
+    restart_options.RestartStrategy.DISABLE,
+)
+
+
+def _refuse_fault_tolerance(settings: Settings) -> None:
+    """A promise that this version cannot keep is refused, not forgotten."""
+    if settings.get(checkpointing_options.INTERVAL) is not None:
+        raise UnsupportedFeatureError(
+            "Checkpoints are asked for (enable_checkpointing, execution.checkpointing.interval), but this version makes"
+            " none: a failed job would lose its state. Leave them out to run the job without fault tolerance."
+        )
+    strategy = settings.get(restart_options.TYPE)
+    if strategy is not None and strategy not in _NO_RESTART:
+        raise UnsupportedFeatureError(
+            f"Restart strategy {strategy.value} is asked for, but this version does not restart failed jobs: leave"
+            " restart-strategy.type out, or set it to none."
         )

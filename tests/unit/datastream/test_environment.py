@@ -118,9 +118,6 @@ def test_checkpoint_settings_are_stored() -> None:
     env.enable_checkpointing(5000, CheckpointingMode.AT_LEAST_ONCE)
     assert env.get_checkpoint_interval() == 5000
     assert env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
-    env.from_sequence(1, 9).print()
-    configuration = env.get_job_graph().configuration
-    assert "execution.checkpointing.interval" in configuration
 
 
 def test_streaming_is_the_mode() -> None:

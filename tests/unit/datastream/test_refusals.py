@@ -361,3 +361,15 @@ def test_streams_and_environments_stay_on_the_client() -> None:
         InvalidProgramError, match=r"'Map'.*the captured variable 'env'.*exists on the client only"
     ):
         stream.map(lambda x: env.get_parallelism() + x)
+
+
+def test_fault_tolerance_that_is_not_there_is_refused_not_forgotten() -> None:
+    env = environment()
+    env.enable_checkpointing(1000)
+    env.from_sequence(1, 9).print()
+    with pytest.raises(UnsupportedFeatureError, match="Checkpoints are asked for"):
+        env.get_job_graph()
+    env = environment(settings={"restart-strategy.type": "fixed-delay"})
+    env.from_sequence(1, 9).print()
+    with pytest.raises(UnsupportedFeatureError, match="fixed-delay is asked for"):
+        env.get_job_graph()
