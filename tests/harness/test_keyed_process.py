@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.datastream import (
@@ -81,6 +81,7 @@ def test_timers_are_deduplicated_and_on_timer_registers_more() -> None:
         assert len(harness.output) == 6
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), max_size=30), st.integers(1, 5))
 def test_timers_fire_once_each_in_order_of_time(timers: list[tuple[str, int]], chunk_rows: int) -> None:
     class Once(KeyedProcessFunction[Any, Any, Any]):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.common.types import Row
@@ -265,6 +265,7 @@ class SplitPairs(ProcessFunction[Any, Any]):
             yield ODD, value
 
 
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.integers(-20, 20), max_size=40),
     cuts=st.lists(st.integers(0, 40), max_size=5),
