@@ -40,7 +40,8 @@ class GarbageCollection:
         if gc.get_count()[0] < _YOUNG_OBJECTS:
             return
         self._young += 1
-        middle = self._young % _YOUNG_PER_MIDDLE == 0
+        # The first is one: tables of state leave the young generations while they are small, and are not walked again.
+        middle = self._young % _YOUNG_PER_MIDDLE == 1
         if middle:
             self._middle += 1
         self._collect(1 if middle else 0)
