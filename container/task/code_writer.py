@@ -36,7 +36,11 @@ class _Body:
         before = [*self.at_start, *(f"    {variable} = 0" for variable, _ in self.counts)]
         after = [f"    {total}[0] += {variable}" for variable, total in self.counts]
         lines = [*before, *self.lines, *after] or ["    pass"]
-        owners = [*[None] * len(before), *self.owners, *[None] * (len(lines) - len(before) - len(self.owners))]
+        owners = [
+            *[None] * len(before),
+            *self.owners,
+            *[None] * (len(lines) - len(before) - len(self.owners)),
+        ]
         return [f"def {self.name}({self.parameters}{bound}):", *lines], [None, *owners]
 
 
@@ -109,11 +113,9 @@ class CodeWriter:
         self._body.counts.append((variable, self.bind("total", total)))
         self.line(f"{variable} += 1")
 
-    def once_a_call(self, prefix: str, expression: str) -> str:
-        """A local variable that gets the value of `expression` when the function is called."""
-        variable = self.fresh(prefix)
-        self._body.at_start.append(f"    {variable} = {expression}")
-        return variable
+    def at_start(self, text: str) -> None:
+        """A line that runs once a call, in front of the loop."""
+        self._body.at_start.append(f"    {text}")
 
     def compile(self, name: str, parameters: str) -> CompiledCode:
         """The function `name(parameters)` with everything bound."""

@@ -181,7 +181,8 @@ def _generate_key_target(
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
     code.line(f"{key} = {code.bind('key', selector)}({value})")
-    is_direct = code.once_a_call("d", f"{code.bind('is_direct', router.is_direct)}()")
+    is_direct = code.fresh("d")
+    code.at_start(f"{is_direct} = {code.bind('is_direct', router.is_direct)}()")
     with code.block(f"if {is_direct}:"):
         group = f"{code.bind_as('group_of', group_of_raw_key)}({key}, {int(max_parallelism)})"
         code.line(f"{target} = {code.bind('by_group', router.by_group)}[{group}]")
