@@ -52,7 +52,10 @@ class Connection:
         listener: ConnectionListener,
         request_write: Callable[[Connection], None],
         peer_id: str = "",
+        max_payload: int = 1 << 28,
     ) -> None:
+        #: Longest payload of a batch, in both directions.
+        self.max_payload = max_payload
         self.socket = sock
         self.peer_id = peer_id
         self._handshake = handshake
@@ -171,7 +174,9 @@ class Connection:
         available = len(incoming)
         with memoryview(incoming) as view:
             while available - position >= HEADER.size:
-                header = decode_header(view, position, authenticated=self.authenticated)
+                header = decode_header(
+                    view, position, authenticated=self.authenticated, max_payload=self.max_payload
+                )
                 end = position + HEADER.size + header.length
                 if end > available:
                     if header.length >= _LARGE_PAYLOAD:

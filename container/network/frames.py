@@ -18,8 +18,6 @@ from yarrow.runtime.common.errors import YarrowError
 MAGIC = b"Yw"
 WIRE_VERSION = 1
 HEADER = struct.Struct("<2sBBIIII")
-#: A frame's payload never exceeds this; a longer single row is refused when it is sent, naming its size.
-MAX_PAYLOAD_BYTES = 1 << 30
 #: Frames that come before the handshake is done may not be longer.
 MAX_HANDSHAKE_BYTES = 4096
 MAX_CONTROL_BYTES = 1 << 20
@@ -67,7 +65,9 @@ def encode_header(frame_type: FrameType, channel: int, length: int, rows: int = 
     return HEADER.pack(MAGIC, WIRE_VERSION, frame_type, channel, length, rows, flags)
 
 
-def decode_header(data: bytes | bytearray | memoryview, offset: int, *, authenticated: bool) -> FrameHeader:
+def decode_header(
+    data: bytes | bytearray | memoryview, offset: int, *, authenticated: bool, max_payload: int
+) -> FrameHeader:
     """Checks magic, version, type and length cap; raises WireProtocolError naming what is wrong."""
     magic, version, type_number, channel, length, rows, flags = HEADER.unpack_from(data, offset)
     if magic != MAGIC:
@@ -85,7 +85,7 @@ def decode_header(data: bytes | bytearray | memoryview, offset: int, *, authenti
     cap = (
         MAX_HANDSHAKE_BYTES
         if not authenticated
-        else (MAX_CONTROL_BYTES if frame_type in _CONTROL else MAX_PAYLOAD_BYTES)
+        else (MAX_CONTROL_BYTES if frame_type in _CONTROL else max_payload)
     )
     if length > cap:
         raise WireProtocolError(

@@ -134,7 +134,9 @@ class NetworkEnvironment:
         self._unix_path = ""
         self._port = 0
         self._tls = _TlsContexts.of(settings)
-        transport = Settings(settings.configuration, "the TaskExecutor").get(taskmanager.DATA_TRANSPORT)
+        options = Settings(settings.configuration, "the TaskExecutor")
+        transport = options.get(taskmanager.DATA_TRANSPORT)
+        self._max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
         self._tcp_only = transport is taskmanager.DataTransport.TCP
 
     # ------------------------------------------------------------------ life cycle
@@ -286,7 +288,9 @@ class NetworkEnvironment:
                 return known
         sock, tls_host = self._dial(consumer)
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
-        connection = Connection(sock, handshake, self, self._request_write, consumer.worker_id)
+        connection = Connection(
+            sock, handshake, self, self._request_write, consumer.worker_id, self._max_payload
+        )
         with self._lock:
             self._peers[connection] = _Peer()
             self._by_worker[consumer.worker_id] = connection
@@ -335,7 +339,7 @@ class NetworkEnvironment:
                 sock.close()
                 return
         handshake = ServerHandshake(self._settings.data_secret, self._settings.worker_id)
-        connection = Connection(sock, handshake, self, self._request_write)
+        connection = Connection(sock, handshake, self, self._request_write, max_payload=self._max_payload)
         with self._lock:
             self._peers[connection] = _Peer()
         self._watch(connection, client=False)
@@ -467,6 +471,8 @@ class NetworkEnvironment:
 
 class _Nowhere:
     """Takes the frames of a channel that has failed from the start."""
+
+    max_payload = 0
 
     def send(self, parts: list[Buffer]) -> None:
         return None

@@ -12,10 +12,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
-from yarrow.container.network.frames import MAX_PAYLOAD_BYTES, FrameType, encode_header
+from yarrow.container.network.frames import FrameType, encode_header
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowBatch
 from yarrow.runtime.data.immutability import freeze_or_copy
+
+
+class BatchTooLargeError(YarrowError):
+    """A batch, be it of one row, is longer than a frame may be."""
 
 
 class EncodedBatch:
@@ -31,6 +36,11 @@ class EncodedBatch:
 
 class FrameSender(Protocol):
     """Where a remote channel puts frames: a connection, safe from any thread, never blocking."""
+
+    @property
+    def max_payload(self) -> int:
+        """Longest payload of a batch."""
+        ...
 
     def send(self, parts: list[Buffer]) -> None: ...
 
@@ -178,10 +188,12 @@ class RemoteOutputChannel(OutputChannel):
 
     def send_encoded(self, encoded: EncodedBatch) -> None:
         """Sends a batch that was encoded already; the caller has seen `is_available`."""
-        if encoded.size > MAX_PAYLOAD_BYTES:
-            raise ChannelFailedError(
-                f"a batch of {encoded.rows} rows takes {encoded.size} bytes on the wire, allowed are "
-                f"{MAX_PAYLOAD_BYTES}; make the records smaller, e.g. by passing a path instead of the content"
+        limit = self._sender.max_payload
+        if encoded.size > limit:
+            raise BatchTooLargeError(
+                f"a batch of {encoded.rows} rows takes {encoded.size} bytes on the wire, allowed are {limit} "
+                "(taskmanager.network.max-frame-size): raise the limit, or make the records smaller, e.g. by "
+                "passing a path instead of the content"
             )
         header = encode_header(encoded.frame_type, self._number, encoded.size, encoded.rows, encoded.flags)
         self.sent_batches += 1

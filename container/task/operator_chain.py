@@ -6,6 +6,7 @@ looks at credit. An exception of user code leaves as OperatorFailure naming oper
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -139,10 +140,9 @@ class OperatorChain:
     # ------------------------------------------------------------------ rows and batches
 
     def run_rows(
-        self, input_index: int, rows: Sequence[Any], timestamps: Sequence[int | None] | None
+        self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
     ) -> None:
-        """A chunk of rows for an input of the head."""
-        self.records_in += len(rows)
+        """A chunk of rows for an input of the head; the caller counts them in `records_in`."""
         self._run(("input", input_index), rows, timestamps)
         self.end_of_chunk()
 
@@ -177,12 +177,12 @@ class OperatorChain:
             partition.flush_full()
 
     def _run(
-        self, key: tuple[Any, ...], rows: Sequence[Any], timestamps: Sequence[int | None] | None
+        self, key: tuple[Any, ...], rows: Iterable[Any], timestamps: Iterable[int | None] | None
     ) -> None:
         # Once a row had a timestamp, all rows are run with one (or None): a buffer must not mix rows with and without.
         if timestamps is None:
             if self._timestamped:
-                timestamps = [None] * len(rows)
+                timestamps = itertools.repeat(None)
         elif not self._timestamped:
             self._timestamped = True
             for partition in self._partitions:

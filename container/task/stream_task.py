@@ -6,8 +6,9 @@ takes input without output credit: barriers, timers, cancel and other mails wait
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -96,6 +97,10 @@ class StreamTask:
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         self._finish_announced = False
+        #: The rows that the loop of the chunk at hand has not taken yet.
+        self._chunk: Iterator[Any] | None = None
+        self._cut_rows = 0
+        self._cut_lock = threading.Lock()
         #: True while outputs lack credit: until it comes there is nothing to do.
         self._blocked = False
         self._latency = latency
@@ -116,6 +121,7 @@ class StreamTask:
             mail()
 
         self._mailbox.append(run)
+        self.cut_chunk()
         self._wake_thread()
 
     def wake(self) -> None:
@@ -304,17 +310,40 @@ class StreamTask:
     def _run_chunk(self) -> None:
         assert self._batch is not None
         input_index, rows, timestamps, position = self._batch
-        end = position + self._sizer.rows
-        if position == 0 and end >= len(rows):
+        end = min(position + self._sizer.rows, len(rows))
+        if position == 0 and end == len(rows):
             chunk, stamps = rows, timestamps
         else:
             chunk = rows[position:end]
             stamps = None if timestamps is None else timestamps[position:end]
-        self._batch = None if end >= len(rows) else (input_index, rows, timestamps, end)
+        self._batch = None
         started = perf_counter()
-        self.chain.run_rows(input_index, chunk, stamps)
-        self.records_in += len(chunk)
-        self._sizer.measured(len(chunk), perf_counter() - started)
+        self._chunk = iter(chunk)
+        self.chain.run_rows(input_index, self._chunk, None if stamps is None else iter(stamps))
+        end -= self._end_chunk()
+        done = end - position
+        if end < len(rows):
+            self._batch = (input_index, rows, timestamps, end)
+        self.records_in += done
+        self.chain.records_in += done
+        self._sizer.measured(done, perf_counter() - started)
+
+    def cut_chunk(self) -> None:
+        """Any thread: the loop over the chunk at hand ends behind the row it works on; the others stay for later.
+
+        The rows before were no measure for those that follow: a chunk of quick ones may end in very slow ones. Taking
+        the rest out of the iterator is one call into C, so the loop has each row either done or left.
+        """
+        with self._cut_lock:
+            if self._chunk is not None:
+                self._cut_rows += len(list(self._chunk))
+
+    def _end_chunk(self) -> int:
+        """The number of rows that were cut off."""
+        with self._cut_lock:
+            self._chunk = None
+            cut, self._cut_rows = self._cut_rows, 0
+        return cut
 
     def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
         valve = self.gate.valves[entry.input_index]

@@ -179,7 +179,10 @@ class TaskBuilder:
         total = sum(len(self._producers(edge)) for edge in edges)
         pool = self._settings.get(taskmanager.NETWORK_TASK_POOL_SIZE).bytes
         window = min(pool // max(1, total), self._settings.get(taskmanager.CHANNEL_CREDIT_SIZE).bytes)
-        batches = self._settings.get(taskmanager.CHANNEL_CREDIT_BATCHES)
+        batches = min(
+            self._settings.get(taskmanager.CHANNEL_CREDIT_BATCHES),
+            max(1, self._settings.get(taskmanager.NETWORK_TASK_POOL_BATCHES) // max(1, total)),
+        )
         channels = []
         for edge in edges:
             codec = self._codec(edge)

@@ -29,6 +29,8 @@ class TaskThread:
         self._mails: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._sleeping = False
         self._stopping = False
+        #: The task whose slice runs.
+        self._current: StreamTask | None = None
         self._garbage = garbage
 
     # ------------------------------------------------------------- any thread
@@ -36,6 +38,9 @@ class TaskThread:
     def post(self, mail: Callable[[], None]) -> None:
         """Runs `mail` on this thread soon."""
         self._mails.put(mail)
+        task = self._current
+        if task is not None:
+            task.cut_chunk()
 
     def wake(self) -> None:
         """Something changed for one of the tasks."""
@@ -68,8 +73,10 @@ class TaskThread:
         while not self._stopping:
             progressed = False
             for task in self._tasks:
+                self._current = task
                 if task.step():
                     progressed = True
+            self._current = None
             if any(task.stage is TaskStage.ENDED for task in self._tasks):
                 self._forget_ended()
             self._run_mails()

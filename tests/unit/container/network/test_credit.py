@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.frames import FrameHeader, decode_header
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
-from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
+from yarrow.container.network.output_channel import (
+    BatchTooLargeError,
+    LocalOutputChannel,
+    OutputChannel,
+    RemoteOutputChannel,
+)
 from yarrow.runtime.data.elements import (
     BarrierAlignment,
     CheckpointBarrier,
@@ -32,12 +37,14 @@ CODEC = ElementCodec(serializer_for(None))
 class Wire:
     """Carries the frames of a remote channel at once; keeps the largest queue seen."""
 
+    max_payload = 1 << 20
+
     def __init__(self) -> None:
         self.target: InputChannel
 
     def send(self, parts: list[Any]) -> None:
         data = b"".join(bytes(part) for part in parts)
-        header: FrameHeader = decode_header(data, 0, authenticated=True)
+        header: FrameHeader = decode_header(data, 0, authenticated=True, max_payload=1 << 28)
         self.target.append_frame(header, data[20:])
 
 
@@ -169,3 +176,11 @@ def test_a_channel_without_its_consumer_has_no_credit() -> None:
     sender.attach(receiver)
     assert sender.drain_overdraft()
     assert receiver.queued == 2
+
+
+def test_a_row_above_the_longest_frame_is_refused_naming_the_option() -> None:
+    wire = Wire()
+    sender = RemoteOutputChannel(1, CODEC, wire, lambda: None)
+    sender.grant(8, 1 << 30)
+    with pytest.raises(BatchTooLargeError, match=r"taskmanager\.network\.max-frame-size"):
+        sender.send_batch(RowBatch([b"x" * (2 << 20)]))

@@ -165,7 +165,8 @@ def test_typed_rows_arrive_as_declared(workers: WorkerHarness) -> None:
 
 def test_rows_that_do_not_fit_their_declared_type_name_the_row(workers: WorkerHarness) -> None:
     env = environment()
-    stream = env.from_collection([1, 2]).map(lambda v: "text", Types.LONG()).rebalance().map(lambda v: v)
+    # Enough rows that some cross: those that stay pass by reference, unchecked.
+    stream = env.from_collection(range(20)).map(lambda v: "text", Types.LONG()).rebalance().map(lambda v: v)
     with pytest.raises(JobFailedInHarness) as failed:
         collect(workers, env, stream)
     assert "expected" in failed.value.cause.message and "str" in failed.value.cause.message
