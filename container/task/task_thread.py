@@ -73,10 +73,8 @@ class TaskThread:
         while not self._stopping:
             progressed = False
             for task in self._tasks:
-                self._current = task
-                if task.step():
+                if self._step(task):
                     progressed = True
-            self._current = None
             if any(task.stage is TaskStage.ENDED for task in self._tasks):
                 self._forget_ended()
             self._run_mails()
@@ -84,6 +82,12 @@ class TaskThread:
                 self._garbage.between_slices()
             if not progressed:
                 self._sleep()
+
+    def _step(self, task: StreamTask) -> bool:
+        self._current = task
+        progressed = task.step()
+        self._current = None
+        return progressed
 
     def _forget_ended(self) -> None:
         for task in [task for task in self._tasks if task.stage is TaskStage.ENDED]:
@@ -99,7 +103,7 @@ class TaskThread:
     def _sleep(self) -> None:
         self._sleeping = True
         # What came before the flag was set gave no wake-up: look once more before sleeping.
-        if any(task.step() for task in self._tasks) or self._stopping:
+        if any(self._step(task) for task in self._tasks) or self._stopping:
             self._sleeping = False
             return
         now = perf_counter()

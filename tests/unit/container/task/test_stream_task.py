@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -236,6 +237,34 @@ def test_cancel_and_barrier_at_the_source_wait_for_a_row_or_two() -> None:
         harness.push(*range(100))
         assert SLOW[0].rows - 5 <= 2
         assert harness.tasks[1].stage is TaskStage.ENDED
+
+
+CUT: list[Any] = []
+
+
+def suddenly_slow(value: int) -> int:
+    """Quick rows make a large chunk; at row 9,000 another thread has something for the task."""
+    if value == 9_000:
+        poster = threading.Thread(target=CUT[0])
+        poster.start()
+        poster.join()
+    CUT.append(value)
+    return value
+
+
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_a_mail_from_another_thread_ends_a_chunk_of_thousands_of_rows(timestamps: bool) -> None:
+    seen: list[int] = []
+    rows = 12_000
+    with OperatorHarness(lambda s: s.map(suddenly_slow)) as harness:
+        (task,) = harness.tasks
+        CUT[:] = [lambda: task.post(lambda: seen.append(CUT[-1]))]
+        stamps = list(range(rows)) if timestamps else None
+        harness.push(*range(rows), timestamps=stamps)
+        assert harness.output == list(range(rows))
+        assert harness.timestamps() == (stamps if timestamps else [None] * rows)
+        assert seen == [9_000]
+        assert harness.metrics()["Map.numRecordsIn"] == harness.metrics()["numRecordsIn"] == rows
 
 
 def test_mail_delays_are_measured() -> None:
