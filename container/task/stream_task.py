@@ -87,6 +87,8 @@ class StreamTask:
         self._buffer_timeout = None if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
         self._wake_thread = wake_thread
         self._mailbox: deque[Callable[[], None]] = deque()
+        #: The last step ran mails only.
+        self._gave_way = False
         self._sizer = SliceSizer(slice_seconds)
         self.time = TimeAccounting(perf_counter())
         #: The rest of the batch at hand: (input index, rows, timestamps, position).
@@ -202,8 +204,15 @@ class StreamTask:
         return progressed
 
     def _step(self, now: float) -> tuple[bool, Phase]:
+        had_mails = bool(self._mailbox)
         while self._mailbox and self.stage is not TaskStage.ENDED:
             self._mailbox.popleft()()
+        if had_mails and not self._gave_way:
+            # What the mails sent on (a barrier) reaches the tasks behind before another slice of this one; a flood
+            # of mails does not keep the task from its slices.
+            self._gave_way = True
+            return True, Phase.BUSY
+        self._gave_way = False
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
