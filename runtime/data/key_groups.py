@@ -1,8 +1,7 @@
-"""Key groups: the hash of a key, the ranges of subtasks, and the router from a key to a channel.
+"""Key groups: the hash of a key, and the ranges of subtasks.
 
 Fixed for ever by docs/design/0003-key-encoding.md: a savepoint written under other rules could not be
-restored. Owner: the functions have no state; a KeyRouter belongs to the task thread that routes with it. It
-must not know channels or batches: it gives an index.
+restored. Owner: the functions have no state. They must not know channels or batches.
 """
 
 from __future__ import annotations
@@ -153,53 +152,3 @@ def key_group_range_for_operator_index(max_parallelism: int, parallelism: int, i
 def _check(value: int, least: int, most: int, what: str) -> None:
     if not least <= value <= most:
         raise InvalidParallelismError(f"{what} {value} is outside {least} to {most}; choose one inside")
-
-
-class KeyRouter:
-    """Chooses the channel of a raw key: the subtask, among `channels`, that owns its key group.
-
-    Generated code reads `cache` itself: `i = cache.get(k)`, and on None `i = miss(k)`. A hit is right because
-    a raw key that equals a canonical one is that key. `cache.get` raises TypeError for a value without a
-    hash; `route` and `miss` turn that into UnsupportedKeyError, so generated code calls `miss(k)` on a
-    TypeError too. The cache is one dict for the router's life, emptied when it holds `cache_size` keys.
-    """
-
-    __slots__ = ("_cache_size", "_channel_of_group", "_max_parallelism", "cache", "channels")
-
-    #: Keys kept at most, unless said otherwise: about 20 MB of short strings.
-    DEFAULT_CACHE_SIZE: Final = 1 << 17
-
-    def __init__(self, max_parallelism: int, channels: int, cache_size: int = DEFAULT_CACHE_SIZE) -> None:
-        check_parallelism(channels, max_parallelism)
-        self.channels = channels
-        self.cache: dict[Any, int] = {}
-        self._max_parallelism = max_parallelism
-        self._cache_size = cache_size
-        self._channel_of_group = [
-            operator_index_for_key_group(max_parallelism, channels, group) for group in range(max_parallelism)
-        ]
-
-    def route(self, key: Any) -> int:
-        """The channel of a raw key. Raises UnsupportedKeyError."""
-        try:
-            channel = self.cache.get(key)
-        except TypeError:
-            channel = None
-        return self.miss(key) if channel is None else channel
-
-    def miss(self, key: Any) -> int:
-        """The channel of a raw key that `cache` does not hold, and holds from now on. Raises
-        UnsupportedKeyError.
-        """
-        if type(key) is str:  # the commonest key of a stream with more keys than the cache holds
-            canonical: Any = key
-            hashed = _xxh3(encode_key(key))
-        else:
-            canonical = canonicalize(key)
-            hashed = hash_of_key(canonical)
-        channel = self._channel_of_group[hashed % self._max_parallelism]
-        cache = self.cache
-        if len(cache) >= self._cache_size:
-            cache.clear()
-        cache[canonical] = channel
-        return channel

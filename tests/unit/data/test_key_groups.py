@@ -9,13 +9,11 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.data.key_examples import Place, keys
-from yarrow.common.types import Row
-from yarrow.runtime.data.errors import InvalidParallelismError, UnsupportedKeyError
+from tests.unit.data.key_examples import keys
+from yarrow.runtime.data.errors import InvalidParallelismError
 from yarrow.runtime.data.key_groups import (
     EMPTY_KEY_GROUP_RANGE,
     KeyGroupRange,
-    KeyRouter,
     compute_default_max_parallelism,
     group_of_raw_key,
     hash_of_key,
@@ -112,30 +110,3 @@ def test_consecutive_integers_and_strings_spread() -> None:
             counts[key_group_of(canonicalize(value), 128)] += 1
         assert min(counts) > 50
         assert max(counts) < 160
-
-
-@given(st.lists(keys, max_size=30), st.integers(1, 7))
-def test_the_router_agrees_with_key_groups(raw_keys: list[Any], channels: int) -> None:
-    router = KeyRouter(128, channels, cache_size=4)
-    for key in raw_keys + raw_keys:
-        expected = operator_index_for_key_group(128, channels, key_group_of(canonicalize(key), 128))
-        assert router.route(key) == expected
-        assert len(router.cache) <= 4
-
-
-def test_generated_code_may_keep_the_cache() -> None:
-    router = KeyRouter(128, 4, cache_size=2)
-    cache = router.cache
-    for i in range(10):
-        router.miss(i)
-    assert router.cache is cache
-    assert cache.get(9.0) == cache.get(9) == router.route(9)
-
-
-def test_values_without_a_hash() -> None:
-    router = KeyRouter(128, 4)
-    with pytest.raises(UnsupportedKeyError, match="list"):
-        router.route([1])
-    with pytest.raises(UnsupportedKeyError, match="list"):
-        router.route(Row(a=[1]))
-    assert router.route(Place("x")) == router.route(Place("x", 0.0))
