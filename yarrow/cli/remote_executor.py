@@ -19,8 +19,8 @@ from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.shipped_files import ship_files
 from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
-from yarrow.testing.shipped_files import ship_files
 
 _GRAPH_FILE = "job_graph"
 #: Seconds in which the server must have taken a file.

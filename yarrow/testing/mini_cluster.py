@@ -21,11 +21,11 @@ from yarrow.datastream.stream_execution_environment import StreamExecutionEnviro
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile, executor_in_place
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.shipped_files import ship_files
 from yarrow.testing.cluster_shape import ClusterShape
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.shipped_files import ship_files
 
 #: Clusters that run in this process, to be ended with it.
 _running: set[MiniCluster] = set()

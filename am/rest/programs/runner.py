@@ -10,12 +10,9 @@ from __future__ import annotations
 import importlib
 import os
 import runpy
-import shutil
 import sys
-import tempfile
 import threading
 import traceback
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +34,7 @@ from yarrow.runtime.graph.executor import (
     plan_only,
 )
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.shipped_files import archive_of
 
 _EXIT_ORPHANED = 70
 
@@ -142,34 +140,20 @@ def _readable(files: Sequence[LocalFile], working: Path) -> tuple[ProgramFileToS
         ProgramFileToShip(
             name=file.name,
             kind=file.kind,
-            path=_as_file(file, working / f"shipped-{number}"),
+            path=_as_file(file, working / f"shipped-{number}.zip"),
             target=file.target,
         )
         for number, file in enumerate(files)
     )
 
 
-def _as_file(file: LocalFile, made: Path) -> str:
-    """The path of one file to send: folders and modules go as zips, so that they keep their names.
-
-    A package stands at the top of its zip; any other folder is a part of the search path, and so its content
-    does.
-    """
-    path = Path(os.path.abspath(file.path))
-    if path.is_dir():
-        package = (path / "__init__.py").exists()
-        return _zip(path.parent if package else path, path.name if package else ".", made)
-    if file.kind == "python_file" and not zipfile.is_zipfile(path):
-        return _zip(path.parent, path.name, made)
-    return str(path)
-
-
-def _zip(root: Path, content: str, made: Path) -> str:
-    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-        if (root / content).is_dir():
-            return shutil.make_archive(str(made), "zip", root_dir=root, base_dir=content)
-        shutil.copyfile(root / content, Path(folder) / content)
-        return shutil.make_archive(str(made), "zip", root_dir=folder)
+def _as_file(file: LocalFile, archive: Path) -> str:
+    """The path of what is sent of a file: its own, or that of the zip that is made of it."""
+    content = archive_of(file)
+    if content is None:
+        return os.path.abspath(file.path)
+    archive.write_bytes(content)
+    return str(archive)
 
 
 def describe_failure(error: BaseException) -> str:

@@ -1,11 +1,13 @@
 """Files that a program ships: made into one payload each, and named in the JobGraph by their blob keys.
 
-Owner: the thread that submits. Reads local files; where the payloads go is the caller's business.
+Owner: the thread that submits. Reads local files; where the payloads go is the caller's business. A name that a
+worker must import is kept by sending a zip, so a payload never carries a path of the host it came from.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,15 +31,23 @@ def ship_files(job_graph: JobGraph, files: Sequence[LocalFile], store: Callable[
 
 
 def payload_of(file: LocalFile) -> bytes:
-    """What is sent of a file: itself, or a zip of a folder or of a module, so that it keeps its name."""
-    path = Path(file.path)
+    """What is sent of a file: itself, or the zip of `archive_of`."""
+    archive = archive_of(file)
+    return Path(file.path).read_bytes() if archive is None else archive
+
+
+def archive_of(file: LocalFile) -> bytes | None:
+    """A zip of a folder or of a module, so that it keeps its name; None = the file is sent as it is.
+
+    A package stands at the top of its zip; any other folder is a part of the search path, and so its content does.
+    """
+    path = Path(os.path.abspath(file.path))
     if path.is_dir():
-        # A package keeps its name on the search path; another folder is a part of the path itself.
         package = (path / "__init__.py").exists()
         return _zip(path.parent if package else path, path)
     if file.kind == "python_file" and not zipfile.is_zipfile(path):
         return _zip(path.parent, path)
-    return path.read_bytes()
+    return None
 
 
 def _zip(root: Path, content: Path) -> bytes:
