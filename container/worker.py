@@ -1,8 +1,9 @@
 """A slot's worker: receives tasks from its supervisor, runs them, reports what becomes of them.
 
-Owner: threads as follows. The task thread (the process's main thread) builds and runs all tasks but blocking ones; the
-control thread reads the supervisor's messages and only posts them on; the I/O thread moves data frames; the report
-thread sends metrics once a second. The end of the control socket ends the process: a worker never outlives its parent.
+Owner: threads as follows. The task thread (a worker process's main thread) builds and runs all tasks but blocking ones;
+the control thread reads the supervisor's messages, answers thread dumps and posts all else on; the I/O thread moves
+data frames; the report thread sends metrics once a second. The end of the control socket ends the worker, and its
+process where it has one of its own: a worker never outlives its parent.
 """
 
 from __future__ import annotations

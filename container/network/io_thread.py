@@ -1,7 +1,7 @@
-"""The I/O thread of a worker: one selector over the data sockets and the control socket to the supervisor.
+"""The I/O thread of a worker: one selector over the data sockets.
 
-Owner: itself; `post` and `request_write` may be called from any thread. It moves bytes and headers only: decoding and
-user code belong to task threads, blocking work to the helper thread.
+Owner: itself; `post` and `stop` may be called from any thread. It moves bytes and headers only: decoding and user code
+belong to task threads. A handler or an action must not block.
 """
 
 from __future__ import annotations

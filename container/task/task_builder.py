@@ -7,7 +7,7 @@ alone (runtime.graph.distribution), so nobody sends lists of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
@@ -31,6 +31,9 @@ from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.rpc.messages import Deployment, TaskDeploymentDescriptor, TaskPlacement, WorkerAddress
+
+if TYPE_CHECKING:
+    from yarrow.container.network.columnar_partition import ColumnarResultPartition
 
 
 class TaskHooks:
@@ -80,8 +83,8 @@ class TaskBuilder:
 
     def build(self) -> StreamTask:
         """The task, with all its channels opened."""
-        environment = self._environment()
-        partitions = [self._partition(edge) for edge in self.graph.outputs_of(self.vertex.id)]
+        environment = self.task_environment()
+        partitions = [self.result_partition(edge) for edge in self.graph.outputs_of(self.vertex.id)]
         max_parallelism = {vertex.id: vertex.max_parallelism for vertex in self.graph.vertices}
         chain = OperatorChain(
             self.vertex, environment, partitions, lambda partition: max_parallelism[partition.edge.target]
@@ -109,7 +112,8 @@ class TaskBuilder:
         """The worker that runs a subtask."""
         return self.deployment.workers[self._placements[vertex_id][subtask].worker]
 
-    def _environment(self) -> TaskEnvironment:
+    def task_environment(self) -> TaskEnvironment:
+        """What the task's operators know of it and may ask it for."""
         vertex, descriptor, hooks = self.vertex, self.descriptor, self._hooks
         return TaskEnvironment(
             job_id=self.graph.job_id,
@@ -143,7 +147,8 @@ class TaskBuilder:
     def _codec(self, edge: JobEdge) -> ElementCodec:
         return ElementCodec(serializer_for(edge_type(edge)))
 
-    def _partition(self, edge: JobEdge) -> Any:
+    def result_partition(self, edge: JobEdge) -> ResultPartition | ColumnarResultPartition:
+        """The output towards one edge, with its channels opened."""
         consumers = self._placements[edge.target]
         kind = edge.partitioner.kind
         codec = self._codec(edge)

@@ -49,25 +49,25 @@ def print_generated_code(graph: JobGraph) -> None:
 def _functions(
     graph: JobGraph, vertex: JobVertex, deployment: Deployment, network: NetworkEnvironment
 ) -> Iterator[CompiledCode]:
+    from yarrow.container.network.result_partition import ResultPartition
     from yarrow.container.operators.base import OperatorContext, RowOperator
     from yarrow.container.operators.builder import build_operator
     from yarrow.container.task.chain_compiler import ChainCompiler
     from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
-    from yarrow.runtime.graph.operator_spec import StreamKind
 
     task = next(task for task in deployment.tasks if task.vertex_id == vertex.id)
     hooks = TaskHooks(_NoListener(), lambda *_: None, lambda *_: None, lambda *_: None)  # type: ignore[arg-type]
     settings = Settings(graph.configuration)
     builder = TaskBuilder(deployment, graph, task, settings, network, SystemClock(), hooks, lambda: None)
-    environment = builder._environment()
+    environment = builder.task_environment()
     operators = [build_operator(descriptor) for descriptor in vertex.operators]
     for operator, descriptor in zip(operators, vertex.operators, strict=True):
         operator.setup(OperatorContext.of(environment, descriptor))
-    row_edges = [edge for edge in graph.outputs_of(vertex.id) if edge.stream_kind is StreamKind.ROW]
+    outputs = [builder.result_partition(edge) for edge in graph.outputs_of(vertex.id)]
     compiler = ChainCompiler(
         vertex,
         operators,
-        [builder._partition(edge) for edge in row_edges],
+        [partition for partition in outputs if isinstance(partition, ResultPartition)],
         lambda partition: graph.vertex(partition.edge.target).max_parallelism,
         environment.object_reuse,
     )

@@ -2,8 +2,8 @@
 
 Layer 1 (vocabulary): what users subclass and the engine calls. After FLIP-27 (sources) and FLIP-143/191
 (sinks) in Python form, with the batch as the unit: a reader hands over many rows a call, a writer takes
-many. Readers and writers are called on their task's thread only; an enumerator is called by the engine on no
-particular thread, one call at a time.
+many. Readers and writers are called on their task's thread only; an enumerator on a thread of its own, in the
+worker of the source's first subtask, one call at a time.
 """
 
 from __future__ import annotations
