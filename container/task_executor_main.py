@@ -10,7 +10,6 @@ import asyncio
 import importlib
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -29,6 +28,7 @@ from yarrow.container.worker_process import DEFAULT_ENTRY, set_process_name
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.fs.client_folder import remove_orphaned
 from yarrow.runtime.rpc.bootstrap import BootstrapError, TaskExecutorBootstrap, read_bootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
@@ -71,7 +71,7 @@ class ParentWatch:
         except RuntimeError:
             return  # The loop has closed: the process is ending.
         if not self._stopped.wait(ORPHAN_LIMIT):
-            shutil.rmtree(self._working_directory, ignore_errors=True)
+            remove_orphaned(self._working_directory)
             # The template sees the end of its socket, and the kernel ends what does not look.
             os._exit(1)
 
@@ -190,7 +190,7 @@ async def run_task_executor(bootstrap: TaskExecutorBootstrap, early: EarlyTempla
             output.close()
         watch.stop()
     if watch.orphaned:
-        shutil.rmtree(settings.working_directory, ignore_errors=True)
+        remove_orphaned(settings.working_directory)
     if not orderly:
         raise RegistrationRefusedError(cause)
 

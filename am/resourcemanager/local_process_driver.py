@@ -22,6 +22,7 @@ from typing import Protocol
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
+from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -182,7 +183,7 @@ class LocalProcessDriver:
         )
 
     def _make_directories(self) -> str:
-        return tempfile.mkdtemp(prefix="yarrow-te-", dir=self._settings.tmp_directory)
+        return tempfile.mkdtemp(prefix=WORKING_DIRECTORY_PREFIX, dir=self._settings.tmp_directory)
 
     def _bootstrap(self, resource_id: ResourceID, working_directory: str) -> TaskExecutorBootstrap:
         settings = self._settings

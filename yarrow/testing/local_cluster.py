@@ -21,10 +21,10 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
-from yarrow.testing.client_folder import ClientFolder, remove_abandoned
 from yarrow.testing.cluster_shape import ClusterShape, embedded_settings
 from yarrow.testing.loop_thread import BlockingPool
 from yarrow.testing.output_relay import OutputRelay

@@ -1,7 +1,8 @@
 """ClientFolder: the temporary folder of an embedded cluster, and what killed clients left of theirs.
 
 Owner: any thread; blocking. A folder holds a lock file that its process keeps locked: a folder whose lock is
-free belongs to a process that was killed, and is removed by the next one that starts here.
+free belongs to a process that was killed. Its last TaskExecutor removes it then, else the next client that
+starts here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 
 _PREFIX = "yarrow-embedded-"
 _LOCK = "lock"
+#: How the working directories of TaskExecutors begin.
+WORKING_DIRECTORY_PREFIX = "yarrow-te-"
 
 
 class ClientFolder:
@@ -34,17 +37,31 @@ class ClientFolder:
 
 def remove_abandoned(parent: str | None = None) -> list[Path]:
     """Removes folders of this user whose process is gone; returns them."""
-    removed = []
-    for folder in Path(parent or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
-                continue
-            lock = _lock(folder)
-            if lock is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
-                removed.append(folder)
-    return removed
+    folders = Path(parent or tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    return [folder for folder in folders if _remove_if_abandoned(folder)]
+
+
+def remove_orphaned(working_directory: Path) -> None:
+    """Removes the working directory of a TaskExecutor whose client is gone.
+
+    The last TaskExecutor of a killed client removes that client's folder too; other parents stay.
+    """
+    shutil.rmtree(working_directory, ignore_errors=True)
+    folder = working_directory.parent
+    if folder.name.startswith(_PREFIX) and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
+        _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
+            return False
+        lock = _lock(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+            return True
+    return False
 
 
 def _lock(folder: Path) -> int | None:
