@@ -69,7 +69,8 @@ class Connection:
         #: Frames sent before the proof was given wait here.
         self._held: list[Buffer] = []
         self._outgoing: deque[Buffer] = deque()
-        self._incoming = bytearray()
+        self._view = memoryview(bytearray(_RECEIVE_BYTES))
+        self._filled = 0
         self._large: bytearray | None = None
         self._large_header: FrameHeader | None = None
         self._large_filled = 0
@@ -141,23 +142,21 @@ class Connection:
     def receive(self) -> None:
         """Reads what is there and hands on whole frames; raises WireProtocolError or OSError at the end. I/O thread."""
         while True:
+            # One buffer serves all: a new one for each reading costs more than the reading.
+            large = self._large
+            target = self._view[self._filled :] if large is None else memoryview(large)[self._large_filled :]
             try:
-                if self._large is not None:
-                    count = self.socket.recv_into(memoryview(self._large)[self._large_filled :])
-                    data = b""
-                else:
-                    data = self.socket.recv(_RECEIVE_BYTES)
-                    count = len(data)
+                count = self.socket.recv_into(target)
             except _WOULD_BLOCK:
                 return
             if count == 0:
                 raise ConnectionResetError("the peer has closed the connection")
-            if self._large is not None:
+            if large is not None:
                 self._fill_large(count)
             else:
-                self._incoming += data
+                self._filled += count
                 self._parse()
-            if not self._is_tls and count < _RECEIVE_BYTES:
+            if not self._is_tls and count < len(target):
                 return
 
     def _fill_large(self, count: int) -> None:
@@ -169,24 +168,25 @@ class Connection:
             self._dispatch(header, payload)
 
     def _parse(self) -> None:
-        incoming = self._incoming
+        view, available = self._view, self._filled
         position = 0
-        available = len(incoming)
-        with memoryview(incoming) as view:
-            while available - position >= HEADER.size:
-                header = decode_header(
-                    view, position, authenticated=self.authenticated, max_payload=self.max_payload
-                )
-                end = position + HEADER.size + header.length
-                if end > available:
-                    if header.length >= _LARGE_PAYLOAD:
-                        self._begin_large(header, view[position + HEADER.size :])
-                        position = available
-                    break
-                payload = bytes(view[position + HEADER.size : end])
-                position = end
-                self._dispatch(header, payload)
-        del incoming[:position]
+        while available - position >= HEADER.size:
+            header = decode_header(
+                view, position, authenticated=self.authenticated, max_payload=self.max_payload
+            )
+            start = position + HEADER.size
+            end = start + header.length
+            if end > available:
+                if header.length >= _LARGE_PAYLOAD:
+                    self._begin_large(header, view[start:available])
+                    position = available
+                break
+            position = end
+            self._dispatch(header, bytes(view[start:end]))
+        # The rest is less than a frame of `_LARGE_PAYLOAD`: there is always room behind it.
+        self._filled = available - position
+        if position and self._filled:
+            view[: self._filled] = bytes(view[position:available])
 
     def _begin_large(self, header: FrameHeader, start: memoryview) -> None:
         self._large = bytearray(header.length)
