@@ -11,55 +11,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from yarrow.common.typeinfo import (
-    BasicTypeInfo,
-    MapTypeInfo,
-    RowTypeInfo,
-    SqlTimeTypeInfo,
-    TypeInformation,
-)
+from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.common.types import Row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.runtime.common.errors import InvalidProgramError
-
-_TYPES: dict[str, Callable[[], pa.DataType]] = {
-    "STRING": pa.string,
-    "CHAR": pa.string,
-    "BOOLEAN": pa.bool_,
-    "BYTE": pa.int8,
-    "SHORT": pa.int16,
-    "INT": pa.int32,
-    "LONG": pa.int64,
-    "FLOAT": pa.float32,
-    "DOUBLE": pa.float64,
-    "BIG_DEC": lambda: pa.decimal128(38, 18),
-    "SQL_DATE": pa.date32,
-    "SQL_TIME": lambda: pa.time64("us"),
-    "SQL_TIMESTAMP": lambda: pa.timestamp("us"),
-}
-
-
-def arrow_type(type_info: TypeInformation) -> pa.DataType:
-    """The Arrow type of a declared one. Raises InvalidProgramError where there is none."""
-    if isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo) and type_info.tag in _TYPES:
-        return _TYPES[type_info.tag]()
-    if isinstance(type_info, RowTypeInfo):
-        return pa.struct(list(arrow_schema(type_info)))
-    if isinstance(type_info, MapTypeInfo):
-        return pa.map_(arrow_type(type_info.key_type_info), arrow_type(type_info.value_type_info))
-    element = getattr(type_info, "element_type", None)
-    if element is not None:
-        return pa.binary() if type_info.python_type is bytes else pa.list_(arrow_type(element))
-    raise InvalidProgramError(
-        f"the type {type_info} has no columnar form; use Types.STRING, BOOLEAN, the numbers, SQL_DATE, "
-        "SQL_TIME, SQL_TIMESTAMP, or LIST, MAP and ROW of these"
-    )
+from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields
 
 
 def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
-    """A column for each field of a Row type."""
-    fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
-    return pa.schema([pa.field(name, arrow_type(field)) for name, field in fields])
+    """A column for each field of a Row type. Raises InvalidProgramError naming a field that has no Arrow type."""
+    try:
+        return pa.schema(arrow_fields(row_type, "", {"BIG_DEC": pa.decimal128(38, 18)}))
+    except NoArrowTypeError as error:
+        raise InvalidProgramError(
+            f"field {error.path!r}: the type {error.declared} has no columnar form; use Types.STRING, BOOLEAN, the "
+            "numbers, SQL_DATE, SQL_TIME, SQL_TIMESTAMP, or LIST, MAP and ROW of these"
+        ) from None
 
 
 def as_schema(row_type: RowTypeInfo | pa.Schema) -> pa.Schema:

@@ -1,0 +1,80 @@
+"""The Arrow type that stands for a declared one: the one table of it, for conversions in a plan and for file formats.
+
+Owner: any thread; pure. pyarrow is imported where a type is made, so that programs without columns do not load it.
+Must not know operators or formats: who asks puts their names into the message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from yarrow.common.typeinfo import (
+    BasicTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TypeInformation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+#: Tag of a declared type -> how Arrow writes its own.
+_LEAVES: Final[Mapping[str, str]] = {
+    "STRING": "string",
+    "CHAR": "string",
+    "BOOLEAN": "bool",
+    "BYTE": "int8",
+    "SHORT": "int16",
+    "INT": "int32",
+    "LONG": "int64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "SQL_DATE": "date32",
+    "SQL_TIME": "time64[us]",
+    "SQL_TIMESTAMP": "timestamp[us]",
+}
+
+
+class NoArrowTypeError(Exception):
+    """No Arrow type stands for `declared`, which is found at `path` (`user.address.key`) in what was asked for."""
+
+    def __init__(self, path: str, declared: TypeInformation) -> None:
+        super().__init__(path, declared)
+        self.path = path
+        self.declared = declared
+
+
+def arrow_type(declared: TypeInformation, path: str, extra: Mapping[str, pa.DataType]) -> pa.DataType:
+    """The type of a column; `extra` adds types for tags that the caller alone can read and write.
+
+    Raises NoArrowTypeError.
+    """
+    import pyarrow as pa
+
+    match declared:
+        case (BasicTypeInfo() | SqlTimeTypeInfo()) if declared.tag in extra:
+            return extra[declared.tag]
+        case (BasicTypeInfo() | SqlTimeTypeInfo()) if declared.tag in _LEAVES:
+            return pa.type_for_alias(_LEAVES[declared.tag])
+        case RowTypeInfo():
+            return pa.struct(list(arrow_fields(declared, f"{path}.", extra)))
+        case MapTypeInfo():
+            key = arrow_type(declared.key_type_info, f"{path}.key", extra)
+            return pa.map_(key, arrow_type(declared.value_type_info, f"{path}.value", extra))
+    element = getattr(declared, "element_type", None)
+    if isinstance(element, TypeInformation):
+        if declared.python_type is bytes:
+            return pa.binary()
+        return pa.list_(arrow_type(element, f"{path}.element", extra))
+    raise NoArrowTypeError(path, declared)
+
+
+def arrow_fields(declared: RowTypeInfo, prefix: str, extra: Mapping[str, pa.DataType]) -> list[pa.Field]:
+    """A column for each field of a Row; `prefix` goes before its name in the path of a NoArrowTypeError."""
+    import pyarrow as pa
+
+    named = zip(declared.get_field_names(), declared.get_field_types(), strict=True)
+    return [pa.field(name, arrow_type(field, f"{prefix}{name}", extra)) for name, field in named]
