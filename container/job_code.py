@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 import types
 import zipfile
 from collections.abc import Mapping
 
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.config.interpreter import is_this_interpreter
+from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
@@ -30,6 +33,7 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
             f"job '{graph.name}' was built with Python {wanted}, this worker runs {have}; "
             "use the same minor version, e.g. by pointing python.executable at it"
         )
+    _check_interpreter(graph)
     for shipped in reversed(code.files):
         path = file_paths.get(shipped.blob_key)
         if path is not None and shipped.kind == "python_file":
@@ -48,6 +52,22 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
         sys.modules["__main__"] = types.ModuleType("__main__")
         register_main_definitions(code.main_definitions)
     set_main_module("__main__")
+
+
+def _check_interpreter(graph: JobGraph) -> None:
+    """A cluster's workers run in the interpreter that its own configuration names, whatever a job asks for."""
+    wanted = graph.configuration.get(python.EXECUTABLE.key, python.EXECUTABLE.default)
+    if wanted == python.EXECUTABLE.default or not (
+        os.path.isabs(wanted) or os.path.basename(wanted) == wanted
+    ):
+        return
+    found = shutil.which(wanted)
+    if found is None or not is_this_interpreter(os.path.abspath(found)):
+        raise InvalidProgramError(
+            f"job '{graph.name}' asks for the interpreter {wanted}, the workers of this cluster run"
+            f" {sys.executable}; set {python.EXECUTABLE.key} in the configuration of the TaskExecutors, or leave"
+            " it out of the job's"
+        )
 
 
 def _put_on_path(path: str) -> None:

@@ -25,6 +25,7 @@ from yarrow.container.task_executor_settings import settings_of
 from yarrow.container.template_client import TemplateLauncher
 from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher, worker_environment
 from yarrow.container.worker_process import DEFAULT_ENTRY, set_process_name
+from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
@@ -127,9 +128,13 @@ class EarlyTemplate:
 
     async def launcher_for(self, config: Settings, cores_per_slot: float) -> WorkerLauncher:
         """A started launcher as taskmanager.worker.start says: the early one when the guess was right."""
-        settings = replace(self._guess, cpu_cores=cores_per_slot)
+        executable = await asyncio.to_thread(worker_interpreter, config)
+        settings = replace(self._guess, cpu_cores=cores_per_slot, executable=executable)
         fork = config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK
-        if fork and self._launcher and worker_environment(settings) == worker_environment(self._guess):
+        guessed = executable == self._guess.executable and (
+            worker_environment(settings) == worker_environment(self._guess)
+        )
+        if fork and self._launcher and guessed:
             launcher, self._launcher = self._launcher, None
             return launcher
         await self.close()

@@ -22,6 +22,7 @@ from typing import Protocol
 from yarrow.container.errors import WorkerStartError
 from yarrow.container.worker_process import DEFAULT_ENTRY
 from yarrow.runtime.common.ids import WorkerID
+from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE
 
 #: Thread counts that libraries read when they are loaded.
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -114,6 +115,7 @@ def worker_environment(settings: LaunchSettings) -> dict[str, str]:
     threads = str(max(1, math.ceil(settings.cpu_cores)))
     defaults = {name: threads for name in _THREAD_COUNTS}
     defaults["ARROW_IO_THREADS"] = threads
+    defaults[INTERPRETER_VARIABLE] = settings.executable
     defaults["MALLOC_ARENA_MAX"] = str(2 * int(threads))
     # Arrays of a batch are freed and allocated anew all the time: giving their pages back and faulting them in
     # again costs numpy kernels two thirds of their rate.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import reprlib
+import sys
 import traceback
 from types import TracebackType
 
@@ -27,6 +28,12 @@ _record_repr = reprlib.Repr()
 _record_repr.maxstring = _record_repr.maxother = 120
 _record_repr.maxlist = _record_repr.maxdict = 8
 _record_repr.maxtuple = 12
+
+
+_MISSING_MODULE = (
+    "  ship the module with add_python_file (-pyfs), or install it in the environment of the workers"
+    f" ({sys.executable})\n"
+)
 
 
 class OperatorFailure(Exception):
@@ -57,6 +64,8 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
         operator, record, error = error.operator_name, error.record, error.cause
     kind = type(error)
     text = format_user_first(error)
+    if isinstance(error, ModuleNotFoundError):
+        text += _MISSING_MODULE
     place = f"operator '{operator}'" if operator else ""
     context = ", ".join(part for part in (place, where) if part)
     if context:

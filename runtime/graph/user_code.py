@@ -101,7 +101,7 @@ class UserCodePacker:
         try:
             _FunctionPickler(buffer, self._needed, self._seen, self._shippable).dump(value)
         except Exception as error:
-            raise _unpicklable(value, operator, role, error) from error
+            raise _unpicklable(value, operator, role, error) from None
         return buffer.getvalue()
 
     @property

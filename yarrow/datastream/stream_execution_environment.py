@@ -37,8 +37,9 @@ from yarrow.datastream.operator_settings import group_name
 from yarrow.datastream.program_files import ProgramFiles
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.runtime.common.errors import JobExecutionError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import InvalidProgramError, JobExecutionError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import base_configuration, executor_for
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType
@@ -361,6 +362,9 @@ class StreamExecutionEnvironment:
             return wait_for_job(self._submit(job_name))
         except JobExecutionError as error:
             # The way through futures says nothing to the user; the message holds the traceback that does.
+            raise error.with_traceback(None) from None
+        except (InvalidProgramError, ConfigError) as error:
+            # What is wrong is in the program, not on our way to finding it.
             raise error.with_traceback(None) from None
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:

@@ -7,9 +7,13 @@ it when its result is there. It needs no event loop of the caller and works insi
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 
+from yarrow.runtime.config.errors import ContradictoryOptions
 from yarrow.runtime.config.files import load_settings
+from yarrow.runtime.config.interpreter import worker_interpreter
+from yarrow.runtime.config.options import execution, python
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -28,6 +32,7 @@ class EmbeddedExecutor:
         """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
         config.validate()
+        _check_interpreter(config)
         show_no_trace_of_ctrl_c()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
         try:
@@ -36,3 +41,14 @@ class EmbeddedExecutor:
             cluster.close()
             raise
         return client
+
+
+def _check_interpreter(config: Settings) -> None:
+    """Raises ConfigError for a python.executable that cannot run the workers."""
+    path = worker_interpreter(config)
+    if config.get(execution.IN_PROCESS) and path != sys.executable:
+        raise ContradictoryOptions(
+            f"{python.EXECUTABLE.key} is {path}, but with {execution.IN_PROCESS.key} functions run in the"
+            f" program's own interpreter, {sys.executable}. Remove one of them.",
+            (python.EXECUTABLE.key, execution.IN_PROCESS.key),
+        )

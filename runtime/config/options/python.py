@@ -33,7 +33,8 @@ EXECUTABLE: Final = option(
     "python.executable",
     STRING,
     "python",
-    "The interpreter that runs the workers.",
+    "The interpreter that runs the workers; unless set, that of their TaskExecutor (embedded: the program's)."
+    " Of the same minor version as the program's, with Yarrow installed.",
 )
 CLIENT_EXECUTABLE: Final = option(
     "python.client.executable",

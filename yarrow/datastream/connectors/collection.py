@@ -120,7 +120,7 @@ def _pickled(elements: list[Any]) -> bytes:
         raise InvalidProgramError(
             f"from_collection: {where} cannot be pickled: {reason}; elements travel to another process, "
             "so give plain data, or classes defined at the top level of a module"
-        ) from error
+        ) from None
 
 
 def _first_unpicklable(elements: Sequence[Any]) -> tuple[int, Exception] | None:
