@@ -5,6 +5,8 @@ Owner: the task thread. What this version does not have is refused by name, befo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from yarrow.common.accumulators import Accumulator
@@ -26,6 +28,8 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.config.options import pipeline
+from yarrow.runtime.config.settings import Settings
 
 
 class OperatorRuntimeContext(RuntimeContext):
@@ -62,10 +66,14 @@ class OperatorRuntimeContext(RuntimeContext):
         return f"{env.task_name} ({env.subtask + 1}/{env.parallelism})#{env.attempt_number}"
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self._job_parameters.get(key, default_value)
+
+    @cached_property
+    def _job_parameters(self) -> Mapping[str, str]:
+        """What the program set, before all else of the job's configuration."""
         configuration = self._environment.configuration
-        return configuration.get(
-            f"pipeline.global-job-parameters.{key}", configuration.get(key, default_value)
-        )
+        parameters = Settings(configuration).get(pipeline.GLOBAL_JOB_PARAMETERS)
+        return {**configuration, **(parameters or {})}
 
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metric_group

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
+from yarrow.common.quoted_lists import join_quoted
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.option import REDACTED, ConfigOption, is_secret_key
 from yarrow.runtime.config.options import OPTION_OF_NAME
 from yarrow.runtime.config.quantities import Duration, MemorySize
-from yarrow.runtime.config.value_types import PortRange, join_quoted
+from yarrow.runtime.config.value_types import PortRange
 
 T = TypeVar("T")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from yarrow.common.quoted_lists import join_quoted, split_quoted
 from yarrow.runtime.config.quantities import Duration, MemorySize
 
 T = TypeVar("T")
@@ -249,69 +250,6 @@ def _parse_map(text: str) -> Mapping[str, str]:
 
 def _render_map(pairs: Mapping[str, str]) -> str:
     return join_quoted([f"{key}:{value}" for key, value in sorted(pairs.items())], ",")
-
-
-def split_quoted(text: str, separators: str) -> list[str]:
-    """Splits at separators outside quotes and strips each part; empty parts vanish.
-
-    A quote is doubled inside quotes of its own kind. Raises ValueError when a quote stays open.
-    """
-    parts: list[str] = []
-    current: list[str] = []
-    quoted_part = False
-    position = 0
-
-    def finish() -> None:
-        part = "".join(current)
-        if not quoted_part:
-            part = part.strip()
-        if part or quoted_part:
-            parts.append(part)
-
-    while position < len(text):
-        character = text[position]
-        if character in "'\"" and not "".join(current).strip() and not quoted_part:
-            content, position = _quoted(text, position)
-            current, quoted_part = [content], True
-        elif character in separators:
-            finish()
-            current, quoted_part = [], False
-            position += 1
-        else:
-            if quoted_part and not character.isspace():
-                raise ValueError("text follows the closing quote of an element")
-            if not quoted_part:
-                current.append(character)
-            position += 1
-    finish()
-    return parts
-
-
-def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The content of the quoted part that begins at `start`, and the position behind it."""
-    quote = text[start]
-    content: list[str] = []
-    position = start + 1
-    while position < len(text):
-        if text[position] == quote:
-            if text[position + 1 : position + 2] != quote:
-                return "".join(content), position + 1
-            position += 1
-        content.append(text[position])
-        position += 1
-    raise ValueError(f"the quote {quote} is not closed")
-
-
-def join_quoted(parts: Sequence[str], separators: str) -> str:
-    """The inverse of `split_quoted`: quotes the parts that need it and joins with the first separator."""
-
-    def shown(part: str) -> str:
-        plain = part and part == part.strip() and not part.startswith(("'", '"', "["))
-        if plain and not any(separator in part for separator in separators):
-            return part
-        return "'" + part.replace("'", "''") + "'"
-
-    return separators[0].join(shown(part) for part in parts)
 
 
 STRING: Final = ValueType("String", "a text that is not empty", "text", _string, str)

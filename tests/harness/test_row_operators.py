@@ -21,6 +21,7 @@ from yarrow.datastream import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
+    StreamExecutionEnvironment,
     ValueStateDescriptor,
 )
 from yarrow.datastream.state import ValueState
@@ -282,3 +283,22 @@ def test_chunk_boundaries_never_change_results(rows: list[int], cuts: list[int],
         parts.end()
     assert parts.output == whole.output
     assert parts.outputs(1) == whole.outputs(1)
+
+
+class Parameter(MapFunction[Any, Any]):
+    """Reads a parameter of the job in place of each record's value."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.read = runtime_context.get_job_parameter
+
+    def map(self, value: Any) -> Any:
+        return self.read(value, "the default")
+
+
+def test_functions_read_the_parameters_that_the_program_has_set() -> None:
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.get_config().set_global_job_parameters({"limit": "10", "query": "a,b:c"})
+    configuration = environment.get_configuration().to_dict()
+    with OperatorHarness(lambda s: s.map(Parameter()), configuration=configuration) as harness:
+        harness.push("limit", "query", "other")
+        assert harness.output == ["10", "a,b:c", "the default"]

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.memory_size import MemorySize
+from yarrow.common.quoted_lists import join_quoted, split_quoted
 from yarrow.common.time import Duration
 
 __all__ = ["ConfigOption", "ConfigOptions"]
@@ -171,8 +172,8 @@ class ConfigOptions:
             )
 
         def map_type(self) -> ConfigOptions.TypedConfigOptionBuilder[dict[str, str]]:
-            """Values are `key:value` pairs separated by commas."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Map", _parse_map, _render_map)
+            """Values are `key:value` pairs separated by commas; a pair that holds a comma stands in quotes."""
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Map", _parse_map, render_map)
 
     class TypedConfigOptionBuilder(Generic[T]):
         """A key that has a type and no default yet."""
@@ -251,7 +252,7 @@ def _parse_map(value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         return {str(key): str(item) for key, item in value.items()}
     pairs: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in str(value).split(","))):
+    for part in split_quoted(str(value), ","):
         key, colon, item = part.partition(":")
         if not colon:
             raise ValueError(f"expected key:value, found {part!r}")
@@ -259,5 +260,6 @@ def _parse_map(value: Any) -> dict[str, str]:
     return pairs
 
 
-def _render_map(value: dict[str, str]) -> str:
-    return ",".join(f"{key}:{item}" for key, item in value.items())
+def render_map(value: dict[str, str]) -> str:
+    """Return the text of a map as configuration files write it."""
+    return join_quoted([f"{key}:{render_scalar(item)}" for key, item in value.items()], ",")

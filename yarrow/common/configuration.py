@@ -14,6 +14,7 @@ from yarrow.common.config_options import (
     ConfigOption,
     parse_boolean,
     parse_integer,
+    render_map,
     render_scalar,
 )
 
@@ -56,7 +57,7 @@ class Configuration:
 
     def get_string(self, key: str, default_value: D) -> str | D:
         """Return the value as text, or the default."""
-        return render_scalar(self._values[key]) if key in self._values else default_value
+        return _render(self._values[key]) if key in self._values else default_value
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Set the value."""
@@ -148,7 +149,7 @@ class Configuration:
 
     def to_dict(self) -> dict[str, str]:
         """Return all keys with their values as text."""
-        return {key: render_scalar(value) for key, value in self._values.items()}
+        return {key: _render(value) for key, value in self._values.items()}
 
     def _set(self, key: str, value: Any, expected: type) -> Configuration:
         if not isinstance(key, str):
@@ -177,3 +178,7 @@ class Configuration:
 
     def __repr__(self) -> str:
         return f"Configuration({self._values!r})"
+
+
+def _render(value: Any) -> str:
+    return render_map(value) if isinstance(value, dict) else render_scalar(value)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from yarrow.common import ConfigOption, ConfigOptions, Configuration, Duration, ExecutionConfig, MemorySize
 from yarrow.datastream.checkpoint_config import CheckpointConfig
 from yarrow.datastream.checkpointing_mode import CheckpointingMode
+from yarrow.runtime.config.options import pipeline
+from yarrow.runtime.config.settings import Settings
 
 
 class Color(Enum):
@@ -140,6 +142,16 @@ def test_execution_config_is_a_view() -> None:
     assert ExecutionConfig().get_max_parallelism() == -1
     config.set_global_job_parameters({"query": "a,b:c"})
     assert config.get_global_job_parameters() == {"query": "a,b:c"}
+
+
+def test_a_map_survives_as_text() -> None:
+    """The text form is what reaches a file, an executor and the workers."""
+    parameters = {"query": "a,b:c", "quote": "it's 'so'", "plain": "1", "list": "x;y"}
+    configuration = Configuration()
+    ExecutionConfig(configuration).set_global_job_parameters(parameters)
+    text = Configuration.from_dict(configuration.to_dict())
+    assert ExecutionConfig(text).get_global_job_parameters() == parameters
+    assert Settings(text.to_dict()).get(pipeline.GLOBAL_JOB_PARAMETERS) == parameters
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 32_769])

@@ -25,6 +25,7 @@ OWN_KEYS = {
     "rpc.ask.timeout",
     "rpc.connect.timeout",
     "rpc.message.max-size",
+    "security.cluster.directory",
     "taskmanager.memory.network.task-pool.batches",
     "taskmanager.memory.network.task-pool.size",
     "taskmanager.memory.slot.minimum-size",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.common.quoted_lists import join_quoted, split_quoted
 from yarrow.runtime.config.value_types import (
     BOOLEAN,
     DIRECTORIES,
@@ -20,9 +21,7 @@ from yarrow.runtime.config.value_types import (
     enum_of,
     floating,
     integer,
-    join_quoted,
     list_of,
-    split_quoted,
 )
 
 
