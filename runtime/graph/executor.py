@@ -92,6 +92,11 @@ class _PlanOnlyExecutor:
         raise ProgramAborted(job_graph, files)
 
 
+def only_plans(executor: PipelineExecutor) -> bool:
+    """Whether the executor stops the program at its plan: what could not run may still be looked at."""
+    return isinstance(executor, _PlanOnlyExecutor)
+
+
 class _JobGraphCollector:
     """Hands each JobGraph to a callback and lets the program run on, as if submitted detached."""
 

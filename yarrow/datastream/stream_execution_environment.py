@@ -41,7 +41,7 @@ from yarrow.runtime.common.errors import InvalidProgramError, JobExecutionError,
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.executor import base_configuration, executor_for
+from yarrow.runtime.graph.executor import base_configuration, executor_for, only_plans
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
@@ -391,7 +391,6 @@ class StreamExecutionEnvironment:
         """Return what `execute` would submit, with a new job id."""
         settings = self._settings()
         settings.validate()
-        _refuse_fault_tolerance(settings)
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
         return generate_job_graph(
             self.get_stream_graph(clear_transformations),
@@ -413,6 +412,8 @@ class StreamExecutionEnvironment:
         files = self._files.all(settings)
         job_graph = self.get_job_graph(job_name)
         executor = executor_for(settings.get(execution_options.TARGET) or LOCAL_TARGET)
+        if not only_plans(executor):
+            _refuse_what_cannot_run(settings)
         return executor.execute(job_graph, self._configuration.to_dict(), files)
 
     def _settings(self) -> Settings:
@@ -458,8 +459,13 @@ _NO_RESTART = (
 )
 
 
-def _refuse_fault_tolerance(settings: Settings) -> None:
+def _refuse_what_cannot_run(settings: Settings) -> None:
     """A promise that this version cannot keep is refused, not forgotten."""
+    if settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING:
+        raise UnsupportedFeatureError(
+            "execution.exchange-mode: blocking is asked for, but this version has pipelined exchanges only: leave it"
+            " out, or set it to pipelined."
+        )
     if settings.get(checkpointing_options.INTERVAL) is not None:
         raise UnsupportedFeatureError(
             "Checkpoints are asked for (enable_checkpointing, execution.checkpointing.interval), but this version makes"

@@ -27,6 +27,7 @@ from yarrow.datastream import (
     WindowedStream,
 )
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.graph.executor import ProgramAborted, plan_only
 from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
 
 Build = Callable[[StreamExecutionEnvironment], object]
@@ -363,13 +364,20 @@ def test_streams_and_environments_stay_on_the_client() -> None:
         stream.map(lambda x: env.get_parallelism() + x)
 
 
-def test_fault_tolerance_that_is_not_there_is_refused_not_forgotten() -> None:
-    env = environment()
-    env.enable_checkpointing(1000)
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("execution.checkpointing.interval", "1 s", "Checkpoints are asked for"),
+        ("restart-strategy.type", "fixed-delay", "fixed-delay is asked for"),
+        ("execution.exchange-mode", "blocking", "pipelined exchanges only"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_not_forgotten(key: str, value: str, message: str) -> None:
+    env = environment(settings={key: value})
     env.from_sequence(1, 9).print()
-    with pytest.raises(UnsupportedFeatureError, match="Checkpoints are asked for"):
-        env.get_job_graph()
-    env = environment(settings={"restart-strategy.type": "fixed-delay"})
+    with pytest.raises(UnsupportedFeatureError, match=message):
+        env.execute()
+    # Its plan may still be looked at.
     env.from_sequence(1, 9).print()
-    with pytest.raises(UnsupportedFeatureError, match="fixed-delay is asked for"):
-        env.get_job_graph()
+    with pytest.raises(ProgramAborted), plan_only():
+        env.execute()
