@@ -108,9 +108,3 @@ class CreditGrant(msgspec.Struct, frozen=True, array_like=True):
 
     batches: int
     bytes: int
-
-
-class CloseChannel(msgspec.Struct, frozen=True):
-    """Payload of CLOSE: why the peer ends the channel."""
-
-    reason: str

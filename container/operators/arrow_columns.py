@@ -45,7 +45,7 @@ def build_columns(rows: Sequence[Any], fields: Sequence[pa.Field], path: str = "
     """One array a field of rows, none of which is None. Raises MisfitError."""
     names = [field.name for field in fields]
     kinds = set(map(type, rows))
-    columns = _columns_of_kind(kinds.pop(), rows, names, path) if len(kinds) == 1 else None
+    columns = _columns_of_kind(kinds.pop(), rows, names) if len(kinds) == 1 else None
     if columns is None:
         values = [_values_of(row, names, index, path) for index, row in enumerate(rows)]
         columns = list(zip(*values, strict=True)) if values else [()] * len(names)
@@ -255,11 +255,8 @@ class _Parents:
 # Rows of every shape
 
 
-def _columns_of_kind(
-    kind: type, rows: Sequence[Any], names: Sequence[str], path: str
-) -> Sequence[Sequence[Any]] | None:
+def _columns_of_kind(kind: type, rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
     """The columns where all rows have one class and fit in shape, the fast way; None to look at each row."""
-    del path
     count = len(names)
     if kind is tuple or kind is list:
         return list(zip(*rows, strict=True)) if set(map(len, rows)) == {count} else None

@@ -152,7 +152,6 @@ class RowOperator(Operator):
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
         """The same for input `index` of a two-input operator."""
-        del index
         self.generate(code, value, timestamp, emit)
 
     def end_of_chunk(self) -> None:

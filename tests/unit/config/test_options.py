@@ -26,7 +26,6 @@ OWN_KEYS = {
     "rpc.connect.timeout",
     "rpc.message.max-size",
     "security.cluster.directory",
-    "security.cluster.directory",
     "taskmanager.memory.network.task-pool.batches",
     "taskmanager.memory.network.task-pool.size",
     "taskmanager.memory.slot.minimum-size",
