@@ -12,9 +12,8 @@ import os
 import selectors
 import socket
 import ssl
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -32,6 +31,16 @@ from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
+from yarrow.container.network.peer_channels import (
+    FROM_CONSUMER,
+    ChannelKey,
+    IncomingChannel,
+    PeerChannels,
+    RemoteCredit,
+    failed_output,
+)
+from yarrow.container.network.tls import TlsContexts
+from yarrow.container.network.unix_sockets import bind_unix, connect_unix
 from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.config.options import taskmanager
@@ -40,81 +49,6 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 from yarrow.runtime.security.certificates import SERVER_NAME
 
 _log = logging.getLogger(__name__)
-
-#: (consumer attempt, edge, producer subtask)
-ChannelKey = tuple[ExecutionAttemptID, int, int]
-#: CREDIT and CLOSE frames from the consumer's side carry this flag: their number is of the receiver's numbering.
-FROM_CONSUMER = 1
-
-
-class _RemoteCredit:
-    """Sends grants back to the producer of a remote channel."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-
-    def grant(self, batches: int, size: int) -> None:
-        payload = msgspec.msgpack.encode(CreditGrant(batches, size))
-        header = encode_header(FrameType.CREDIT, self._number, len(payload), flags=FROM_CONSUMER)
-        self._connection.send([header + payload])
-
-    def close(self, reason: str) -> None:
-        payload = reason.encode()[:65536]
-        header = encode_header(FrameType.CLOSE, self._number, len(payload), flags=FROM_CONSUMER)
-        self._connection.send([header + payload])
-
-
-class _Incoming:
-    """A channel that a peer has opened: its input channel once the consumer is there, else the frames held for it."""
-
-    def __init__(self, key: ChannelKey, credit: _RemoteCredit, *, dropped: bool = False) -> None:
-        self.key = key
-        #: The consumer has ended: what still comes for it is dropped.
-        self._dropped = dropped
-        self.credit = credit
-        self.target: InputChannel | None = None
-        self.held: list[tuple[FrameHeader, Buffer]] = []
-        self.failure: str | None = None
-        #: The task thread attaches while the I/O thread may bring a frame.
-        self._lock = threading.Lock()
-
-    def attach(self, target: InputChannel) -> None:
-        with self._lock:
-            for header, payload in self.held:
-                target.append_frame(header, payload)
-            self.held.clear()
-            self.target = target
-        if self.failure is not None:
-            target.fail(self.failure)
-        else:
-            target.connect(self.credit)
-
-    def frame(self, header: FrameHeader, payload: Buffer) -> None:
-        if self._dropped:
-            return
-        if self.target is None:
-            with self._lock:
-                if self.target is None:
-                    self.held.append((header, payload))
-                    return
-        target = self.target
-        assert target is not None
-        target.append_frame(header, payload)
-
-    def fail(self, reason: str) -> None:
-        self.failure = reason
-        if self.target is not None:
-            self.target.fail(reason)
-
-
-class _Peer:
-    """The channels over one connection."""
-
-    def __init__(self) -> None:
-        self.incoming: dict[int, _Incoming] = {}
-        self.outgoing: dict[int, RemoteOutputChannel] = {}
-        self.next_number = 1
 
 
 class NetworkEnvironment:
@@ -126,14 +60,14 @@ class NetworkEnvironment:
         self._lock = threading.Lock()
         self._inputs: dict[ChannelKey, InputChannel] = {}
         self._waiting_local: dict[ChannelKey, LocalOutputChannel] = {}
-        self._waiting_remote: dict[ChannelKey, _Incoming] = {}
+        self._waiting_remote: dict[ChannelKey, IncomingChannel] = {}
         self._released: set[ExecutionAttemptID] = set()
-        self._peers: dict[Connection, _Peer] = {}
+        self._peers: dict[Connection, PeerChannels] = {}
         self._by_worker: dict[str, Connection] = {}
         self._servers: list[socket.socket] = []
         self._unix_path = ""
         self._port = 0
-        self._tls = _TlsContexts.of(settings)
+        self._tls = TlsContexts.of(settings)
         options = Settings(settings.configuration, "the TaskExecutor")
         transport = options.get(taskmanager.DATA_TRANSPORT)
         self._max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
@@ -163,11 +97,7 @@ class NetworkEnvironment:
         settings = self._settings
         name = f"data-{settings.worker_id.rsplit('/', 1)[-1]}-{os.getpid()}.sock"
         self._unix_path = os.path.join(settings.working_directory, name)
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # A Unix path is limited to 107 bytes: bind by the folder's descriptor where the path is longer.
-        with _short_path(self._unix_path) as path:
-            server.bind(path)
-        self._listen(server)
+        self._listen(bind_unix(self._unix_path))
 
     def _listen(self, server: socket.socket) -> None:
         server.listen(256)
@@ -239,11 +169,11 @@ class NetworkEnvironment:
         except OSError as error:
             where = f"{consumer.host}:{consumer.port}" if consumer.port else consumer.unix_path
             reason = f"worker {consumer.worker_id} does not answer at {where}: {error}"
-            return _failed_output(codec, wake, f"{reason}; it has ended, or a firewall refuses its port")
+            return failed_output(codec, wake, f"{reason}; it has ended, or a firewall refuses its port")
         with self._lock:
             peer = self._peers.get(connection)
             if peer is None:
-                return _failed_output(codec, wake, f"the connection to worker {consumer.worker_id} broke at once")
+                return failed_output(codec, wake, f"the connection to worker {consumer.worker_id} broke at once")
             number = peer.next_number
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
@@ -274,7 +204,7 @@ class NetworkEnvironment:
                 if incoming.key[0] == attempt
             ]
             for peer, number, incoming in gone:
-                peer.incoming[number] = _Incoming(incoming.key, incoming.credit, dropped=True)
+                peer.incoming[number] = IncomingChannel(incoming.key, incoming.credit, dropped=True)
         for _, _, incoming in gone:
             if incoming.target is None or not incoming.target.ended:
                 incoming.credit.close("the consuming task has ended")
@@ -292,9 +222,9 @@ class NetworkEnvironment:
             sock, handshake, self, self._request_write, consumer.worker_id, self._max_payload
         )
         with self._lock:
-            self._peers[connection] = _Peer()
+            self._peers[connection] = PeerChannels()
             self._by_worker[consumer.worker_id] = connection
-        self._io.post(lambda: self._watch(connection, client=True))
+        self._io.post(lambda: self._watch(connection))
         _log.debug(
             "data connection to %s over %s", consumer.worker_id, "TLS" if tls_host else "a Unix socket"
         )
@@ -302,13 +232,7 @@ class NetworkEnvironment:
 
     def _dial(self, consumer: WorkerAddress) -> tuple[socket.socket, str]:
         if consumer.host_key == self._settings.host_key and consumer.unix_path:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                with _short_path(consumer.unix_path) as path:
-                    sock.connect(path)
-            except OSError:
-                sock.close()
-                raise
+            sock = connect_unix(consumer.unix_path)
             sock.setblocking(False)
             return sock, ""
         if self._tls is None:
@@ -341,11 +265,10 @@ class NetworkEnvironment:
         handshake = ServerHandshake(self._settings.data_secret, self._settings.worker_id)
         connection = Connection(sock, handshake, self, self._request_write, max_payload=self._max_payload)
         with self._lock:
-            self._peers[connection] = _Peer()
-        self._watch(connection, client=False)
+            self._peers[connection] = PeerChannels()
+        self._watch(connection)
 
-    def _watch(self, connection: Connection, *, client: bool) -> None:
-        del client
+    def _watch(self, connection: Connection) -> None:
         self._io.register(
             connection.socket, selectors.EVENT_READ, lambda events: self._ready(connection, events)
         )
@@ -446,7 +369,7 @@ class NetworkEnvironment:
             else:
                 incoming.frame(header, payload)
 
-    def _on_open(self, connection: Connection, peer: _Peer, number: int, payload: Buffer) -> None:
+    def _on_open(self, connection: Connection, peer: PeerChannels, number: int, payload: Buffer) -> None:
         try:
             opened = msgspec.msgpack.decode(payload, type=OpenChannel)
         except msgspec.MsgspecError as error:
@@ -454,7 +377,7 @@ class NetworkEnvironment:
         key = (ExecutionAttemptID(opened.consumer_attempt), opened.edge, opened.producer_subtask)
         with self._lock:
             released = key[0] in self._released
-            incoming = _Incoming(key, _RemoteCredit(connection, number), dropped=released)
+            incoming = IncomingChannel(key, RemoteCredit(connection, number), dropped=released)
             peer.incoming[number] = incoming
             target = self._inputs.get(key)
             if target is not None:
@@ -467,57 +390,3 @@ class NetworkEnvironment:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Part of the listener protocol: a connection ends through `_close` here."""
         self._close(connection, reason)
-
-
-class _Nowhere:
-    """Takes the frames of a channel that has failed from the start."""
-
-    max_payload = 0
-
-    def send(self, parts: list[Buffer]) -> None:
-        return None
-
-
-def _failed_output(codec: ElementCodec, wake: Callable[[], None], reason: str) -> RemoteOutputChannel:
-    """A channel whose task learns of the failure as of any other: the peer's own end is the cause to report."""
-    channel = RemoteOutputChannel(0, codec, _Nowhere(), wake)
-    channel.fail(reason)
-    return channel
-
-
-class _TlsContexts:
-    """Client and server contexts of one application: both ends must show a certificate of its authority."""
-
-    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-        self.client = client
-        self.server = server
-
-    @staticmethod
-    def of(settings: WorkerSettings) -> _TlsContexts | None:
-        if not settings.certificate:
-            return None
-        contexts = []
-        for side in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
-            context = ssl.SSLContext(side)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=settings.ca_certificate.decode())
-            # load_cert_chain takes file names only; the file is private and gone before the first connection.
-            with tempfile.NamedTemporaryFile(dir=settings.working_directory) as pair:
-                pair.write(settings.certificate + b"\n" + settings.private_key)
-                pair.flush()
-                context.load_cert_chain(pair.name)
-            contexts.append(context)
-        return _TlsContexts(*contexts)
-
-
-@contextlib.contextmanager
-def _short_path(path: str) -> Iterator[str]:
-    if len(path.encode()) <= 100:
-        yield path
-        return
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
-    finally:
-        os.close(folder)

@@ -17,7 +17,8 @@ from yarrow.container.network.frames import HEADER, MAGIC, FrameType, encode_hea
 from yarrow.container.network.handshake import Challenge, ClientHandshake
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.container.network.io_thread import IoThread
-from yarrow.container.network.network_environment import ChannelKey, NetworkEnvironment
+from yarrow.container.network.network_environment import NetworkEnvironment
+from yarrow.container.network.peer_channels import ChannelKey
 from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, WorkerID

@@ -1,0 +1,39 @@
+"""TLS of the data plane: the contexts of a worker's two sides.
+
+Owner: the thread that starts the worker; the contexts are used by the task threads that dial and by the I/O thread.
+Both ends of a connection must show a certificate of the application's own authority; nothing falls back to plain text.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+
+from yarrow.container.worker_protocol import WorkerSettings
+
+
+class TlsContexts:
+    """Client and server contexts of one application: both ends must show a certificate of its authority."""
+
+    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+        self.client = client
+        self.server = server
+
+    @staticmethod
+    def of(settings: WorkerSettings) -> TlsContexts | None:
+        """The contexts for the certificate in the settings; None without one."""
+        if not settings.certificate:
+            return None
+        contexts = []
+        for side in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+            context = ssl.SSLContext(side)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=settings.ca_certificate.decode())
+            # load_cert_chain takes file names only; the file is private and gone before the first connection.
+            with tempfile.NamedTemporaryFile(dir=settings.working_directory) as pair:
+                pair.write(settings.certificate + b"\n" + settings.private_key)
+                pair.flush()
+                context.load_cert_chain(pair.name)
+            contexts.append(context)
+        return TlsContexts(*contexts)
