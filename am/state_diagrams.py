@@ -5,7 +5,7 @@ Owner: none (pure). A test holds the document against the tables.
 
 from __future__ import annotations
 
-from yarrow.am.resourcemanager.slot_manager import SLOT_TRANSITIONS
+from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
 from yarrow.runtime.common.state_machine import diagram
 from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
 

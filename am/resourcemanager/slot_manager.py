@@ -7,10 +7,8 @@ until the next slot report says what it holds. Reports heal what lost or reorder
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum
-from types import MappingProxyType
 
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
@@ -32,6 +30,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRequestFailed,
     TimePassed,
 )
+from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState, fits
 from yarrow.runtime.common.ids import (
     AllocationID,
     IdFactory,
@@ -39,32 +38,11 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
 )
-from yarrow.runtime.common.state_machine import IllegalTransitionError
 from yarrow.runtime.rpc.messages import (
     ResourceProfile,
     SlotID,
     SlotRequest,
     SlotStatus,
-)
-
-
-class SlotState(Enum):
-    """What the SlotManager believes of a slot."""
-
-    FREE = "FREE"
-    PENDING = "PENDING"
-    ALLOCATED = "ALLOCATED"
-    UNKNOWN = "UNKNOWN"
-
-
-#: An ALLOCATED slot becomes ALLOCATED to another job only by way of FREE.
-SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
-    {
-        SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
-        SlotState.PENDING: frozenset({SlotState.ALLOCATED, SlotState.FREE, SlotState.UNKNOWN}),
-        SlotState.ALLOCATED: frozenset({SlotState.FREE}),
-        SlotState.UNKNOWN: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
-    }
 )
 
 
@@ -87,47 +65,6 @@ class SlotManagerSettings:
 
 
 @dataclass(slots=True)
-class Slot:
-    """One slot of a registered TaskExecutor."""
-
-    slot_id: SlotID
-    profile: ResourceProfile
-    state: SlotState = SlotState.FREE
-    #: Set while PENDING or ALLOCATED.
-    allocation_id: AllocationID | None = None
-    job_id: JobID | None = None
-    #: The requirement that the allocation serves.
-    requested: ResourceProfile | None = None
-
-    def enter(self, state: SlotState) -> None:
-        """Changes the state; IllegalTransitionError where SLOT_TRANSITIONS has no such edge."""
-        if state is not self.state:
-            if state not in SLOT_TRANSITIONS[self.state]:
-                raise IllegalTransitionError(
-                    f"slot {self.slot_id.index} of {self.slot_id.resource_id}: no transition from"
-                    f" {self.state.name} to {state.name}"
-                )
-            self.state = state
-
-
-@dataclass(slots=True)
-class RegisteredTaskExecutor:
-    """A TaskExecutor with its slots."""
-
-    resource_id: ResourceID
-    slots: dict[int, Slot]
-    #: Sequence number of the newest report taken.
-    report_sequence: int
-    #: Time since when no slot is in use; None while one is.
-    idle_since: float | None
-
-    @property
-    def free(self) -> int:
-        """Number of free slots."""
-        return sum(slot.state is SlotState.FREE for slot in self.slots.values())
-
-
-@dataclass(slots=True)
 class _Job:
     declared: RequirementsDeclared
     #: Slots held or on their way, by the profile that they were requested for.
@@ -146,15 +83,6 @@ class _Job:
             if number > 0:
                 found.append((requirement.profile, number))
         return found
-
-
-def fits(slot: ResourceProfile, wanted: ResourceProfile) -> bool:
-    """True when a slot of that profile can serve the requirement; -1 is unspecified on either side."""
-
-    def enough(have: float, want: float) -> bool:
-        return want < 0 or have < 0 or have >= want
-
-    return enough(slot.cpu_cores, wanted.cpu_cores) and enough(slot.memory_bytes, wanted.memory_bytes)
 
 
 class SlotManager:

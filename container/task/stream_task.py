@@ -6,9 +6,8 @@ takes input without output credit: barriers, timers, cancel and other mails wait
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.mails import ChunkAtHand, MailDelays
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.time_accounting import Phase, TimeAccounting
@@ -99,10 +99,8 @@ class StreamTask:
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         self._finish_announced = False
-        #: The rows that the loop of the chunk at hand has not taken yet.
-        self._chunk: Iterator[Any] | None = None
-        self._cut_rows = 0
-        self._cut_lock = threading.Lock()
+        #: The rows that a generated loop works on.
+        self.chunk = ChunkAtHand()
         #: True while outputs lack credit: until it comes there is nothing to do.
         self._blocked = False
         self._latency = latency
@@ -123,7 +121,7 @@ class StreamTask:
             mail()
 
         self._mailbox.append(run)
-        self.cut_chunk()
+        self.chunk.cut()
         self._wake_thread()
 
     def wake(self) -> None:
@@ -327,32 +325,14 @@ class StreamTask:
             stamps = None if timestamps is None else timestamps[position:end]
         self._batch = None
         started = perf_counter()
-        self._chunk = iter(chunk)
-        self.chain.run_rows(input_index, self._chunk, None if stamps is None else iter(stamps))
-        end -= self._end_chunk()
+        self.chain.run_rows(input_index, self.chunk.begin(chunk), None if stamps is None else iter(stamps))
+        end -= self.chunk.end()
         done = end - position
         if end < len(rows):
             self._batch = (input_index, rows, timestamps, end)
         self.records_in += done
         self.chain.records_in += done
         self._sizer.measured(done, perf_counter() - started)
-
-    def cut_chunk(self) -> None:
-        """Any thread: the loop over the chunk at hand ends behind the row it works on; the others stay for later.
-
-        The rows before were no measure for those that follow: a chunk of quick ones may end in very slow ones. Taking
-        the rest out of the iterator is one call into C, so the loop has each row either done or left.
-        """
-        with self._cut_lock:
-            if self._chunk is not None:
-                self._cut_rows += len(list(self._chunk))
-
-    def _end_chunk(self) -> int:
-        """The number of rows that were cut off."""
-        with self._cut_lock:
-            self._chunk = None
-            cut, self._cut_rows = self._cut_rows, 0
-        return cut
 
     def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
         valve = self.gate.valves[entry.input_index]
@@ -487,23 +467,3 @@ class StreamTask:
         if marker is not None:
             due.append(marker)
         return due
-
-
-class MailDelays:
-    """How long mails waited: count, sum and the longest since the last reading."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total_seconds = 0.0
-        self.longest_seconds = 0.0
-
-    def add(self, seconds: float) -> None:
-        """A mail waited `seconds`."""
-        self.count += 1
-        self.total_seconds += seconds
-        self.longest_seconds = max(self.longest_seconds, seconds)
-
-    @property
-    def average_ms(self) -> float:
-        """Mean wait in milliseconds."""
-        return 1000 * self.total_seconds / self.count if self.count else 0.0

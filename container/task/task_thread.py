@@ -40,7 +40,7 @@ class TaskThread:
         self._mails.put(mail)
         task = self._current
         if task is not None:
-            task.cut_chunk()
+            task.chunk.cut()
 
     def wake(self) -> None:
         """Something changed for one of the tasks."""

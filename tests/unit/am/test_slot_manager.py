@@ -29,7 +29,8 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRequestFailed,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings, SlotState
+from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
+from yarrow.am.resourcemanager.slots import SlotState
 from yarrow.runtime.common.ids import (
     AllocationID,
     CountingIdFactory,

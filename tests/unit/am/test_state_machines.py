@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.am.resourcemanager.slot_manager import SLOT_TRANSITIONS, Slot, SlotState
+from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.am.state_diagrams import document
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ResourceID

@@ -1,0 +1,85 @@
+"""What the SlotManager knows of a slot: its state machine, whose it is, and what fits into it.
+
+Owner: the SlotManager. Values and checks alone; who gets a slot is decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from yarrow.runtime.common.ids import AllocationID, JobID, ResourceID
+from yarrow.runtime.common.state_machine import IllegalTransitionError
+from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
+
+
+class SlotState(Enum):
+    """What the SlotManager believes of a slot."""
+
+    FREE = "FREE"
+    PENDING = "PENDING"
+    ALLOCATED = "ALLOCATED"
+    UNKNOWN = "UNKNOWN"
+
+
+#: An ALLOCATED slot becomes ALLOCATED to another job only by way of FREE.
+SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
+    {
+        SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
+        SlotState.PENDING: frozenset({SlotState.ALLOCATED, SlotState.FREE, SlotState.UNKNOWN}),
+        SlotState.ALLOCATED: frozenset({SlotState.FREE}),
+        SlotState.UNKNOWN: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
+    }
+)
+
+
+@dataclass(slots=True)
+class Slot:
+    """One slot of a registered TaskExecutor."""
+
+    slot_id: SlotID
+    profile: ResourceProfile
+    state: SlotState = SlotState.FREE
+    #: Set while PENDING or ALLOCATED.
+    allocation_id: AllocationID | None = None
+    job_id: JobID | None = None
+    #: The requirement that the allocation serves.
+    requested: ResourceProfile | None = None
+
+    def enter(self, state: SlotState) -> None:
+        """Changes the state; IllegalTransitionError where SLOT_TRANSITIONS has no such edge."""
+        if state is not self.state:
+            if state not in SLOT_TRANSITIONS[self.state]:
+                raise IllegalTransitionError(
+                    f"slot {self.slot_id.index} of {self.slot_id.resource_id}: no transition from"
+                    f" {self.state.name} to {state.name}"
+                )
+            self.state = state
+
+
+@dataclass(slots=True)
+class RegisteredTaskExecutor:
+    """A TaskExecutor with its slots."""
+
+    resource_id: ResourceID
+    slots: dict[int, Slot]
+    #: Sequence number of the newest report taken.
+    report_sequence: int
+    #: Time since when no slot is in use; None while one is.
+    idle_since: float | None
+
+    @property
+    def free(self) -> int:
+        """Number of free slots."""
+        return sum(slot.state is SlotState.FREE for slot in self.slots.values())
+
+
+def fits(slot: ResourceProfile, wanted: ResourceProfile) -> bool:
+    """True when a slot of that profile can serve the requirement; -1 is unspecified on either side."""
+
+    def enough(have: float, want: float) -> bool:
+        return want < 0 or have < 0 or have >= want
+
+    return enough(slot.cpu_cores, wanted.cpu_cores) and enough(slot.memory_bytes, wanted.memory_bytes)
