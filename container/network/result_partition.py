@@ -23,7 +23,7 @@ class ResultPartition:
     """
 
     def __init__(
-        self, edge: JobEdge, channels: Sequence[OutputChannel], max_rows: int = 4096, max_bytes: int = 1 << 20
+        self, edge: JobEdge, channels: Sequence[OutputChannel], max_rows: int = 2048, max_bytes: int = 1 << 20
     ) -> None:
         self.edge = edge
         self.channels = tuple(channels)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 #: Share of the slice time that one chunk aims at: the clock is read a few times a slice.
 _CHUNKS_PER_SLICE = 4
-MAX_CHUNK_ROWS = 4096
+#: More rows than a cache holds gain nothing.
+MAX_CHUNK_ROWS = 2048
 _GROWTH = 4
 
 

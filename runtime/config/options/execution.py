@@ -110,7 +110,7 @@ TASK_THREADS: Final = option(
 BATCH_MAX_ROWS: Final = option(
     "execution.batch.max-rows",
     POSITIVE,
-    "4096",
+    "2048",
     "Rows to which a batch grows under load.",
 )
 BATCH_MAX_SIZE: Final = option(

@@ -114,8 +114,8 @@ CHANNEL_CREDIT_SIZE: Final = option(
 )
 CHANNEL_CREDIT_BATCHES: Final = option(
     "taskmanager.network.channel.credit-batches",
-    integer(minimum=1, example="16"),
-    "16",
+    integer(minimum=1, example="4"),
+    "4",
     "Batches a receiver lets a sender have under way in one channel.",
 )
 MAX_FRAME_SIZE: Final = option(

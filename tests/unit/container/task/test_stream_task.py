@@ -310,8 +310,8 @@ def test_chunks_follow_the_cost_of_a_row() -> None:
     assert sizer.rows == 1
     for _ in range(10):
         sizer.measured(sizer.rows, sizer.rows * 1e-7)
-    assert sizer.rows == 4096
-    sizer.measured(4096, 4096 * 1e-3)
+    assert sizer.rows == 2048
+    sizer.measured(2048, 2048 * 1e-3)
     assert sizer.rows == 1
     sizer.measured(1, 0.02)
     assert sizer.rows == 1
