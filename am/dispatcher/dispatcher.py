@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.validation import decode_and_validate
+from yarrow.am.errors import UnknownCollectError
 from yarrow.am.jobmaster.collect import CollectBuffer
-from yarrow.am.jobmaster.job_master import JobMaster, JobMasterServices, UnknownCollectError
+from yarrow.am.jobmaster.job_master import JobMaster, JobMasterServices
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.runtime.common.errors import (
     DuplicateJobError,

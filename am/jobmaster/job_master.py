@@ -12,6 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yarrow.am.dispatcher.blob_store import BlobStore
+from yarrow.am.errors import (
+    NoResourceAvailableError,
+    TaskExecutorLostError,
+    UnknownCollectError,
+    UnknownTaskExecutorError,
+    failure_of,
+)
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
@@ -46,7 +53,6 @@ from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.errors import qualified_name
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
@@ -71,22 +77,6 @@ from yarrow.runtime.rpc.service import RpcService
 _log = logging.getLogger(__name__)
 
 
-class TaskExecutorLostError(YarrowError):
-    """A TaskExecutor that ran tasks of the job is gone."""
-
-
-class NoResourceAvailableError(YarrowError):
-    """The job did not get its slots within slot.request.timeout."""
-
-
-class UnknownTaskExecutorError(YarrowError):
-    """A TaskExecutor that is not registered with this JobMaster sent a message: it must register first."""
-
-
-class UnknownCollectError(YarrowError):
-    """The job has no collect operator of that id."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobMasterServices:
     """What a JobMaster gets from its surroundings."""
@@ -97,11 +87,6 @@ class JobMasterServices:
     clock: Clock
     timers: Timers
     ids: IdFactory
-
-
-def failure_of(kind: type[BaseException], message: str) -> FailureCause:
-    """A FailureCause for what the control plane itself found out: the message is all there is to say."""
-    return FailureCause(exception_name=qualified_name(kind), message=message, stacktrace=message)
 
 
 class JobMaster(RpcEndpoint):

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from yarrow.am.errors import UnknownTaskExecutorError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
@@ -69,10 +70,6 @@ from yarrow.runtime.rpc.service import RpcService
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "resourcemanager"
-
-
-class UnknownTaskExecutorError(YarrowError):
-    """A TaskExecutor that is not registered sent a message: it must register again."""
 
 
 @dataclass(frozen=True, slots=True)
