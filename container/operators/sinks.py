@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
@@ -20,6 +19,7 @@ from yarrow.container.operators.base import (
     RowOperator,
 )
 from yarrow.container.operators.row_functions import FunctionOperator
+from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import load_function, method_of
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.freezing import generate_fixed
@@ -136,21 +136,8 @@ class SinkFunctionCaller(FunctionOperator):
             finisher()
 
 
-class WriterContext:
+class WriterContext(SubtaskContext):
     """The SinkWriterContext of one subtask."""
-
-    def __init__(self, context: OperatorContext) -> None:
-        self._environment = context.environment
-
-    @property
-    def subtask_index(self) -> int:
-        """This subtask."""
-        return self._environment.subtask
-
-    @property
-    def parallelism(self) -> int:
-        """Of the sink."""
-        return self._environment.parallelism
 
     @property
     def job_id(self) -> str:
@@ -161,11 +148,6 @@ class WriterContext:
     def attempt_number(self) -> int:
         """0 at first."""
         return self._environment.attempt_number
-
-    @property
-    def configuration(self) -> Mapping[str, str]:
-        """The job's configuration."""
-        return self._environment.configuration
 
 
 class SinkWritingOperator(BulkRowOperator, ColumnarOperator):

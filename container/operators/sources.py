@@ -10,12 +10,13 @@ import logging
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import close_function, load_function, open_function
 from yarrow.datastream.connectors.base import (
     NothingAvailable,
@@ -57,27 +58,12 @@ class SourceHead(Operator):
         return False
 
 
-class ReaderContext:
+class ReaderContext(SubtaskContext):
     """The SourceReaderContext of one subtask."""
 
     def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
         self._context = context
-        self._environment = context.environment
-
-    @property
-    def subtask_index(self) -> int:
-        """This subtask."""
-        return self._environment.subtask
-
-    @property
-    def parallelism(self) -> int:
-        """Of the source."""
-        return self._environment.parallelism
-
-    @property
-    def configuration(self) -> Mapping[str, str]:
-        """The job's configuration."""
-        return self._environment.configuration
 
     def request_split(self) -> None:
         """Asks the enumerator."""
