@@ -102,7 +102,7 @@ class JobScheduler:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
         self.graph.transition(JobStatus.CREATED)
         self.graph.transition(JobStatus.RUNNING)
-        return self._schedule(now)
+        return self._schedule()
 
     def offered(
         self, resource_id: ResourceID, offers: Iterable[SlotOffer], now: float
@@ -111,7 +111,7 @@ class JobScheduler:
         if self.graph.status is not JobStatus.RUNNING:
             return (), []
         taken = self.pool.offer(resource_id, offers)
-        return taken, self._schedule(now)
+        return taken, self._schedule()
 
     def updated(self, updates: Iterable[TaskExecutionStateUpdate], now: float) -> Actions:
         """Reports of workers."""
@@ -184,7 +184,7 @@ class JobScheduler:
 
     # Scheduling.
 
-    def _schedule(self, now: float) -> Actions:
+    def _schedule(self) -> Actions:
         """Asks for the slots of regions whose inputs are complete, deploys those whose slots are there."""
         ready = [region for region in self._later if self._inputs_complete(region)]
         for region in ready:
@@ -254,7 +254,7 @@ class JobScheduler:
         if state is ExecutionState.CANCELED and self.graph.status is JobStatus.RUNNING:
             return self._task_failed(execution, _unexpected_cancel(execution), now)
         if state is ExecutionState.FINISHED and self.graph.status is JobStatus.RUNNING:
-            actions = self._schedule(now) if self._later else []
+            actions = self._schedule() if self._later else []
             return [*actions, *self._conclude()]
         return self._conclude()
 

@@ -314,15 +314,13 @@ class SlotManager:
         lacking: list[tuple[_Job, ResourceProfile, int]] = []
         for job in short:
             for profile, number in job.missing():
-                left = self._allocate(job, profile, number, free, now)
+                left = self._allocate(job, profile, number, free)
                 if left:
                     lacking.append((job, profile, left))
         if lacking:
             self._request_more(lacking, now)
 
-    def _allocate(
-        self, job: _Job, profile: ResourceProfile, number: int, free: list[Slot], now: float
-    ) -> int:
+    def _allocate(self, job: _Job, profile: ResourceProfile, number: int, free: list[Slot]) -> int:
         """Allocates up to `number` of the free slots (and takes them off the list); what is still lacking."""
         load = {
             executor.resource_id: executor.free / len(executor.slots)

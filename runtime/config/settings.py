@@ -71,7 +71,7 @@ class Settings:
             entries = self._map_entries(option)
             if entries:
                 return option.parse(
-                    self._with_entries(option, name, entries), origin=self.origin_of(name or "")
+                    self._with_entries(name, entries), origin=self.origin_of(name or "")
                 )
         if name is None:
             return option.default
@@ -137,7 +137,7 @@ class Settings:
     def _map_entries(self, option: ConfigOption[Any]) -> Mapping[str, str]:
         return self.below(f"{option.key}.")
 
-    def _with_entries(self, option: ConfigOption[Any], name: str | None, entries: Mapping[str, str]) -> str:
+    def _with_entries(self, name: str | None, entries: Mapping[str, str]) -> str:
         parts = [f"{key}:{value}" for key, value in entries.items()]
         whole = [self._values[name]] if name is not None else []
         return ",".join([*whole, join_quoted(parts, ",")])
