@@ -70,9 +70,7 @@ class Settings:
         if option.type.is_map:
             entries = self._map_entries(option)
             if entries:
-                return option.parse(
-                    self._with_entries(name, entries), origin=self.origin_of(name or "")
-                )
+                return option.parse(self._with_entries(name, entries), origin=self.origin_of(name or ""))
         if name is None:
             return option.default
         return option.parse(self._values[name], name, self.origin_of(name))

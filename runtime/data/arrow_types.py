@@ -55,9 +55,9 @@ def arrow_type(declared: TypeInformation, path: str, extra: Mapping[str, pa.Data
     import pyarrow as pa
 
     match declared:
-        case (BasicTypeInfo() | SqlTimeTypeInfo()) if declared.tag in extra:
+        case BasicTypeInfo() | SqlTimeTypeInfo() if declared.tag in extra:
             return extra[declared.tag]
-        case (BasicTypeInfo() | SqlTimeTypeInfo()) if declared.tag in _LEAVES:
+        case BasicTypeInfo() | SqlTimeTypeInfo() if declared.tag in _LEAVES:
             return pa.type_for_alias(_LEAVES[declared.tag])
         case RowTypeInfo():
             return pa.struct(list(arrow_fields(declared, f"{path}.", extra)))

@@ -174,7 +174,9 @@ def keys_named(tree: ast.Module) -> Iterator[str]:
     `group.NAME.key` does not count: who writes a key does not read it.
     """
     groups: dict[str, str] = {}
-    written = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "key"}
+    written = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "key"
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             below = [alias for alias in node.names if alias.name.startswith(f"{_PACKAGE}.") and alias.asname]
@@ -183,7 +185,9 @@ def keys_named(tree: ast.Module) -> Iterator[str]:
             groups |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}."):
             group = (node.module or "").rpartition(".")[2]
-            yield from (_KEY_OF_NAME[group, alias.name] for alias in node.names if (group, alias.name) in _KEY_OF_NAME)
+            yield from (
+                _KEY_OF_NAME[group, alias.name] for alias in node.names if (group, alias.name) in _KEY_OF_NAME
+            )
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and id(node) not in written:
             key = _KEY_OF_NAME.get((groups.get(node.value.id, ""), node.attr))

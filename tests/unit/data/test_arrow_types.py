@@ -50,7 +50,9 @@ def test_what_only_one_of_them_can_read_only_that_one_takes() -> None:
         arrow_schema(row_of(Types.ROW_NAMED(["a"], [Types.INSTANT()])))
 
 
-@pytest.mark.parametrize("declared", [Types.PICKLED_BYTE_ARRAY(), Types.BIG_INT(), Types.TUPLE([Types.INT()])])
+@pytest.mark.parametrize(
+    "declared", [Types.PICKLED_BYTE_ARRAY(), Types.BIG_INT(), Types.TUPLE([Types.INT()])]
+)
 def test_what_has_no_arrow_type_is_refused_naming_the_field(declared: TypeInformation) -> None:
     with pytest.raises(InvalidProgramError, match=r"'x\.element'"):
         schema_of_type(row_of(Types.LIST(declared)), "Map")
