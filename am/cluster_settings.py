@@ -10,7 +10,16 @@ from yarrow.am.dispatcher.dispatcher import DispatcherSettings
 from yarrow.am.jobmaster.settings import JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
-from yarrow.runtime.config.options import cluster, jobmanager, resourcemanager, rpc, taskmanager, web
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.config.options import (
+    cluster,
+    high_availability,
+    jobmanager,
+    resourcemanager,
+    rpc,
+    taskmanager,
+    web,
+)
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
@@ -21,6 +30,7 @@ def control_plane_settings(
     config: Settings, blob_directory: str, slots_per_task_executor: int, can_request: bool
 ) -> ControlPlaneSettings:
     """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone)."""
+    _refuse_high_availability(config)
     heartbeat = heartbeat_settings(config)
     return ControlPlaneSettings(
         blob_directory=blob_directory,
@@ -41,6 +51,15 @@ def control_plane_settings(
             heartbeat=heartbeat,
         ),
     )
+
+
+def _refuse_high_availability(config: Settings) -> None:
+    kind = config.get(high_availability.TYPE)
+    if kind.upper() != "NONE":
+        raise UnsupportedFeatureError(
+            f"high-availability.type: {kind} is asked for, but this version has one master and no standby: leave it"
+            " out, or set it to NONE."
+        )
 
 
 def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:

@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import msgspec
+
 import yarrow.runtime.config.options.checkpointing as checkpointing_options
 import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
@@ -42,7 +44,7 @@ from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import base_configuration, executor_for, only_plans
-from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType
+from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator, StreamKind
 from yarrow.runtime.graph.plan import execution_plan
@@ -396,9 +398,16 @@ class StreamExecutionEnvironment:
             self.get_stream_graph(clear_transformations),
             job_id=JobID(self._ids.hex_id()),
             name=name,
-            user_code=self.graph_builder.packer.user_code(),
+            user_code=self._user_code(settings),
             configuration=self._configuration.to_dict(),
         )
+
+    def _user_code(self, settings: Settings) -> UserCode:
+        code = self.graph_builder.packer.user_code()
+        added = settings.get(python_options.PYTHON_PATH)
+        if added is None:
+            return code
+        return msgspec.structs.replace(code, python_path=(*added.split(os.pathsep), *code.python_path))
 
     def new_collect_id(self) -> str:
         """Return a name for the results of one execute_and_collect."""

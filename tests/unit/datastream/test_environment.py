@@ -179,3 +179,9 @@ def test_execution_plan_is_flinks_json() -> None:
         "predecessors": [{"id": 1, "ship_strategy": "FORWARD", "side": "first", "stream_kind": "row"}],
     }
     assert env.get_job_graph().vertices, "the plan takes nothing away"
+
+
+def test_the_configured_path_goes_to_the_workers() -> None:
+    env = environment(settings={"python.pythonpath": "/opt/first:/opt/second"})
+    env.from_sequence(1, 9).print()
+    assert env.get_job_graph().user_code.python_path[:2] == ("/opt/first", "/opt/second")
