@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.container.network.output_channel import OutputChannel
+from yarrow.container.network.partition import Partition
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.randomness import new_generator
-from yarrow.runtime.data.elements import ArrowBatch, ControlElement
+from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import check_parallelism, operator_index_for_key_group
 from yarrow.runtime.data.vectorized_keys import key_hashes
@@ -43,11 +44,8 @@ class ColumnRoutingError(YarrowError):
     """A batch whose rows have no channel: the key column is missing or of a type that no key has."""
 
 
-class ColumnarResultPartition:
-    """Record batches on their way to the subtasks of one consumer vertex.
-
-    Has the interface of ResultPartition; `buffers` is empty, as the row loop has nothing to put here.
-    """
+class ColumnarResultPartition(Partition):
+    """Record batches on their way to the subtasks of one consumer vertex."""
 
     def __init__(
         self,
@@ -56,12 +54,8 @@ class ColumnarResultPartition:
         max_parallelism: int,
         coalesce_rows: int = COALESCE_ROWS,
     ) -> None:
-        self.edge = edge
-        self.channels = tuple(channels)
-        self.buffers: list[list[object]] = []
-        self.timestamps: list[list[int | None]] = []
-        self.records_out = 0
-        self.batches_out = 0
+        super().__init__(edge, channels)
+        self._records_taken = 0
         self._coalesce_rows = coalesce_rows
         self._fragments: list[list[ArrowBatch]] = [[] for _ in self.channels]
         self._fragment_rows = [0] * len(self.channels)
@@ -100,55 +94,21 @@ class ColumnarResultPartition:
             np.uint8 if count <= 256 else np.uint16,
         )
 
-    # ------------------------------------------------------------------ ResultPartition's interface
-
     @property
-    def is_available(self) -> bool:
-        """True when every channel has credit and nothing waits in an overdraft."""
-        return all(channel.is_available for channel in self.channels)
-
-    @property
-    def bytes_out(self) -> int:
-        """Bytes sent so far."""
-        return sum(channel.sent_bytes for channel in self.channels)
+    def records_taken(self) -> int:
+        return self._records_taken
 
     @property
     def has_buffered(self) -> bool:
-        """True when fragments wait for the size or the timeout that sends them."""
         return any(self._fragment_rows)
-
-    @property
-    def queued(self) -> int:
-        """Elements that wait for credit."""
-        return sum(channel.overdraft for channel in self.channels)
 
     def flush_full(self) -> None:
         """Nothing to do: fragments are sent by `emit_batch` once they are large enough."""
 
     def flush_all(self) -> None:
-        """Sends all gathered fragments."""
         for index, rows in enumerate(self._fragment_rows):
             if rows:
                 self._send_fragments(index)
-
-    def broadcast_control(self, element: ControlElement) -> None:
-        """Sends what is gathered, then the element, on every channel."""
-        self.flush_all()
-        for channel in self.channels:
-            channel.send_control(element)
-
-    def drain_overdraft(self) -> bool:
-        """Sends what new credit allows; True when nothing waits any more."""
-        drained = True
-        for channel in self.channels:
-            if not channel.drain_overdraft():
-                drained = False
-        return drained
-
-    def close(self, reason: str) -> None:
-        """Ends all channels; `reason` reaches consumers that had no end of data."""
-        for channel in self.channels:
-            channel.close(reason)
 
     # ------------------------------------------------------------------ batches
 
@@ -157,7 +117,7 @@ class ColumnarResultPartition:
         if not len(batch):
             return
         # Counted when they come, as the rows in the buffers of a row partition are, and once for a broadcast.
-        self.records_out += len(batch)
+        self._records_taken += len(batch)
         count = len(self.channels)
         kind = self._kind
         if kind is PartitionerKind.BROADCAST:

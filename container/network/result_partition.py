@@ -1,7 +1,7 @@
 """The output of a task for one edge: buffers per channel, the partitioner, flushing by size and by time.
 
 Owner: the task thread. The chain compiler appends rows straight to `buffers` (and `timestamps`); this class turns them
-into batches. Must not run user functions of columnar edges' rows: it routes record batches by column.
+into batches. Must not choose channels: the generated code does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any
 
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.network.output_channel import OutputChannel
-from yarrow.runtime.data.elements import ControlElement, RowBatch
+from yarrow.container.network.partition import Partition
+from yarrow.runtime.data.elements import RowBatch
 from yarrow.runtime.graph.job_graph import JobEdge
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 
 
-class ResultPartition:
+class ResultPartition(Partition):
     """Rows on their way to the subtasks of one consumer vertex.
 
     BROADCAST has one buffer whose batches go to every channel; all other partitioners one buffer a channel.
@@ -25,8 +26,7 @@ class ResultPartition:
     def __init__(
         self, edge: JobEdge, channels: Sequence[OutputChannel], max_rows: int = 2048, max_bytes: int = 1 << 20
     ) -> None:
-        self.edge = edge
-        self.channels = tuple(channels)
+        super().__init__(edge, channels)
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         #: Rows at which a buffer becomes a batch: `max_rows`, or fewer where the last rows were large.
@@ -36,27 +36,15 @@ class ResultPartition:
         #: The chain appends here; the lists stay the same objects for the life of the task.
         self.buffers: list[list[Any]] = [[] for _ in range(number)]
         self.timestamps: list[list[int | None]] = [[] for _ in range(number)]
-        self.records_out = 0
-        self.batches_out = 0
-
-    @property
-    def is_available(self) -> bool:
-        """True when every channel has credit and nothing waits in an overdraft."""
-        return all(channel.is_available for channel in self.channels)
-
-    @property
-    def bytes_out(self) -> int:
-        """Bytes sent so far (sampled sizes where rows pass by reference)."""
-        return sum(channel.sent_bytes for channel in self.channels)
+        self._records_sent = 0
 
     @property
     def has_buffered(self) -> bool:
-        """True when rows wait for the size or the timeout that flushes them."""
         return any(self.buffers)
 
-    def rows_taken(self) -> int:
-        """Rows that were put into the buffers so far."""
-        return self.records_out + sum(map(len, self.buffers))
+    @property
+    def records_taken(self) -> int:
+        return self._records_sent + sum(map(len, self.buffers))
 
     def fill_timestamps(self) -> None:
         """From now on rows come with timestamps: those that wait get None."""
@@ -64,14 +52,12 @@ class ResultPartition:
             stamps += [None] * (len(rows) - len(stamps))
 
     def flush_full(self) -> None:
-        """Sends the buffers that have reached the batch size."""
         limit = self._batch_rows
         for index, buffer in enumerate(self.buffers):
             if len(buffer) >= limit:
                 self._flush(index, buffer)
 
     def flush_all(self) -> None:
-        """Sends every buffer that has rows."""
         for index, buffer in enumerate(self.buffers):
             if buffer:
                 self._flush(index, buffer)
@@ -81,7 +67,7 @@ class ResultPartition:
         batch = RowBatch(buffer.copy(), stamps.copy() if stamps else None)
         buffer.clear()
         stamps.clear()
-        self.records_out += len(batch)
+        self._records_sent += len(batch)
         self.batches_out += 1
         row_bytes = max(1, estimated_bytes(batch.rows) // len(batch))
         self._batch_rows = max(1, min(self._max_rows, self._max_bytes // row_bytes))
@@ -90,27 +76,3 @@ class ResultPartition:
                 channel.send_batch(batch)
         else:
             self.channels[index].send_batch(batch)
-
-    def broadcast_control(self, element: ControlElement) -> None:
-        """Sends what is buffered, then the element, on every channel."""
-        self.flush_all()
-        for channel in self.channels:
-            channel.send_control(element)
-
-    def drain_overdraft(self) -> bool:
-        """Sends what new credit allows; True when nothing waits any more."""
-        drained = True
-        for channel in self.channels:
-            if not channel.drain_overdraft():
-                drained = False
-        return drained
-
-    @property
-    def queued(self) -> int:
-        """Elements that wait for credit."""
-        return sum(channel.overdraft for channel in self.channels)
-
-    def close(self, reason: str) -> None:
-        """Ends all channels; `reason` reaches consumers that had no end of data."""
-        for channel in self.channels:
-            channel.close(reason)

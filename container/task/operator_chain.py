@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import (
     ColumnarOperator,
@@ -28,13 +29,11 @@ from yarrow.container.task.metric_registry import metric_scope
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
-from yarrow.runtime.graph.operator_spec import RowsToArrowOperator, StreamKind
+from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
     from yarrow.container.operators.conversions import RowsToArrowConverter
-
-Partition = ResultPartition
 
 
 class OperatorChain:
@@ -44,13 +43,13 @@ class OperatorChain:
         self,
         vertex: JobVertex,
         environment: TaskEnvironment,
-        partitions: Sequence[Any],
-        target_max_parallelism: Callable[[Any], int],
+        partitions: Sequence[Partition],
+        target_max_parallelism: Callable[[Partition], int],
     ) -> None:
         self._vertex = vertex
         self._environment = environment
         self._partitions = tuple(partitions)
-        row_partitions = [p for p in partitions if p.edge.stream_kind is StreamKind.ROW]
+        row_partitions = [p for p in partitions if isinstance(p, ResultPartition)]
         self.operators: tuple[Operator, ...] = tuple(build_operator(d) for d in vertex.operators)
         self._compiler = ChainCompiler(
             vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
@@ -239,8 +238,7 @@ class OperatorChain:
     def _hand_on(self, index: int, batch: ArrowBatch) -> None:
         for partition in self._partitions:
             if partition.edge.source_operator == index and partition.edge.side_output is None:
-                columnar: ColumnarResultPartition = partition
-                columnar.emit_batch(batch)
+                cast("ColumnarResultPartition", partition).emit_batch(batch)
         for child in self._compiler.children(index, None):
             self._call_columnar(child, batch)
 
@@ -308,15 +306,14 @@ class OperatorChain:
     def _records_behind(self, index: int, side_output: str | None) -> int:
         for partition in self._partitions:
             if partition.edge.source_operator == index and partition.edge.side_output == side_output:
-                buffered = sum(len(buffer) for buffer in partition.buffers)
-                return int(partition.records_out) + buffered
+                return partition.records_taken
         children = self._compiler.children(index, side_output)
         return self.records_into(children[0]) if children else 0
 
     @property
     def records_out(self) -> int:
         """Rows on all outgoing edges."""
-        return sum(int(p.records_out) + sum(len(b) for b in p.buffers) for p in self._partitions)
+        return sum(partition.records_taken for partition in self._partitions)
 
     def _register_metrics(self) -> None:
         registry = self._environment.metrics

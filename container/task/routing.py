@@ -177,7 +177,7 @@ def _generate_key_target(
 ) -> str:
     selector_blob = partition.edge.partitioner.key_selector
     assert selector_blob is not None
-    router = KeyTargets(targets, max_parallelism, partition.rows_taken)
+    router = KeyTargets(targets, max_parallelism, lambda: partition.records_taken)
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
     code.line(f"{key} = {code.bind('key', selector)}({value})")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import GateChannel, InputGate
+from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.latency import LatencyTracker
@@ -67,7 +68,7 @@ class StreamTask:
         environment: TaskEnvironment,
         chain: OperatorChain,
         gate: InputGate,
-        partitions: Sequence[Any],
+        partitions: Sequence[Partition],
         listener: TaskListener,
         *,
         slice_seconds: float,

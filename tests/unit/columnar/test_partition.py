@@ -118,7 +118,7 @@ def test_each_row_arrives_once_in_order_with_its_time_and_kind(
         numbers = batch.batch.column("row").to_numpy()
         assert batch.timestamps is not None and (batch.timestamps.to_numpy() == numbers * 10).all()
         assert batch.kinds == bytes((numbers % 4).astype(np.uint8))
-    assert partition.records_out == 3 * rows
+    assert partition.records_taken == 3 * rows
     assert partition.batches_out == sum(len(channel.batches) for channel in kept)
 
 
@@ -127,7 +127,7 @@ def test_broadcast_and_global() -> None:
     partition.emit_batch(_numbers(10))
     partition.flush_all()
     assert [channel.column("row") for channel in kept] == [list(range(10))] * 3
-    assert partition.records_out == 10
+    assert partition.records_taken == 10
     partition, kept = _partition(Kind.GLOBAL, 3)
     partition.emit_batch(_numbers(10))
     partition.flush_all()
