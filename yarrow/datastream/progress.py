@@ -24,6 +24,8 @@ __all__ = ["progress"]
 _INTERVAL = 0.5
 #: Where lines cannot be rewritten, one is written every so many seconds.
 _INTERVAL_WITHOUT_TERMINAL = 5.0
+#: Seconds without a new count after which the job is shown as standing still.
+_STALLED = 3.0
 _TIMEOUT = 2.0
 
 
@@ -104,6 +106,8 @@ def _show(
         if now is None:
             continue
         moment = clock.monotonic()
+        if now == before and moment - at < _STALLED:
+            continue  # The counts are those of the look before: tasks report once a second.
         line = line_of(before, now, moment - at, address)
         out.write(f"\r\x1b[K{line}" if terminal else f"{line}\n")
         out.flush()
