@@ -125,6 +125,24 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         """Closes user functions; called once in every case."""
         return None
 
+    # Checkpoints. Keyed and operator state of the context are snapshotted by the chain, after `snapshot_state`.
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Before the barrier is sent on: rows kept back are emitted or written; called in chain order."""
+        return None
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        """At the cut: what is kept outside of the context's state is put there. Must be short."""
+        return None
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete; it covers all earlier ones, whose notifications may have been lost."""
+        return None
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will never be complete."""
+        return None
+
     def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
         """Rows that a watermark brings forth."""
         return ()

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from yarrow.runtime.snapshot.options import CheckpointOptions
+
 #: Timestamp of a stream on which no event time is known yet, and of the last watermark (Flink's Long.MIN/MAX).
 MIN_TIMESTAMP: Final = -(2**63)
 MAX_TIMESTAMP: Final = 2**63 - 1
@@ -110,14 +112,19 @@ class BarrierAlignment(IntEnum):
 class CheckpointBarrier:
     """Separates the records before a checkpoint from those after it."""
 
-    __slots__ = ("alignment", "checkpoint_id", "timestamp_ms")
+    __slots__ = ("alignment", "checkpoint_id", "options", "timestamp_ms")
 
     def __init__(
-        self, checkpoint_id: int, timestamp_ms: int, alignment: BarrierAlignment = BarrierAlignment.ALIGNED
+        self,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        alignment: BarrierAlignment = BarrierAlignment.ALIGNED,
+        options: CheckpointOptions | None = None,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.timestamp_ms = timestamp_ms
         self.alignment = alignment
+        self.options = options
 
     def __repr__(self) -> str:
         return f"CheckpointBarrier({self.checkpoint_id})"

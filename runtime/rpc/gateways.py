@@ -23,10 +23,13 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     AllocatedSlotReport,
     BlobPart,
     ClusterOverview,
     CollectRows,
+    DeclineCheckpoint,
     Deployment,
     ExecutionGraphDetails,
     FailureCause,
@@ -34,10 +37,13 @@ from yarrow.runtime.rpc.messages import (
     JobMasterRegistration,
     JobOverview,
     JobResult,
+    NotifyCheckpoint,
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    ResetSubtask,
     ResourceRequirements,
+    SavepointRequest,
     SlotOffer,
     SlotReport,
     SlotRequest,
@@ -46,6 +52,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TriggerCheckpoint,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,6 +97,20 @@ class DispatcherGateway(Protocol):
         ...
 
     async def request_overview(self) -> ClusterOverview: ...
+
+    @waits
+    async def trigger_checkpoint(self, job_id: JobID) -> int:
+        """Takes a checkpoint now; returns its id when it is complete, raises CheckpointFailedError with the cause."""
+        ...
+
+    @waits
+    async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
+        """Takes a savepoint, stops the job with it where asked; returns its path when all that is done."""
+        ...
+
+    async def dispose_savepoint(self, path: str) -> Acknowledge:
+        """Deletes a savepoint's files; refused for a folder that is none."""
+        ...
 
     @waits
     async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
@@ -170,6 +191,14 @@ class JobMasterGateway(Protocol):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge: ...
 
+    async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
+        """A task's part is stored; late or repeated ones are refused silently and their files deleted."""
+        ...
+
+    async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge: ...
+
+    async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge: ...
+
     @waits
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
         """Rows for the client; answers when there is room for the next, which is the operator's credit."""
@@ -209,6 +238,18 @@ class TaskExecutorGateway(Protocol):
     ) -> TaskExecutorToResourceManagerHeartbeat: ...
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge: ...
+
+    async def trigger_checkpoint(
+        self, job_master_id: JobMasterID, trigger: TriggerCheckpoint
+    ) -> Acknowledge: ...
+
+    async def notify_checkpoint(
+        self, job_master_id: JobMasterID, notification: NotifyCheckpoint
+    ) -> Acknowledge: ...
+
+    async def reset_subtask(self, job_master_id: JobMasterID, reset: ResetSubtask) -> Acknowledge:
+        """Before the reader is deployed again: splits assigned to it since go back to the enumerator."""
+        ...
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, cause: str

@@ -6,6 +6,7 @@ boundaries, so a changed field is a changed protocol: raise PROTOCOL_VERSION wit
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import msgspec
@@ -23,8 +24,10 @@ from yarrow.runtime.common.ids import (
     execution_attempt_id,
 )
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
+from yarrow.runtime.snapshot.options import CheckpointOptions, SnapshotKind
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,8 +201,16 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     subtask: int
     attempt_number: int
     allocation_id: AllocationID
-    #: Opaque state to restore, by operator; empty until checkpoints exist.
-    restore: dict[OperatorID, bytes] = msgspec.field(default_factory=dict)
+    #: State to restore, by operator; empty where the task begins anew.
+    restore: dict[OperatorID, OperatorSubtaskState] = msgspec.field(default_factory=dict)
+    #: State of the split enumerator, for subtask 0 of a source whose enumerator starts with it.
+    restore_coordinator: StateHandle | None = None
+    #: Checkpoint that `restore` belongs to; -1 = none.
+    restored_checkpoint_id: int = -1
+    #: Base of relative paths in `restore`: the folder of its `_metadata`.
+    restore_directory: str = ""
+    #: True for a subtask that had finished at that checkpoint: it sends what its consumers wait for and ends.
+    finished_before: bool = False
 
 
 class Deployment(Message, frozen=True, kw_only=True):
@@ -293,6 +304,104 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
     #: -1 = the coordinator, else the reader's subtask.
     source_subtask: int
     payload: bytes
+
+
+class TriggerCheckpoint(Message, frozen=True, kw_only=True):
+    """JobMaster -> TaskExecutor: begin a checkpoint at these tasks (sources, and tasks whose inputs have all ended).
+
+    `coordinators` name sources whose split enumerator lives in that TaskExecutor and is to be snapshotted; it comes in
+    a message before the one that names the tasks, and is acknowledged by AcknowledgeCoordinator.
+    """
+
+    job_id: JobID
+    checkpoint_id: int
+    timestamp_ms: int
+    options: CheckpointOptions
+    attempts: tuple[ExecutionAttemptID, ...] = ()
+    coordinators: tuple[OperatorID, ...] = ()
+
+
+class CheckpointNotice(enum.StrEnum):
+    """What became of a checkpoint."""
+
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+    #: A later one is complete; this one's files that are not shared are gone.
+    SUBSUMED = "subsumed"
+
+
+class NotifyCheckpoint(Message, frozen=True, kw_only=True):
+    """JobMaster -> TaskExecutor, for all tasks and coordinators of the job there; a later COMPLETED covers earlier ones."""
+
+    job_id: JobID
+    checkpoint_id: int
+    notice: CheckpointNotice
+    #: The latest completed checkpoint, -1 when there is none.
+    latest_completed: int = -1
+
+
+class CheckpointMetrics(Message, frozen=True, kw_only=True):
+    """What a checkpoint took at one task: milliseconds and bytes."""
+
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    alignment_ms: float = 0.0
+    #: From the checkpoint's trigger to the first barrier at this task.
+    start_delay_ms: float = 0.0
+    processed_bytes: int = 0
+    persisted_bytes: int = 0
+    #: Uploaded by this checkpoint; the state may be larger.
+    checkpointed_size: int = 0
+    unaligned: bool = False
+
+
+class AcknowledgeCheckpoint(Message, frozen=True, kw_only=True):
+    """Task -> JobMaster: its part of a checkpoint is stored."""
+
+    job_id: JobID
+    checkpoint_id: int
+    attempt_id: ExecutionAttemptID
+    states: dict[OperatorID, OperatorSubtaskState]
+    metrics: CheckpointMetrics
+
+
+class AcknowledgeCoordinator(Message, frozen=True, kw_only=True):
+    """Split enumerator -> JobMaster."""
+
+    job_id: JobID
+    checkpoint_id: int
+    operator_id: OperatorID
+    state: StateHandle
+
+
+class DeclineCheckpoint(Message, frozen=True, kw_only=True):
+    """Task or enumerator -> JobMaster: it cannot take part; the checkpoint is aborted, the task lives."""
+
+    job_id: JobID
+    checkpoint_id: int
+    #: The task; "" where an enumerator declined.
+    attempt_id: ExecutionAttemptID
+    cause: FailureCause
+
+
+class ResetSubtask(Message, frozen=True, kw_only=True):
+    """JobMaster -> the enumerator of a source: a reader starts again from that checkpoint (-1: from nothing)."""
+
+    job_id: JobID
+    operator_id: OperatorID
+    subtask: int
+    checkpoint_id: int
+
+
+class SavepointRequest(Message, frozen=True, kw_only=True):
+    """What a client asks for; a savepoint without `target_directory` goes to `execution.checkpointing.savepoint-dir`."""
+
+    kind: SnapshotKind
+    target_directory: str | None = None
+    #: cancel-with-savepoint (Flink 1.x).
+    cancel_job: bool = False
+    #: CANONICAL or NATIVE.
+    format_type: str = "CANONICAL"
 
 
 class CollectRows(Message, frozen=True, kw_only=True):

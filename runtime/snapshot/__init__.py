@@ -1,0 +1,1 @@
+"""The form of snapshots: state handles, metadata, storage, serializers, assignment to subtasks."""
