@@ -181,21 +181,3 @@ LOCAL_BACKUP_DIRS: Final = optional(
     unset="below `process.working-dir`",
     deprecated_keys=("taskmanager.state.local.root-dirs",),
 )
-ROCKSDB_LOCAL_DIR: Final = optional(
-    "state.backend.rocksdb.localdir",
-    DIRECTORIES,
-    "Directories of RocksDB's files.",
-    unset="below `io.tmp.dirs`",
-)
-ROCKSDB_MEMORY_MANAGED: Final = option(
-    "state.backend.rocksdb.memory.managed",
-    BOOLEAN,
-    "true",
-    "Whether RocksDB's memory is bounded by the slot's budget.",
-)
-ROCKSDB_MEMORY_PER_SLOT: Final = optional(
-    "state.backend.rocksdb.memory.fixed-per-slot",
-    memory_size("256 mb"),
-    "Memory of RocksDB in each slot.",
-    unset="a part of the slot's budget",
-)
