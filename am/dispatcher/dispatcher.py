@@ -39,6 +39,7 @@ from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
+    SavepointRequest,
 )
 
 _log = logging.getLogger(__name__)
@@ -173,6 +174,15 @@ class Dispatcher(RpcEndpoint):
             jobs_cancelled=counts[JobStatus.CANCELED],
             jobs_failed=counts[JobStatus.FAILED],
         )
+
+    async def trigger_checkpoint(self, job_id: JobID) -> int:
+        raise JobNotFoundError(f"job {job_id} takes no checkpoints")
+
+    async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
+        raise JobNotFoundError(f"job {job_id} takes no checkpoints")
+
+    async def dispose_savepoint(self, path: str) -> Acknowledge:
+        raise JobNotFoundError(f"no savepoint at {path}")
 
     async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
         if (master := self._masters.get(job_id)) is not None:

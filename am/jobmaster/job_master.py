@@ -45,6 +45,7 @@ from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
     IdFactory,
+    JobID,
     JobMasterID,
     ResourceID,
 )
@@ -58,9 +59,12 @@ from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     AllocatedSlotReport,
     BlobPart,
     CollectRows,
+    DeclineCheckpoint,
     ExecutionGraphDetails,
     FailureCause,
     JobOverview,
@@ -294,6 +298,20 @@ class JobMaster(RpcEndpoint):
             self._early_events.setdefault(execution.attempt_id, []).append(event)
         else:
             self._route(execution, event)
+        return Acknowledge()
+
+    async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
+        return Acknowledge()
+
+    async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge:
+        return Acknowledge()
+
+    async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge:
+        return Acknowledge()
+
+    async def notify_end_of_data(
+        self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> Acknowledge:
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> Acknowledge:

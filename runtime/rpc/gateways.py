@@ -199,6 +199,15 @@ class JobMasterGateway(Protocol):
 
     async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge: ...
 
+    async def notify_end_of_data(
+        self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> Acknowledge:
+        """These tasks have put out all their records and wait for the checkpoint that covers them.
+
+        When all running tasks have said so the final checkpoint begins at once, without waiting for the interval.
+        """
+        ...
+
     @waits
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
         """Rows for the client; answers when there is room for the next, which is the operator's credit."""

@@ -34,9 +34,11 @@ from yarrow.runtime.rpc.messages import (
     FailureCause,
     FileInfo,
     HardwareDescription,
+    NotifyCheckpoint,
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    ResetSubtask,
     ResourceProfile,
     SlotID,
     SlotOffer,
@@ -47,6 +49,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TriggerCheckpoint,
     WorkerAddress,
 )
 from yarrow.runtime.rpc.registration import LeaderConnection
@@ -115,6 +118,9 @@ class FakeTaskExecutor(RpcEndpoint):
         self.deployments: list[Deployment] = []
         self.events: list[OperatorEvent] = []
         self.cancelled: list[ExecutionAttemptID] = []
+        self.triggers: list[TriggerCheckpoint] = []
+        self.notifications: list[NotifyCheckpoint] = []
+        self.resets: list[ResetSubtask] = []
         #: Set when the ResourceManager released it.
         self.released = asyncio.Event()
         #: Number of accepted registrations with a ResourceManager.
@@ -335,6 +341,23 @@ class FakeTaskExecutor(RpcEndpoint):
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
         self._check_job_master(event.job_id, job_master_id)
         self.events.append(event)
+        return Acknowledge()
+
+    async def trigger_checkpoint(self, job_master_id: JobMasterID, trigger: TriggerCheckpoint) -> Acknowledge:
+        self._check_job_master(trigger.job_id, job_master_id)
+        self.triggers.append(trigger)
+        return Acknowledge()
+
+    async def notify_checkpoint(
+        self, job_master_id: JobMasterID, notification: NotifyCheckpoint
+    ) -> Acknowledge:
+        self._check_job_master(notification.job_id, job_master_id)
+        self.notifications.append(notification)
+        return Acknowledge()
+
+    async def reset_subtask(self, job_master_id: JobMasterID, reset: ResetSubtask) -> Acknowledge:
+        self._check_job_master(reset.job_id, job_master_id)
+        self.resets.append(reset)
         return Acknowledge()
 
     async def disconnect_job_master(

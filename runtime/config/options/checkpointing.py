@@ -127,6 +127,20 @@ DATA_INLINE_THRESHOLD: Final = option(
     "State up to this size is kept in the checkpoint's metadata and not in a file of its own.",
     deprecated_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
+JOB_MANAGER_MAX_STATE_SIZE: Final = option(
+    "execution.checkpointing.jobmanager-storage.max-state-size",
+    memory_size("5 mb"),
+    "5 mb",
+    "Largest state of one subtask where checkpoints stay in the master process; never above"
+    " `rpc.message.max-size`. (A key of Yarrow's own: the constructor argument of JobManagerCheckpointStorage.)",
+)
+ALLOW_NON_REPLAYABLE_SOURCES: Final = option(
+    "execution.checkpointing.allow-non-replayable-sources",
+    BOOLEAN,
+    "false",
+    "Whether exactly-once checkpoints are taken of a program one of whose sources cannot read its records again:"
+    " those read since the last checkpoint are lost when it fails. (A key of Yarrow's own.)",
+)
 UNALIGNED: Final = option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,

@@ -1,0 +1,89 @@
+"""How one job takes checkpoints: its configuration as one frozen value.
+
+Owner: none (frozen values). Times are seconds unless the name says otherwise, sizes bytes. Reading raises ConfigError
+for a value that cannot be; contradictions between keys are found by runtime.config.checkpoint_rules at submission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import yarrow.runtime.config.options.checkpointing as options
+import yarrow.runtime.config.options.execution as execution
+import yarrow.runtime.config.options.web as web
+from yarrow.runtime.config.settings import Settings
+
+
+class StorageKind(StrEnum):
+    """execution.checkpointing.storage."""
+
+    JOB_MANAGER = "jobmanager"
+    FILE_SYSTEM = "filesystem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """execution.checkpointing.* and its kin; the defaults are those of a job that sets nothing."""
+
+    #: None = no periodic checkpoints.
+    interval: float | None = None
+    min_pause: float = 0.0
+    timeout: float = 600.0
+    max_concurrent: int = 1
+    #: Failures in a row after which one more fails the job.
+    tolerable_failures: int = 0
+    exactly_once: bool = True
+    unaligned: bool = False
+    aligned_timeout_ms: int = 0
+    after_tasks_finish: bool = True
+    #: Completed checkpoints that are kept.
+    retained: int = 1
+    retention: options.ExternalizedRetention = options.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS
+    storage: StorageKind = StorageKind.JOB_MANAGER
+    #: "" = nowhere.
+    directory: str = ""
+    savepoint_directory: str = ""
+    inline_threshold: int = 20 * 1024
+    #: Largest state of one subtask with the jobmanager storage.
+    max_inline_state: int = 5 * 1024 * 1024
+    #: web.checkpoints.history
+    history: int = 10
+    state_backend: str = "hashmap"
+    incremental: bool = False
+    #: Savepoint or checkpoint to begin from, "" = none.
+    restore_path: str = ""
+    claim_mode: execution.ClaimMode = execution.ClaimMode.NO_CLAIM
+    ignore_unclaimed_state: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> CheckpointSettings:
+        """Reads a job's configuration, the cluster's below it."""
+        interval = settings.get(options.INTERVAL)
+        directory = settings.get(options.DIRECTORY) or ""
+        storage = settings.get(options.STORAGE)
+        kind = StorageKind.FILE_SYSTEM if directory else StorageKind.JOB_MANAGER
+        return cls(
+            interval=interval.seconds if interval is not None and interval.seconds > 0 else None,
+            min_pause=settings.get(options.MIN_PAUSE).seconds,
+            timeout=settings.get(options.TIMEOUT).seconds,
+            max_concurrent=settings.get(options.MAX_CONCURRENT),
+            tolerable_failures=settings.get(options.TOLERABLE_FAILED),
+            exactly_once=settings.get(options.MODE) is options.CheckpointingMode.EXACTLY_ONCE,
+            unaligned=settings.get(options.UNALIGNED),
+            aligned_timeout_ms=settings.get(options.ALIGNED_TIMEOUT).millis,
+            after_tasks_finish=settings.get(options.AFTER_TASKS_FINISH),
+            retained=settings.get(options.NUM_RETAINED),
+            retention=settings.get(options.EXTERNALIZED_RETENTION),
+            storage=kind if storage is None else StorageKind(storage.lower()),
+            directory=directory,
+            savepoint_directory=settings.get(options.SAVEPOINT_DIRECTORY) or "",
+            inline_threshold=settings.get(options.DATA_INLINE_THRESHOLD).bytes,
+            max_inline_state=settings.get(options.JOB_MANAGER_MAX_STATE_SIZE).bytes,
+            history=settings.get(web.CHECKPOINTS_HISTORY),
+            state_backend=settings.get(options.STATE_BACKEND),
+            incremental=settings.get(options.INCREMENTAL),
+            restore_path=settings.get(execution.SAVEPOINT_PATH) or "",
+            claim_mode=settings.get(execution.CLAIM_MODE),
+            ignore_unclaimed_state=settings.get(execution.IGNORE_UNCLAIMED_STATE),
+        )
