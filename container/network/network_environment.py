@@ -73,6 +73,11 @@ class NetworkEnvironment:
         self._max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
         self._tcp_only = transport is taskmanager.DataTransport.TCP
 
+    @property
+    def working_directory(self) -> str:
+        """The worker's folder for sockets and temporary files."""
+        return self._settings.working_directory
+
     # ------------------------------------------------------------------ life cycle
 
     def start(self) -> WorkerAddress:

@@ -17,9 +17,11 @@ from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
@@ -34,6 +36,33 @@ class CollectMessage(NamedTuple):
     row_count: int
     last: bool
     continued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """State that a subtask begins with."""
+
+    #: Checkpoint it is of; -1 = none.
+    checkpoint_id: int
+    operators: Mapping[OperatorID, OperatorSubtaskState]
+    #: The verified bytes of a handle of `operators`; raises SnapshotError naming file and operator.
+    read: Callable[[StateHandle], bytes]
+
+    def of(self, operator_id: OperatorID) -> OperatorSubtaskState:
+        """The state of one operator; empty where it has none."""
+        return self.operators.get(operator_id) or OperatorSubtaskState()
+
+    @property
+    def is_restored(self) -> bool:
+        """True when the job goes on from a checkpoint, be there state for this task or not."""
+        return self.checkpoint_id >= 0
+
+
+def _nothing_to_read(handle: StateHandle) -> bytes:
+    raise LookupError(f"nothing was restored, {handle} is not known")
+
+
+NOTHING_RESTORED = RestoredState(-1, {}, _nothing_to_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +94,12 @@ class TaskEnvironment:
     send_operator_event: Callable[[str, int, int, bytes], None]
     #: A message of a collect operator, to the JobMaster.
     push_collected: Callable[[CollectMessage], None]
+    #: The worker's settings under the job's.
+    settings: Settings
+    #: A folder of this task for files that end with it; made on demand.
+    local_directory: str
+    #: What the task restores, fetched and verified before its operators are set up.
+    restored: RestoredState = NOTHING_RESTORED
 
 
 @dataclass(frozen=True, slots=True)

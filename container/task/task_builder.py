@@ -6,6 +6,7 @@ alone (runtime.graph.distribution), so nobody sends lists of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
-from yarrow.container.operators.base import CollectMessage, TaskEnvironment
+from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
 from yarrow.container.task.freezing import needs_fixing
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
@@ -80,6 +81,8 @@ class TaskBuilder:
         }
         self.accumulators: dict[str, Accumulator[Any, Any]] = {}
         self._task: StreamTask | None = None
+        #: Set before `build` where the deployment names state.
+        self.restored = NOTHING_RESTORED
 
     def build(self) -> StreamTask:
         """The task, with all its channels opened."""
@@ -134,6 +137,9 @@ class TaskBuilder:
             write_output=hooks.write_output,
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
             push_collected=lambda message: hooks.push_collected(self, message),
+            settings=self._settings,
+            local_directory=os.path.join(self._network.working_directory, f"task-{descriptor.attempt_id}"),
+            restored=self.restored,
         )
 
     def _wake(self) -> None:

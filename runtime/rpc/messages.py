@@ -251,6 +251,11 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Last IO metrics of a task that ended.
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    #: RUNNING, but at the end of its input: it waits for a checkpoint that includes its end and ends when that is
+    #: complete. Until then it must be triggered directly, as all its inputs have ended.
+    awaits_final_checkpoint: bool = False
+    #: Threads of user code that a task which ended has left behind: its worker must not be used again.
+    threads_left: tuple[str, ...] = ()
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):
@@ -304,6 +309,11 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
     #: -1 = the coordinator, else the reader's subtask.
     source_subtask: int
     payload: bytes
+    #: The attempt it is for, of a coordinator that of subtask 0 with which it began: it is delivered to no other.
+    #: "" = whichever runs.
+    target_attempt: ExecutionAttemptID = ExecutionAttemptID("")
+    #: The attempt that sent it, in the same sense.
+    source_attempt: ExecutionAttemptID = ExecutionAttemptID("")
 
 
 class TriggerCheckpoint(Message, frozen=True, kw_only=True):
@@ -363,6 +373,8 @@ class AcknowledgeCheckpoint(Message, frozen=True, kw_only=True):
     attempt_id: ExecutionAttemptID
     states: dict[OperatorID, OperatorSubtaskState]
     metrics: CheckpointMetrics
+    #: True where the end of the task's input lies before its cut: it ends when this checkpoint is complete.
+    finished: bool = False
 
 
 class AcknowledgeCoordinator(Message, frozen=True, kw_only=True):

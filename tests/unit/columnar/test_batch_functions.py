@@ -19,6 +19,7 @@ from yarrow.container.operators.columnar import BatchFunctionCaller, BatchFuncti
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import BatchContainer, BatchFunctionOperator, BatchShape
@@ -63,6 +64,8 @@ def _context(spec: BatchFunctionOperator) -> OperatorContext:
         write_output=lambda text: None,
         send_operator_event=lambda *arguments: None,
         push_collected=lambda *arguments: None,
+        settings=Settings({}, "the test"),
+        local_directory="",
     )
     return OperatorContext.of(
         environment, OperatorDescriptor(id=OperatorID("0" * 32), name="enrich", spec=spec)
