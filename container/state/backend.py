@@ -7,7 +7,7 @@ given raw; backends make them canonical (runtime.data.keys). A backend must not 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,8 +70,11 @@ class Timer:
 class TimerSection(Protocol):
     """Timers of one time domain of an operator, kept by its timer service and snapshotted with the keyed state."""
 
-    def snapshot_timers(self) -> list[Timer]:
-        """All timers, as a list that later registrations do not change; order does not matter."""
+    def snapshot_timers(self) -> Collection[Timer]:
+        """All timers at this moment, whatever is registered later; order does not matter.
+
+        The call is short; the Timer objects are made while it is iterated, which the snapshot thread may do.
+        """
         ...
 
     def restore_timers(self, timers: Iterable[Timer]) -> None:
