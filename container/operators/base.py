@@ -182,6 +182,16 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         """Rows that a watermark brings forth."""
         return ()
 
+    # Upkeep: work that emits nothing. It needs no credit and goes on when the input has ended, unlike timers.
+
+    def seconds_until_upkeep(self) -> float | None:
+        """Until `upkeep` has something to do; <= 0 = now, None = nothing."""
+        return None
+
+    def upkeep(self) -> None:
+        """Does what is due: a commit tried again, a file closed."""
+        return None
+
     def next_timer(self) -> int | None:
         """Epoch ms of the earliest processing-time timer."""
         return None

@@ -59,6 +59,11 @@ class OperatorChain:
             for index, operator in enumerate(self.operators)
             if isinstance(operator, BulkRowOperator)
         ]
+        self._kept_up = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if type(operator).upkeep is not Operator.upkeep
+        ]
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
         self._watermark = MIN_TIMESTAMP
         self._closed = False
@@ -249,6 +254,19 @@ class OperatorChain:
         self._watermark = timestamp
         for index, operator in enumerate(self.operators):
             self._emit_results(index, operator.on_watermark(timestamp))
+
+    def seconds_until_upkeep(self) -> float | None:
+        """Until an operator has upkeep to do."""
+        times = [t for _, operator in self._kept_up if (t := operator.seconds_until_upkeep()) is not None]
+        return min(times) if times else None
+
+    def upkeep(self) -> None:
+        """Has operators do what is due and emits nothing."""
+        for index, operator in self._kept_up:
+            due = operator.seconds_until_upkeep()
+            if due is not None and due <= 0:
+                with self.attributed(index):
+                    operator.upkeep()
 
     def next_timer(self) -> int | None:
         """Epoch ms of the earliest processing-time timer of all operators."""

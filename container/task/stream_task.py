@@ -212,6 +212,8 @@ class StreamTask:
             self._gave_way = True
             return True, Phase.BUSY
         self._gave_way = False
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+            self.chain.upkeep()
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
@@ -449,6 +451,10 @@ class StreamTask:
         due: list[float] = []
         if self.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - self.environment.clock.monotonic())
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+            upkeep = self.chain.seconds_until_upkeep()
+            if upkeep is not None:
+                due.append(upkeep)
         if self.stage is TaskStage.RUNNING:
             if self._flush_at is not None:
                 due.append(self._flush_at - now)
