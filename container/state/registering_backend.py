@@ -1,0 +1,183 @@
+"""RegisteringBackend: what state backends have in common: names, kinds, time to live, folded states.
+
+Owner: the task thread. A backend below opens three handles only (value, list, map) for a StateRegistration; with time
+to live it stores pairs (access time in epoch ms, value) where it would store values. This class must not know how.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
+from yarrow.container.state.errors import StateConflictError
+from yarrow.container.state.folded_states import FoldedAggregatingState, FoldedReducingState
+from yarrow.container.state.ttl import TimeToLive, TtlListState, TtlMapState, TtlValueState
+from yarrow.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.snapshot.handles import StateKind
+
+S = TypeVar("S", bound=State)
+
+#: Marks "no current key": outside of a record or timer of a keyed operator.
+NO_KEY: Final[Any] = object()
+
+
+@dataclass(frozen=True, slots=True)
+class StateRegistration:
+    """One named state as the program declares it."""
+
+    name: str
+    kind: StateKind
+    #: Of the value, the element or the map's values; None: not declared.
+    value_type: TypeInformation | None
+    map_key_type: TypeInformation | None = None
+    ttl: TimeToLive | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        if self.kind is StateKind.MAP:
+            return f"{self.kind} state of {self.map_key_type} to {self.value_type}"
+        return (
+            f"{self.kind} state of {self.value_type if self.value_type is not None else 'no declared type'}"
+        )
+
+
+class RegisteringBackend(KeyedStateBackend):
+    """Checks registrations and makes handles of what a backend opens."""
+
+    def __init__(self, context: KeyedBackendContext) -> None:
+        self.context = context
+        self.current_key: Any = NO_KEY
+        #: By name, in the order in which the program asked for them.
+        self.registrations: dict[str, StateRegistration] = {}
+        self._handles: dict[str, State] = {}
+
+    # What a backend below provides; called once for each name.
+
+    @abstractmethod
+    def open_value(self, state: StateRegistration) -> ValueState[Any]:
+        """One value a key: of value, reducing and aggregating states."""
+
+    @abstractmethod
+    def open_list(self, state: StateRegistration) -> ListState[Any]:
+        """A list a key; None as an element is refused with `folded_states.refuse_none`."""
+
+    @abstractmethod
+    def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
+        """A map a key."""
+
+    def open_reducing(
+        self, state: StateRegistration, descriptor: ReducingStateDescriptor[Any]
+    ) -> ReducingState[Any]:
+        """A reduced value a key; may be overridden by what is faster where `state.ttl` is None."""
+        return FoldedReducingState(
+            self._value(state), descriptor.get_reduce_function(), self.context.operator_name, state.name
+        )
+
+    def open_aggregating(
+        self, state: StateRegistration, descriptor: AggregatingStateDescriptor[Any, Any, Any]
+    ) -> AggregatingState[Any, Any]:
+        """An accumulator a key; may be overridden in the same way."""
+        return FoldedAggregatingState(
+            self._value(state), descriptor.get_agg_function(), self.context.operator_name, state.name
+        )
+
+    # KeyedStateBackend.
+
+    def value_state(self, descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
+        state = self._declared(descriptor, StateKind.VALUE, descriptor.type_info)
+        return cast(ValueState[Any], self._handle(state, lambda: self._value(state)))
+
+    def list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        state = self._declared(descriptor, StateKind.LIST, descriptor.elem_type_info)
+
+        def opened() -> ListState[Any]:
+            handle = self.open_list(state)
+            return handle if state.ttl is None else TtlListState(handle, state.ttl)
+
+        return cast(ListState[Any], self._handle(state, opened))
+
+    def map_state(self, descriptor: MapStateDescriptor[Any, Any]) -> MapState[Any, Any]:
+        state = self._declared(
+            descriptor, StateKind.MAP, descriptor.value_type_info, descriptor.key_type_info
+        )
+
+        def opened() -> MapState[Any, Any]:
+            handle = self.open_map(state)
+            return handle if state.ttl is None else TtlMapState(handle, state.ttl)
+
+        return cast(MapState[Any, Any], self._handle(state, opened))
+
+    def reducing_state(self, descriptor: ReducingStateDescriptor[Any]) -> ReducingState[Any]:
+        state = self._declared(descriptor, StateKind.REDUCING, descriptor.type_info)
+        return cast(ReducingState[Any], self._handle(state, lambda: self.open_reducing(state, descriptor)))
+
+    def aggregating_state(
+        self, descriptor: AggregatingStateDescriptor[Any, Any, Any]
+    ) -> AggregatingState[Any, Any]:
+        state = self._declared(descriptor, StateKind.AGGREGATING, descriptor.type_info)
+        return cast(
+            AggregatingState[Any, Any], self._handle(state, lambda: self.open_aggregating(state, descriptor))
+        )
+
+    def _value(self, state: StateRegistration) -> ValueState[Any]:
+        handle = self.open_value(state)
+        return handle if state.ttl is None else TtlValueState(handle, state.ttl)
+
+    def _declared(
+        self,
+        descriptor: StateDescriptor,
+        kind: StateKind,
+        value_type: TypeInformation,
+        map_key_type: TypeInformation | None = None,
+    ) -> StateRegistration:
+        config = descriptor.ttl_config
+        ttl = None if config is None else TimeToLive(config, self.context.clock)
+        return self.register(StateRegistration(descriptor.get_name(), kind, value_type, map_key_type, ttl))
+
+    def register(self, state: StateRegistration) -> StateRegistration:
+        """The registration of that name; raises StateConflictError where it is another one."""
+        known = self.registrations.setdefault(state.name, state)
+        if known is state:
+            return state
+        lifetimes = [None if r.ttl is None else r.ttl.config for r in (known, state)]
+        if known != state or lifetimes[0] != lifetimes[1]:
+            difference = f"{known}, and now {state}"
+            if known == state:
+                difference += " with another time to live"
+            raise StateConflictError(
+                f"operator '{self.context.operator_name}': state '{state.name}' was declared before as {difference}; "
+                "give each state a name of its own"
+            )
+        return known
+
+    def _handle(self, state: StateRegistration, opened: Callable[[], State]) -> State:
+        handle = self._handles.get(state.name)
+        if handle is None:
+            handle = self._handles[state.name] = opened()
+        return handle
+
+    def require_key(self, name: str) -> Any:
+        """The current key; raises where there is none."""
+        if self.current_key is NO_KEY:
+            raise UnsupportedFeatureError(
+                f"operator '{self.context.operator_name}': keyed state '{name}' was used outside of a record or timer; "
+                "read and write it in process_element or on_timer, not in open or close"
+            )
+        return self.current_key
