@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.runtime.common.clock import Clock
@@ -110,15 +111,27 @@ class OperatorContext:
     descriptor: OperatorDescriptor
     state: HeapKeyedStateBackend
     metric_group: OperatorMetricGroup
+    operator_state: OperatorStateBackend
+    #: Checkpoint that the job goes on from; None = it begins anew.
+    restored_checkpoint_id: int | None = None
 
     @staticmethod
     def of(environment: TaskEnvironment, descriptor: OperatorDescriptor) -> OperatorContext:
         """The context of one operator of the task."""
+        restored = environment.restored
         return OperatorContext(
             environment,
             descriptor,
             HeapKeyedStateBackend(descriptor.name, environment.object_reuse),
             OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),)),
+            OperatorStateBackend(
+                descriptor.name,
+                restored.of(descriptor.id).operator,
+                restored.read,
+                # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
+                trusted=True,
+            ),
+            restored.checkpoint_id if restored.is_restored else None,
         )
 
 

@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.checkpointed import (
+    initialize_function,
+    notify_function_aborted,
+    notify_function_complete,
+    snapshot_function,
+)
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.task.code_writer import CodeWriter
@@ -37,7 +43,18 @@ class FunctionOperator(RowOperator):
 
     def open(self) -> None:
         self._opened = True
-        open_function(self.function, OperatorRuntimeContext(self.context, self._keyed))
+        runtime_context = OperatorRuntimeContext(self.context, self._keyed)
+        initialize_function(self.function, self.context, runtime_context if self._keyed else None)
+        open_function(self.function, runtime_context)
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        snapshot_function(self.function, checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        notify_function_complete(self.function, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        notify_function_aborted(self.function, checkpoint_id)
 
     def close(self) -> None:
         if self._opened:

@@ -83,6 +83,8 @@ class SerializerConfig(Handle, frozen=True, kw_only=True):
     version: int = 1
     #: TypeInformation.to_spec() of the declared type; None = none.
     type_spec: TypeSpec = None
+    #: Types of plain values that had to be pickled.
+    pickled: tuple[str, ...] = ()
 
 
 class StateMetaInfo(Handle, frozen=True, kw_only=True):

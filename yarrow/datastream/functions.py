@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ListStateDescriptor,
         MapState,
         MapStateDescriptor,
+        OperatorStateStore,
         ReadOnlyBroadcastState,
         ReducingState,
         ReducingStateDescriptor,
@@ -48,12 +49,16 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -635,3 +640,54 @@ class AsyncFunction(Function, Generic[IN, OUT]):
         by default this fails the job with TimeoutError.
         """
         raise TimeoutError(f"async function {type(self).__name__} gave no result in time for {value!r}")
+
+
+class FunctionInitializationContext(ABC):
+    """What a CheckpointedFunction gets before it is opened: its state, empty or restored."""
+
+    @abstractmethod
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """Return the access to state that belongs to the operator."""
+
+    @abstractmethod
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """Return the access to state that belongs to the key at hand; only on a keyed stream."""
+
+    @abstractmethod
+    def is_restored(self) -> bool:
+        """Whether the job began from a checkpoint or savepoint."""
+
+    @abstractmethod
+    def get_restored_checkpoint_id(self) -> int | None:
+        """Return the id of that checkpoint, or None."""
+
+
+class FunctionSnapshotContext(ABC):
+    """What a CheckpointedFunction gets when a checkpoint is taken."""
+
+    @abstractmethod
+    def get_checkpoint_id(self) -> int:
+        """Return the id of the checkpoint, which grows from one checkpoint to the next."""
+
+
+class CheckpointedFunction(ABC):
+    """To be mixed into a function that keeps state of its own and puts it into operator state at a checkpoint."""
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Register state and take over what was restored; called once, before `open`."""
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Put what must not be lost into the state. No record is processed meanwhile: it must be short."""
+
+
+class CheckpointListener(ABC):
+    """To be mixed into a function that wants to know what became of a checkpoint."""
+
+    @abstractmethod
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete and covers all earlier ones, whose notifications may have been lost."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional
+        """The checkpoint will never be complete; nothing needs to be done unless it was prepared for."""

@@ -230,6 +230,14 @@ class OperatorStateStore(ABC):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
         """Return the handle of a broadcast state."""
 
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """Return the handle of a list whose elements are dealt out anew when the parallelism changes."""
+
+    @abstractmethod
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """Return the handle of a list of which every subtask is given all elements of all at restore."""
+
 
 @dataclass(frozen=True)
 class StateTtlConfig:

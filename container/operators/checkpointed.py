@@ -1,0 +1,79 @@
+"""The part of a user function in checkpoints: CheckpointedFunction and CheckpointListener.
+
+Owner: the task thread. Every operator with a user function calls these four; a function that is neither of the two
+is left alone. Exceptions of user code pass as they are: the chain names the operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.container.operators.base import OperatorContext
+from yarrow.datastream.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedStateStore,
+)
+from yarrow.datastream.state import OperatorStateStore
+from yarrow.runtime.common.errors import InvalidProgramError
+
+
+class InitializationContext(FunctionInitializationContext):
+    """What a function gets before it is opened; `keyed` None where the stream has no keys."""
+
+    def __init__(self, context: OperatorContext, keyed: KeyedStateStore | None) -> None:
+        self._context = context
+        self._keyed = keyed
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        return self._context.operator_state
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        if self._keyed is None:
+            raise InvalidProgramError(
+                f"operator '{self._context.descriptor.name}': keyed state needs a keyed stream; call key_by before "
+                "this operator"
+            )
+        return self._keyed
+
+    def is_restored(self) -> bool:
+        return self._context.restored_checkpoint_id is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        return self._context.restored_checkpoint_id
+
+
+class SnapshotContext(FunctionSnapshotContext):
+    """What a function gets at the cut."""
+
+    def __init__(self, checkpoint_id: int) -> None:
+        self._checkpoint_id = checkpoint_id
+
+    def get_checkpoint_id(self) -> int:
+        return self._checkpoint_id
+
+
+def initialize_function(function: Any, context: OperatorContext, keyed: KeyedStateStore | None) -> None:
+    """Before `open`: the function registers its state and takes over what was restored."""
+    if isinstance(function, CheckpointedFunction):
+        function.initialize_state(InitializationContext(context, keyed))
+
+
+def snapshot_function(function: Any, checkpoint_id: int) -> None:
+    """At the cut."""
+    if isinstance(function, CheckpointedFunction):
+        function.snapshot_state(SnapshotContext(checkpoint_id))
+
+
+def notify_function_complete(function: Any, checkpoint_id: int) -> None:
+    """The checkpoint is complete."""
+    if isinstance(function, CheckpointListener):
+        function.notify_checkpoint_complete(checkpoint_id)
+
+
+def notify_function_aborted(function: Any, checkpoint_id: int) -> None:
+    """The checkpoint will never be complete."""
+    if isinstance(function, CheckpointListener):
+        function.notify_checkpoint_aborted(checkpoint_id)

@@ -1,0 +1,424 @@
+"""OperatorStateBackend: state that belongs to an operator's subtask and not to a key, on the heap.
+
+Lists whose elements are dealt out anew at another parallelism, lists of which every subtask gets all elements, and
+broadcast maps. Owner: the task thread, apart from PendingOperatorSnapshot.write, which runs on the snapshot thread.
+Values are fixed when they are added. It must not know barriers, RPC or storage, nor who gets which element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OperatorStateStore,
+    ReadOnlyBroadcastState,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.snapshot.errors import StateMigrationError
+from yarrow.runtime.snapshot.handles import (
+    NamedOperatorState,
+    OperatorStateHandle,
+    OperatorStateMode,
+    StateHandle,
+)
+from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer, restored_serializer, value_serializer
+
+Read = Callable[[StateHandle], bytes]
+
+
+class _Restored:
+    """One restored state as it came; its bytes are read when somebody asks for them, once a handle."""
+
+    def __init__(self, state: NamedOperatorState, piece: _Piece) -> None:
+        self.state = state
+        self._piece = piece
+
+    def elements(self) -> list[bytes]:
+        data = self._piece.data
+        return [data[offset : offset + length] for offset, length in self.state.elements]
+
+
+class _Piece:
+    def __init__(self, handle: StateHandle, read: Read) -> None:
+        self._handle = handle
+        self._read = read
+        self._data: bytes | None = None
+
+    @property
+    def data(self) -> bytes:
+        if self._data is None:
+            self._data = self._read(self._handle)
+        return self._data
+
+
+class OperatorStateBackend(OperatorStateStore):
+    """The operator state of one subtask; `read` gives the verified bytes of a handle of `restored`.
+
+    `trusted`: pickled values of `restored` may be read.
+    """
+
+    def __init__(
+        self,
+        operator_name: str,
+        restored: Sequence[OperatorStateHandle] = (),
+        read: Read | None = None,
+        *,
+        trusted: bool = False,
+    ) -> None:
+        self._operator = operator_name
+        self._trusted = trusted
+        self._states: dict[str, _HeapListState | _HeapBroadcastState] = {}
+        self._restored: dict[str, list[_Restored]] = {}
+        for handle in restored:
+            assert read is not None
+            piece = _Piece(handle.handle, read)
+            for state in handle.states:
+                self._restored.setdefault(state.name, []).append(_Restored(state, piece))
+
+    # ------------------------------------------------------------------ states
+
+    def list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        """A list whose elements are dealt out among the subtasks at restore."""
+        return self._list(descriptor, OperatorStateMode.SPLIT)
+
+    def union_list_state(self, descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        """A list of which every subtask is given all elements of all at restore."""
+        return self._list(descriptor, OperatorStateMode.UNION)
+
+    def broadcast_state(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
+        """A map that each subtask keeps alike."""
+        known = self._known(descriptor.get_name(), OperatorStateMode.BROADCAST)
+        if known is None:
+            known = self._restore_broadcast(descriptor)
+            self._states[descriptor.get_name()] = known
+        assert isinstance(known, _HeapBroadcastState)
+        known.check(self._operator, descriptor.key_type_info, descriptor.value_type_info)
+        return known
+
+    def read_only_broadcast_state(
+        self, descriptor: MapStateDescriptor[Any, Any]
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        """The same map for the side that must not write."""
+        state = self.broadcast_state(descriptor)
+        assert isinstance(state, _HeapBroadcastState)
+        return _ReadOnlyView(state)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self.list_state(state_descriptor)
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
+        return self.union_list_state(state_descriptor)
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
+        return self.broadcast_state(state_descriptor)
+
+    def _list(self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode) -> ListState[Any]:
+        known = self._known(descriptor.get_name(), mode)
+        if known is None:
+            known = self._restore_list(descriptor, mode)
+            self._states[descriptor.get_name()] = known
+        assert isinstance(known, _HeapListState)
+        known.check(self._operator, descriptor.elem_type_info)
+        return known
+
+    def _known(self, name: str, mode: OperatorStateMode) -> _HeapListState | _HeapBroadcastState | None:
+        known = self._states.get(name)
+        if known is not None and known.mode is not mode:
+            raise InvalidProgramError(
+                f"operator '{self._operator}': operator state '{name}' is a {known.mode.value} state and was asked "
+                f"for as a {mode.value} state; give each state a name of its own"
+            )
+        return known
+
+    # ------------------------------------------------------------------ restore
+
+    def _restore_list(self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode) -> _HeapListState:
+        name, declared = descriptor.get_name(), descriptor.elem_type_info
+        serializer = value_serializer(declared, name, self._operator)
+        values: list[Any] = []
+        for restored in self._take(name, mode):
+            reader = restored_serializer(
+                restored.state.value, declared, self._operator, name, trusted=self._trusted
+            )
+            values += [reader.load_value(element) for element in restored.elements()]
+        return _HeapListState(name, mode, declared, serializer, values)
+
+    def _restore_broadcast(self, descriptor: MapStateDescriptor[Any, Any]) -> _HeapBroadcastState:
+        name, key_type, value_type = descriptor.get_name(), descriptor.key_type_info, descriptor.value_type_info
+        entries: dict[Any, Any] = {}
+        for restored in self._take(name, OperatorStateMode.BROADCAST)[:1]:
+            state = restored.state
+            assert state.map_key is not None
+            keys = restored_serializer(state.map_key, key_type, self._operator, name, trusted=self._trusted)
+            items = restored_serializer(state.value, value_type, self._operator, name, trusted=self._trusted)
+            for element in restored.elements():
+                entries = load_entries(element, keys, items)
+        return _HeapBroadcastState(
+            name,
+            key_type,
+            value_type,
+            value_serializer(key_type, name, self._operator),
+            value_serializer(value_type, name, self._operator),
+            entries,
+        )
+
+    def _take(self, name: str, mode: OperatorStateMode) -> list[_Restored]:
+        found = self._restored.get(name, [])
+        for restored in found:
+            if restored.state.mode is not mode:
+                raise StateMigrationError(
+                    self._operator, name, "", f"a {restored.state.mode.value} state", f"a {mode.value} state",
+                    "Ask for it as it was, or give the new state another name.",
+                )  # fmt: skip
+        return self._restored.pop(name, [])
+
+    # ------------------------------------------------------------------ snapshot
+
+    def snapshot(self, checkpoint_id: int) -> PendingOperatorSnapshot:
+        """The cut: later changes are not part of it. States that nobody asked for are carried on as they came."""
+        return PendingOperatorSnapshot(
+            [state.freeze() for state in self._states.values()],
+            [restored for pieces in self._restored.values() for restored in pieces],
+        )
+
+
+class _Frozen(NamedTuple):
+    """What a state held at the cut; `elements` encodes it."""
+
+    name: str
+    mode: OperatorStateMode
+    value: ValueSerializer
+    map_key: ValueSerializer | None
+    elements: Callable[[], Iterable[bytes]]
+
+
+class PendingOperatorSnapshot:
+    """The asynchronous part of a snapshot of operator state."""
+
+    def __init__(self, states: Sequence[_Frozen], carried: Sequence[_Restored]) -> None:
+        self._states = list(states)
+        self._carried = list(carried)
+
+    def write(self, output: SnapshotOutput) -> tuple[OperatorStateHandle, ...]:
+        """Writes what was frozen at the cut; snapshot thread. Empty when there is no state."""
+        if not self._states and not self._carried:
+            return ()
+        named: list[NamedOperatorState] = []
+        handle = output.write(self._chunks(named))
+        return (OperatorStateHandle(states=tuple(named), handle=handle),)
+
+    def _chunks(self, named: list[NamedOperatorState]) -> Iterator[bytes]:
+        """The bytes of all elements; fills `named` on the way."""
+        at = 0
+        for frozen in self._states:
+            places = []
+            for element in frozen.elements():
+                places.append((at, len(element)))
+                at += len(element)
+                yield element
+            named.append(
+                NamedOperatorState(
+                    name=frozen.name,
+                    mode=frozen.mode,
+                    value=frozen.value.config(),
+                    elements=tuple(places),
+                    map_key=None if frozen.map_key is None else frozen.map_key.config(),
+                )
+            )
+        for restored in self._carried:
+            places = []
+            for element in restored.elements():
+                places.append((at, len(element)))
+                at += len(element)
+                yield element
+            state = restored.state
+            named.append(
+                NamedOperatorState(
+                    name=state.name,
+                    mode=state.mode,
+                    value=state.value,
+                    elements=tuple(places),
+                    map_key=state.map_key,
+                )
+            )
+
+    def discard(self) -> None:
+        """Lets go of what was frozen; also after a failed `write`. Any thread."""
+        self._states.clear()
+        self._carried.clear()
+
+
+class _HeapListState(ListState[Any]):
+    """A list of one subtask."""
+
+    def __init__(
+        self,
+        name: str,
+        mode: OperatorStateMode,
+        declared: TypeInformation | None,
+        serializer: ValueSerializer,
+        values: list[Any],
+    ) -> None:
+        self.mode = mode
+        self._name = name
+        self._declared = declared
+        self._serializer = serializer
+        self._fix = copier_for(declared)
+        self._values = values
+
+    def check(self, operator: str, declared: TypeInformation | None) -> None:
+        """Raises InvalidProgramError when the state was declared with another type before."""
+        if declared != self._declared:
+            raise _declared_twice(operator, self._name, self._declared, declared)
+
+    def get(self) -> Iterable[Any]:
+        return list(self._values)
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def add_all(self, values: list[Any]) -> None:
+        self._values += self._fixed(values)
+
+    def update(self, values: list[Any]) -> None:
+        # A new list: a snapshot under way keeps the old one.
+        self._values = self._fixed(values)
+
+    def clear(self) -> None:
+        self._values = []
+
+    def _fixed(self, values: Iterable[Any]) -> list[Any]:
+        found = list(values)
+        if None in found:
+            raise ValueError(f"operator state '{self._name}': None cannot be an element of a list state")
+        return found if self._fix is None else [self._fix(value) for value in found]
+
+    def freeze(self) -> _Frozen:
+        """The state as it is now."""
+        values, dump = self._values.copy(), self._serializer.dump_value
+        return _Frozen(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
+
+
+class _HeapBroadcastState(BroadcastState[Any, Any]):
+    """A map of one subtask, alike in all."""
+
+    mode = OperatorStateMode.BROADCAST
+
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        value_type: TypeInformation | None,
+        keys: ValueSerializer,
+        values: ValueSerializer,
+        entries: dict[Any, Any],
+    ) -> None:
+        self._name = name
+        self._types = (key_type, value_type)
+        self._key_serializer = keys
+        self._value_serializer = values
+        self._fix_key = copier_for(key_type)
+        self._fix_value = copier_for(value_type)
+        self._entries = entries
+
+    def check(self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None) -> None:
+        """Raises InvalidProgramError when the state was declared with other types before."""
+        for was, now in zip(self._types, (key_type, value_type), strict=True):
+            if was != now:
+                raise _declared_twice(operator, self._name, was, now)
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._entries.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._entries.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._entries.values()
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def put(self, key: Any, value: Any) -> None:
+        if self._fix_key is not None:
+            key = self._fix_key(key)
+        self._entries[key] = value if self._fix_value is None else self._fix_value(value)
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries = {}
+
+    def freeze(self) -> _Frozen:
+        """The state as it is now."""
+        entries, keys, values = self._entries.copy(), self._key_serializer, self._value_serializer
+        return _Frozen(self._name, self.mode, values, keys, lambda: (dump_entries(entries, keys, values),))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
+    """A broadcast state without its writing half."""
+
+    _state: _HeapBroadcastState
+
+    def get(self, key: Any) -> Any:
+        return self._state.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._state.contains(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._state.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._state.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        return self._state.is_empty()
+
+    def clear(self) -> None:
+        raise InvalidProgramError(
+            "broadcast state can be changed in process_broadcast_element only: the subtasks would differ"
+        )
+
+
+def dump_entries(entries: Mapping[Any, Any], keys: ValueSerializer, values: ValueSerializer) -> bytes:
+    """A map as one element: 4 bytes length of the keys' bytes, keys, values."""
+    data = keys.dump_values(list(entries))
+    return len(data).to_bytes(4, "big") + data + values.dump_values(list(entries.values()))
+
+
+def load_entries(element: bytes, keys: ValueSerializer, values: ValueSerializer) -> dict[Any, Any]:
+    """The map of `dump_entries`."""
+    end = 4 + int.from_bytes(element[:4], "big")
+    return dict(zip(keys.load_values(element[4:end]), values.load_values(element[end:]), strict=True))
+
+
+def _declared_twice(operator: str, name: str, was: object, now: object) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"operator '{operator}': operator state '{name}' was declared with {was} and then with {now}; use one "
+        "descriptor, or another name"
+    )

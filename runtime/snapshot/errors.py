@@ -1,0 +1,84 @@
+"""Typed errors of snapshots: what cannot be written, read, restored or stored.
+
+Owner: none (raised on the task thread, the snapshot thread or the JobMaster's executor). Each message names the
+file, operator or state, says what was expected and what to do. None of them is retried by the code that raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class SnapshotError(YarrowError):
+    """Base of the errors of snapshots."""
+
+
+class StateSerializationError(SnapshotError):
+    """A value of a state that its serializer cannot write or read; names operator and state."""
+
+
+class UntrustedPickleError(StateSerializationError):
+    """Pickled values in a snapshot that nobody declared to be trusted: reading them could run foreign code."""
+
+
+class StateMigrationError(SnapshotError):
+    """State that the present program declares differently from the one that wrote it, in a way nothing converts.
+
+    `field` is the path of the field within the value, "" for the value itself.
+    """
+
+    def __init__(self, operator: str, state: str, field: str, was: str, now: str, remedy: str) -> None:
+        place = f", field '{field}'" if field else ""
+        super().__init__(
+            f"operator '{operator}', state '{state}'{place}: the snapshot holds {was}, the program declares {now}. "
+            f"{remedy}"
+        )
+        self.operator = operator
+        self.state = state
+        self.field = field
+        self.was = was
+        self.now = now
+
+
+class CorruptSnapshotError(SnapshotError):
+    """A file of a snapshot that is torn, truncated, changed or of another kind; `path` names it."""
+
+    def __init__(self, path: str, problem: str, remedy: str = "") -> None:
+        advice = remedy or "Restore from another checkpoint or savepoint."
+        super().__init__(f"{path}: {problem}. {advice}")
+        self.path = path
+        self.problem = problem
+
+
+class SnapshotStorageError(SnapshotError):
+    """A snapshot storage that cannot do what was asked: missing, refused or occupied paths."""
+
+
+class SnapshotNotFoundError(SnapshotStorageError):
+    """A pointer at which no checkpoint or savepoint lies."""
+
+
+class MissingSnapshotFilesError(SnapshotStorageError):
+    """Files that a checkpoint refers to and that are gone or shorter than they were; `files` names them."""
+
+    def __init__(self, pointer: str, files: Sequence[str]) -> None:
+        shown = ", ".join(files[:10]) + (f" and {len(files) - 10} more" if len(files) > 10 else "")
+        super().__init__(
+            f"{pointer}: {len(files)} of its files cannot be restored: {shown}. "
+            "Put them back, or restore from another checkpoint or savepoint."
+        )
+        self.files = tuple(files)
+
+
+class StateTooLargeError(SnapshotStorageError):
+    """State that would have to travel inside messages and is larger than allowed."""
+
+
+class SavepointMismatchError(SnapshotError):
+    """A savepoint that does not fit the job; `operator` is the name of the operator concerned."""
+
+    def __init__(self, operator: str, message: str) -> None:
+        super().__init__(message)
+        self.operator = operator

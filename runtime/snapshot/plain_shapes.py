@@ -1,0 +1,109 @@
+"""Shapes of values that MessagePack can carry as they are: the fast form of undeclared values.
+
+A run of equal-shaped values made of None, bool, int, float, str, bytes, lists, tuples and dicts is written by one
+call in C; its shape, a short text, stands beside it so that reading gives tuples where tuples were. Owner: the calling
+thread; no state but caches. It must not be given values that contain themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+#: Exact types that MessagePack gives back as they were; integers only within its 64 bits, text only as UTF-8.
+ATOMS: Final = frozenset((type(None), bool, int, float, str, bytes))
+
+_NONE: Final = type(None)
+_MAX_DEPTH: Final = 8
+#: Longer texts of a shape (very wide tuples of unlike fields) are left to the general form.
+_MAX_SHAPE: Final = 200
+
+# The grammar: a = atom, <s> = tuple of any length, (s1s2) = tuple of these fields, [s] = list, {s} = dict from
+# atoms; a leading ? = or None.
+
+
+def shape_of(values: Sequence[Any], depth: int = 0) -> str | None:
+    """The one shape of all values, or None where they have none."""
+    kinds = set(map(type, values))
+    if kinds <= ATOMS:
+        return "a"
+    optional = "?" if _NONE in kinds else ""
+    kinds.discard(_NONE)
+    if len(kinds) != 1 or depth == _MAX_DEPTH:
+        return None
+    if optional:
+        values = [value for value in values if value is not None]
+    kind = kinds.pop()
+    if kind is tuple:
+        inner = _tuple_shape(values, depth + 1)
+    elif kind is list:
+        inner = _enclosed("[", shape_of(list(chain.from_iterable(values)), depth + 1), "]")
+    elif kind is dict:
+        inner = _dict_shape(values, depth + 1)
+    else:
+        return None
+    return None if inner is None or len(inner) > _MAX_SHAPE else optional + inner
+
+
+def _tuple_shape(values: Sequence[tuple[Any, ...]], depth: int) -> str | None:
+    if set(map(type, chain.from_iterable(values))) <= ATOMS:
+        return "<a>"
+    length = len(values[0])
+    if any(len(value) != length for value in values):
+        return _enclosed("<", shape_of(list(chain.from_iterable(values)), depth), ">")
+    fields = []
+    for index in range(length):
+        field = shape_of([value[index] for value in values], depth)
+        if field is None:
+            return None
+        fields.append(field)
+    return f"({''.join(fields)})"
+
+
+def _dict_shape(values: Sequence[dict[Any, Any]], depth: int) -> str | None:
+    if not set(map(type, chain.from_iterable(values))) <= ATOMS:
+        return None
+    return _enclosed("{", shape_of(list(chain.from_iterable(v.values() for v in values)), depth), "}")
+
+
+def _enclosed(opening: str, inner: str | None, closing: str) -> str | None:
+    return None if inner is None else opening + inner + closing
+
+
+@cache
+def decoder_of(shape: str) -> msgspec.msgpack.Decoder[list[Any]]:
+    """Reads a list of values of this shape. Raises ValueError for a text that is no shape."""
+    found, end = _parse(shape, 0)
+    if end != len(shape):
+        raise ValueError(f"{shape!r} is no shape of values")
+    return msgspec.msgpack.Decoder(list.__class_getitem__(found))
+
+
+def _parse(shape: str, at: int) -> tuple[Any, int]:
+    mark = shape[at : at + 1]
+    if mark == "a":
+        return Any, at + 1
+    if mark == "?":
+        inner, end = _parse(shape, at + 1)
+        return inner | None, end
+    if mark == "(":
+        fields = []
+        at += 1
+        while shape[at : at + 1] != ")":
+            field, at = _parse(shape, at)
+            fields.append(field)
+        return tuple.__class_getitem__(tuple(fields)), at + 1
+    if mark in ("<", "[", "{"):
+        inner, end = _parse(shape, at + 1)
+        if shape[end : end + 1] == {"<": ">", "[": "]", "{": "}"}[mark]:
+            made: Any = {
+                "<": lambda: tuple.__class_getitem__((inner, ...)),
+                "[": lambda: list.__class_getitem__(inner),
+                "{": lambda: dict.__class_getitem__((Any, inner)),
+            }[mark]()
+            return made, end + 1
+    raise ValueError(f"{shape!r} is no shape of values")

@@ -1,0 +1,110 @@
+"""Undeclared Python values as bytes: self-describing, safe to read, fast where the values are plain.
+
+Three forms, told apart by the first byte: one plain value; a run of values of one shape in one MessagePack call; a
+run of trees, for everything else. Owner: the calling thread; no state. Errors here know no operator and no state:
+value_serializers adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from yarrow.runtime.snapshot.plain_shapes import ATOMS, decoder_of, shape_of
+from yarrow.runtime.snapshot.plain_trees import TreeReader, TreeWriter, UnwritableValueError
+from yarrow.runtime.snapshot.record_classes import StoredClass
+
+VERSION: Final = 1
+
+_ONE: Final = 0x10
+_SHAPED: Final = 0x11
+_TREES: Final = 0x12
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder()
+_TREE_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[StoredClass], list[Any]])
+_ONE_BYTE: Final = bytes((_ONE,))
+
+
+def dump_plain(values: Sequence[Any], *, allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
+    """A run of values. Names of types that had to be pickled are added to `pickled`.
+
+    Raises UnwritableValueError naming the type of the value that has no safe form.
+    """
+    if not isinstance(values, list):
+        values = list(values)
+    try:
+        shape = shape_of(values)
+        if shape is not None:
+            head = bytearray((_SHAPED, len(shape)))
+            head += shape.encode()
+            _ENCODER.encode_into(values, head, len(head))
+            return bytes(head)
+    except (OverflowError, UnicodeEncodeError, RecursionError):
+        pass  # an integer beyond 64 bits, a lone surrogate, a value that may contain itself
+    return _dump_trees(values, allow_pickle, pickled)
+
+
+def _dump_trees(values: Sequence[Any], allow_pickle: bool, pickled: set[str] | None) -> bytes:
+    for check_text in (False, True):
+        writer = TreeWriter(allow_pickle, check_text)
+        tree = writer.tree
+        try:
+            trees = [tree(value) for value in values]
+            data = _ENCODER.encode((writer.classes, trees))
+        except UnicodeEncodeError:
+            continue
+        except RecursionError:
+            raise UnwritableValueError(
+                type(values[0]), "it contains itself or is nested too deeply"
+            ) from None
+        if pickled is not None:
+            pickled |= writer.pickled
+        return bytes((_TREES,)) + data
+    raise AssertionError("text was checked")
+
+
+def load_plain(data: bytes | memoryview, *, trusted: bool = False) -> list[Any]:
+    """The values of `dump_plain`; pickled ones only where `trusted`.
+
+    Raises ValueError for bytes it did not write, UntrustedValueError, and ChangedFieldError where a class changed.
+    """
+    form = data[0] if data else -1
+    view = memoryview(data)
+    try:
+        if form == _SHAPED:
+            start = 2 + view[1]
+            return decoder_of(str(view[2:start], "ascii")).decode(view[start:])
+        if form == _TREES:
+            classes, trees = _TREE_DECODER.decode(view[1:])
+            reader = TreeReader(classes, trusted).value
+            return [tree if type(tree) is not list else reader(tree) for tree in trees]
+        if form == _ONE:
+            return [_DECODER.decode(view[1:])]
+    except (msgspec.MsgspecError, IndexError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"plain values cannot be read: {error}") from error
+    raise ValueError("plain values of an unknown form: written by a later version, or damaged")
+
+
+def dump_plain_value(value: Any, *, allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
+    """One value."""
+    if type(value) in ATOMS:
+        try:
+            return _ONE_BYTE + _ENCODER.encode(value)
+        except (OverflowError, UnicodeEncodeError):
+            pass
+    return dump_plain([value], allow_pickle=allow_pickle, pickled=pickled)
+
+
+def load_plain_value(data: bytes | memoryview, *, trusted: bool = False) -> Any:
+    """The value of `dump_plain_value`; errors as `load_plain`."""
+    if data and data[0] == _ONE:
+        try:
+            return _DECODER.decode(memoryview(data)[1:])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"a plain value cannot be read: {error}") from error
+    values = load_plain(data, trusted=trusted)
+    if len(values) != 1:
+        raise ValueError(f"one plain value was expected, {len(values)} are here")
+    return values[0]

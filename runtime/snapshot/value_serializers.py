@@ -1,0 +1,349 @@
+"""ValueSerializer: how values of one state become bytes, in bulk and one by one, and how older forms are read.
+
+Declared types are written by their columns, everything else by the safe codec of plain_values; pickle is used for
+single values that have no other form, where the state's descriptor left the type open, and is logged by state name.
+Owner: one thread at a time. A serializer must not know keys, key groups or files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
+from yarrow.runtime.data.errors import RowFormatError, SerializationError
+from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers_columns import Buffer
+from yarrow.runtime.graph.operator_spec import TypeSpec
+from yarrow.runtime.snapshot.errors import StateMigrationError, StateSerializationError, UntrustedPickleError
+from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
+from yarrow.runtime.snapshot.plain_trees import UntrustedValueError, UnwritableValueError
+from yarrow.runtime.snapshot.plain_values import dump_plain, dump_plain_value, load_plain, load_plain_value
+from yarrow.runtime.snapshot.record_classes import ChangedFieldError
+from yarrow.runtime.snapshot.type_migration import Convert, StatePlace, conversion
+
+_LOG = logging.getLogger(__name__)
+#: States whose pickled values were logged by this process.
+_logged: Final[set[tuple[str, str]]] = set()
+
+#: Versions of the forms; a snapshot with a higher one was written by a later release.
+TYPED_VERSION: Final = 1
+PLAIN_VERSION: Final = 1
+
+#: First byte of one value in MessagePack; 1 and 2 begin runs of typed values.
+_ONE: Final = b"\x03"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder()
+
+
+class ValueSerializer(Protocol):
+    """Writes and reads values of one state. Errors name operator and state."""
+
+    def config(self) -> SerializerConfig:
+        """What must be known to read the values again; complete only after they were written."""
+        ...
+
+    def dump_values(self, values: list[Any]) -> bytes:
+        """Many values, at most 2**24. Raises StateSerializationError."""
+        ...
+
+    def load_values(self, data: Buffer) -> list[Any]:
+        """The values of `dump_values`. Raises StateSerializationError, StateMigrationError."""
+        ...
+
+    def dump_value(self, value: Any) -> bytes:
+        """One value; another form than that of a run of one."""
+        ...
+
+    def load_value(self, data: Buffer) -> Any:
+        """The value of `dump_value`."""
+        ...
+
+
+def value_serializer(
+    type_info: TypeInformation | None,
+    state_name: str,
+    operator_name: str,
+    *,
+    allow_pickle: bool = False,
+    trusted: bool = True,
+) -> ValueSerializer:
+    """The serializer of a state of a declared type; None and Types.PICKLED_BYTE_ARRAY(): plain values.
+
+    With Types.PICKLED_BYTE_ARRAY() (which is what a descriptor without a type declares) or `allow_pickle`, single
+    values without a safe form are pickled. `trusted` False refuses to read pickled values.
+    """
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        return PlainValues(state_name, operator_name, allow_pickle or type_info is not None, trusted)
+    return TypedValues(type_info, state_name, operator_name, trusted)
+
+
+def restored_serializer(
+    config: SerializerConfig,
+    type_info: TypeInformation | None,
+    operator: str,
+    state: str,
+    *,
+    trusted: bool = False,
+) -> ValueSerializer:
+    """Reads what `config` describes and gives values of the type declared now, in whose form it writes.
+
+    `trusted`: pickled values may be read. Raises StateMigrationError where the types do not convert.
+    """
+    writer = value_serializer(type_info, state, operator, trusted=trusted)
+    written = writer.config()
+    if config.format is ValueFormat.TYPED and (config.type_spec, config.version) == (
+        written.type_spec,
+        written.version,
+    ):
+        return writer
+    place = StatePlace(operator, state)
+    reader = stored_serializer(config, operator, state, trusted=trusted)
+    if isinstance(reader, PlainValues):
+        if isinstance(writer, PlainValues):
+            writer.note_pickled(config.pickled)
+            return writer
+        assert type_info is not None
+        return MigratedValues(reader, writer, _acceptance(type_info, place))
+    if isinstance(writer, PlainValues):
+        return MigratedValues(reader, writer, None)
+    assert isinstance(reader, TypedValues) and isinstance(writer, TypedValues)
+    return MigratedValues(reader, writer, conversion(reader.type_info, writer.type_info, place))
+
+
+def stored_serializer(
+    config: SerializerConfig, operator: str, state: str, *, trusted: bool = False
+) -> ValueSerializer:
+    """Reads and writes exactly what `config` describes, for tools and for state that the program does not ask for.
+
+    Raises StateMigrationError for a form of a later release.
+    """
+    known = {ValueFormat.TYPED: TYPED_VERSION, ValueFormat.PLAIN: PLAIN_VERSION, ValueFormat.PICKLE: PLAIN_VERSION}
+    if config.version > known[config.format]:
+        raise StateMigrationError(
+            operator, state, "", f"{config.format.value} values of version {config.version}",
+            f"version {known[config.format]} at most", "Restore with the release that wrote the snapshot, or a later.",
+        )  # fmt: skip
+    if config.format is not ValueFormat.TYPED:
+        plain = PlainValues(state, operator, allow_pickle=True, trusted=trusted)
+        plain.note_pickled(config.pickled)
+        return plain
+    try:
+        type_info = TypeInformation.from_spec(config.type_spec)
+    except ValueError as error:
+        raise StateMigrationError(
+            operator, state, "", f"a type this release does not know ({error})", "any type of Types",
+            "Restore with the release that wrote the snapshot, or a later.",
+        ) from error  # fmt: skip
+    return TypedValues(type_info, state, operator, trusted)
+
+
+def holds_pickles(config: SerializerConfig) -> bool:
+    """Whether some of the values are pickled."""
+    return bool(config.pickled) or config.format is ValueFormat.PICKLE or _spec_holds_pickles(config.type_spec)
+
+
+def _spec_holds_pickles(spec: TypeSpec) -> bool:
+    if isinstance(spec, (list, tuple)):
+        return any(_spec_holds_pickles(part) for part in spec)
+    return bool(spec == "PICKLED_BYTE_ARRAY")
+
+
+class TypedValues:
+    """Values of a declared type."""
+
+    def __init__(self, type_info: TypeInformation, state: str, operator: str, trusted: bool) -> None:
+        self.type_info = type_info
+        self._state = state
+        self._operator = operator
+        self._rows = serializer_for(type_info)
+        self._spec = type_info.to_spec()
+        self._refuses = not trusted and _spec_holds_pickles(self._spec)
+        self._fits = _fit_of(type_info)
+
+    def config(self) -> SerializerConfig:
+        """See ValueSerializer."""
+        return SerializerConfig(format=ValueFormat.TYPED, version=TYPED_VERSION, type_spec=self._spec)
+
+    def dump_values(self, values: list[Any]) -> bytes:
+        """See ValueSerializer."""
+        try:
+            return self._rows.dump_rows(values)
+        except (SerializationError, RowFormatError) as error:
+            raise StateSerializationError(
+                f"operator '{self._operator}', state '{self._state}': {error} The state is declared {self.type_info}."
+            ) from error
+
+    def load_values(self, data: Buffer) -> list[Any]:
+        """See ValueSerializer."""
+        if self._refuses:
+            raise _untrusted(self._operator, self._state)
+        try:
+            return self._rows.load_rows(data)
+        except (SerializationError, RowFormatError) as error:
+            raise _unreadable(self._operator, self._state, error) from error
+
+    def dump_value(self, value: Any) -> bytes:
+        """See ValueSerializer."""
+        if self._fits is not None and self._fits(value):
+            try:
+                return _ONE + _ENCODER.encode(value)
+            except UnicodeEncodeError:
+                pass
+        return self.dump_values([value])
+
+    def load_value(self, data: Buffer) -> Any:
+        """See ValueSerializer."""
+        if data[:1] == _ONE:
+            try:
+                return _DECODER.decode(memoryview(data)[1:])
+            except msgspec.MsgspecError as error:
+                raise _unreadable(self._operator, self._state, error) from error
+        values = self.load_values(data)
+        if len(values) != 1:
+            raise _unreadable(self._operator, self._state, f"{len(values)} values where one was expected")
+        return values[0]
+
+
+def _fit_of(type_info: TypeInformation) -> Callable[[Any], bool] | None:
+    """Whether a value of a basic type may be written by itself: of exactly its class, and in range."""
+    if not isinstance(type_info, BasicTypeInfo):
+        return None
+    limits = type_info.value_range
+    if limits is not None:
+        least, most = limits
+        return lambda value: type(value) is int and least <= value <= most
+    if type_info.tag in ("STRING", "DOUBLE", "BOOLEAN"):
+        kind = type_info.python_type
+        return lambda value: type(value) is kind
+    return None
+
+
+class PlainValues:
+    """Values of no declared type."""
+
+    def __init__(self, state: str, operator: str, allow_pickle: bool, trusted: bool) -> None:
+        self._state = state
+        self._operator = operator
+        self._allow_pickle = allow_pickle
+        self._trusted = trusted
+        self._pickled: set[str] = set()
+
+    def config(self) -> SerializerConfig:
+        """See ValueSerializer."""
+        return SerializerConfig(
+            format=ValueFormat.PLAIN, version=PLAIN_VERSION, pickled=tuple(sorted(self._pickled))
+        )
+
+    def note_pickled(self, types: Sequence[str]) -> None:
+        """Pickled values of these types are in a snapshot that may be carried on."""
+        self._pickled.update(types)
+
+    def dump_values(self, values: list[Any]) -> bytes:
+        """See ValueSerializer."""
+        return self._dump(dump_plain, values)
+
+    def dump_value(self, value: Any) -> bytes:
+        """See ValueSerializer."""
+        return self._dump(dump_plain_value, value)
+
+    def _dump(self, dump: Callable[..., bytes], value: Any) -> bytes:
+        before = len(self._pickled)
+        try:
+            data = dump(value, allow_pickle=self._allow_pickle, pickled=self._pickled)
+        except UnwritableValueError as error:
+            raise StateSerializationError(
+                f"operator '{self._operator}', state '{self._state}': {error}. "
+                "Declare a type for the state (one of Types.*), or Types.PICKLED_BYTE_ARRAY() to have such values "
+                "pickled."
+            ) from error
+        if len(self._pickled) != before:
+            self._log()
+        return data
+
+    def _log(self) -> None:
+        place = (self._operator, self._state)
+        if place not in _logged:
+            _logged.add(place)
+            _LOG.warning(
+                "operator '%s', state '%s': values of %s are pickled; declare a type for them to be restored by a "
+                "changed program",
+                *place,
+                ", ".join(sorted(self._pickled)),
+            )
+
+    def load_values(self, data: Buffer) -> list[Any]:
+        """See ValueSerializer."""
+        found: list[Any] = self._load(load_plain, data)
+        return found
+
+    def load_value(self, data: Buffer) -> Any:
+        """See ValueSerializer."""
+        return self._load(load_plain_value, data)
+
+    def _load(self, load: Callable[..., Any], data: Buffer) -> Any:
+        try:
+            return load(data, trusted=self._trusted)
+        except ChangedFieldError as error:
+            raise StateMigrationError(
+                self._operator, self._state, error.field, error.was, error.now, error.remedy
+            ) from error
+        except UntrustedValueError as error:
+            raise _untrusted(self._operator, self._state) from error
+        except ValueError as error:
+            raise _unreadable(self._operator, self._state, error) from error
+
+
+class MigratedValues:
+    """Reads an older form, writes the present one."""
+
+    def __init__(self, reader: ValueSerializer, writer: ValueSerializer, convert: Convert | None) -> None:
+        self._reader = reader
+        self._convert = convert
+        self.config = writer.config
+        self.dump_values = writer.dump_values
+        self.dump_value = writer.dump_value
+
+    def load_values(self, data: Buffer) -> list[Any]:
+        """See ValueSerializer."""
+        values = self._reader.load_values(data)
+        convert = self._convert
+        if convert is None:
+            return values
+        return [None if value is None else convert(value) for value in values]
+
+    def load_value(self, data: Buffer) -> Any:
+        """See ValueSerializer."""
+        value = self._reader.load_value(data)
+        return value if value is None or self._convert is None else self._convert(value)
+
+
+def _acceptance(type_info: TypeInformation, place: StatePlace) -> Convert:
+    """Lets values pass that were written without a declared type and belong to the one declared now."""
+
+    def accepted(value: Any) -> Any:
+        if not type_info.accepts(value):
+            raise place.error(
+                f"a {type(value).__qualname__} of no declared type", type_info,
+                "Declare a type that takes all values of the state, or leave it undeclared.",
+            )  # fmt: skip
+        return value
+
+    return accepted
+
+
+def _untrusted(operator: str, state: str) -> UntrustedPickleError:
+    return UntrustedPickleError(
+        f"operator '{operator}', state '{state}': the snapshot holds pickled values, and reading them would run code "
+        "from the file. Say that the snapshot is trusted, or declare types and take another savepoint."
+    )
+
+
+def _unreadable(operator: str, state: str, problem: object) -> StateSerializationError:
+    return StateSerializationError(
+        f"operator '{operator}', state '{state}': its values cannot be read ({problem}). "
+        "The snapshot was written by a later release, or is damaged: restore from another one."
+    )
