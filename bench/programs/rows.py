@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,28 @@ def string_pairs(integers: DataStream) -> DataStream:
     return sums.filter(lambda pair: pair[1] % 2 == 0)
 
 
+def two_million_keys(integers: DataStream) -> DataStream:
+    """2 million distinct integer keys, each after the other in an order without pattern."""
+    pairs = integers.map(lambda x: (x * 1_299_709 % 2_000_000, 1), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    sums = pairs.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    return sums.filter(lambda pair: pair[1] % 2 == 0)
+
+
+def random_key(x: int) -> int:
+    """One of 5 million keys, uniformly: the splitmix64 finalizer of a number (Steele, Lea, Flood 2014)."""
+    z = (x + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return (z ^ (z >> 31)) % 5_000_000
+
+
+def random_keys(integers: DataStream) -> DataStream:
+    """5 million integer keys, drawn uniformly at random."""
+    pairs = integers.map(lambda x: (random_key(x), 1), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    sums = pairs.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    return sums.filter(lambda pair: pair[1] % 2 == 0)
+
+
 def add_orders(a: Order, b: Order) -> Order:
     """The newer order with the sum of both amounts."""
     return Order(
@@ -102,6 +125,8 @@ JOBS: dict[str, Callable[[DataStream], DataStream]] = {
     "integers": declared_pairs,
     "undeclared": undeclared_pairs,
     "strings": string_pairs,
+    "two-million": two_million_keys,
+    "random": random_keys,
     "orders": orders,
     "chain": chain,
     "rebalance": rebalance,
@@ -114,9 +139,15 @@ def main() -> None:
     arguments.add_argument("--job", choices=JOBS, default="integers")
     arguments.add_argument("--tcp", action="store_true", help="exchange over TCP with mutual TLS")
     arguments.add_argument("--check", action="store_true", help="take the results and count them")
+    arguments.add_argument("--checkpoint", type=float, default=0.0, help="seconds between checkpoints")
+    arguments.add_argument("--backend", choices=("hashmap", "rocksdb"), default="hashmap")
     given = arguments.parse_args()
 
-    options = {"parallelism.default": "2"}
+    options = {"parallelism.default": "2", "state.backend.type": given.backend}
+    folder = tempfile.TemporaryDirectory(prefix="bench-checkpoints-")
+    if given.checkpoint:
+        options["execution.checkpointing.interval"] = f"{int(given.checkpoint * 1000)} ms"
+        options["execution.checkpointing.dir"] = folder.name
     if given.tcp:
         options["taskmanager.data.transport"] = "tcp"
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
@@ -127,7 +158,8 @@ def main() -> None:
             print(json.dumps({"records": given.records, "kept": sum(1 for _ in collected)}))
         return
     results.sink_to(DroppingSink())
-    env.execute(f"bench {given.job}")
+    with folder:
+        env.execute(f"bench {given.job}")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,10 @@ class MessageFault(Protocol):
         """False = the receiver acted, but the caller never learns."""
         ...
 
+    async def repeats(self, endpoint: str, method: str) -> bool:
+        """True = the request arrives twice; the caller learns the second answer."""
+        ...
+
 
 class ScriptedFault:
     """A MessageFault told what to do: drop the next n messages of a method, or hold them until released."""
@@ -72,6 +76,9 @@ class ScriptedFault:
 
     async def reply(self, endpoint: str, method: str) -> bool:
         return not _take(self._lost_replies, method)
+
+    async def repeats(self, endpoint: str, method: str) -> bool:
+        return False
 
 
 def _take(counts: dict[str, int], method: str) -> bool:
@@ -147,6 +154,8 @@ class InProcessCaller:
         if receiver is None:
             raise EndpointNotFoundError(f"{method.title}: no endpoint {self._name!r} in this process")
         reply = await receiver.receive(method.name, self._token, arguments)
+        if fault is not None and await fault.repeats(self._name, method.name):
+            reply = await receiver.receive(method.name, self._token, arguments)
         if fault is not None and not await fault.reply(self._name, method.name):
             raise RpcTimeoutError(f"{method.title} to {self._name}: no answer (reply dropped by the test)")
         try:

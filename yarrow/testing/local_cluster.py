@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from yarrow.am.cluster_entrypoint import ControlPlane
     from yarrow.am.rest.server import RestServer
     from yarrow.runtime.rpc.gateways import DispatcherGateway
+    from yarrow.runtime.rpc.in_process import InProcessNetwork
     from yarrow.testing.in_process_driver import InProcessDriver
 
 _HOST = "127.0.0.1"
@@ -44,8 +45,18 @@ _log = logging.getLogger(__name__)
 class LocalCluster:
     """One embedded cluster."""
 
-    def __init__(self, config: Settings, shape: ClusterShape, pool: BlockingPool) -> None:
-        """Raises ConfigError for memory or slots that cannot be; starts nothing."""
+    def __init__(
+        self,
+        config: Settings,
+        shape: ClusterShape,
+        pool: BlockingPool,
+        network: InProcessNetwork | None = None,
+    ) -> None:
+        """Raises ConfigError for memory or slots that cannot be; starts nothing.
+
+        `network` carries the calls inside this process; tests give one that loses messages.
+        """
+        self._network = network
         self.config = embedded_settings(config, shape.slots_per_task_executor)
         self.shape = shape
         self.application_id = RandomIdFactory().hex_id()
@@ -170,7 +181,7 @@ class LocalCluster:
         from yarrow.runtime.rpc.in_process import InProcessTransport
         from yarrow.runtime.rpc.service import RpcService, Transport
 
-        local = InProcessTransport(max_message_bytes=settings.max_message_bytes)
+        local = InProcessTransport(self._network, max_message_bytes=settings.max_message_bytes)
         transports: list[Transport] = [local]
         if self.shape.processes:
             from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.common.configuration import Configuration
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -27,6 +27,9 @@ from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
 
+if TYPE_CHECKING:
+    from yarrow.runtime.rpc.in_process import InProcessNetwork
+
 #: Clusters that run in this process, to be ended with it.
 _running: set[MiniCluster] = set()
 
@@ -35,13 +38,16 @@ class MiniCluster:
     """A control plane in this process, TaskExecutors in processes or threads."""
 
     def __init__(
-        self, config: Settings | Mapping[str, object] | None = None, shape: ClusterShape | None = None
+        self,
+        config: Settings | Mapping[str, object] | None = None,
+        shape: ClusterShape | None = None,
+        network: InProcessNetwork | None = None,
     ) -> None:
-        """Raises ConfigError for what cannot be; starts nothing."""
+        """Raises ConfigError for what cannot be; starts nothing. `network`: see LocalCluster."""
         settings = config if isinstance(config, Settings) else Settings(config or {}, "the MiniCluster")
         self._loop = LoopThread.shared()
         self._pid = os.getpid()
-        self.cluster = LocalCluster(settings, shape or ClusterShape(1), self._loop.blocking)
+        self.cluster = LocalCluster(settings, shape or ClusterShape(1), self._loop.blocking, network)
         self._closed = False
         self._jobs: list[LocalJobClient] = []
 
@@ -143,13 +149,14 @@ def mini_cluster(
     *,
     processes: bool = True,
     configuration: Mapping[str, object] | None = None,
+    network: InProcessNetwork | None = None,
 ) -> Iterator[MiniCluster]:
     """A running cluster with so many TaskExecutors of so many slots; programs of the block run on it.
 
     `processes` False makes threads of all of it, so that a breakpoint in a user function works.
     """
     shape = ClusterShape(slots, task_executors, processes)
-    with MiniCluster(configuration, shape) as cluster, executor_in_place(cluster):
+    with MiniCluster(configuration, shape, network) as cluster, executor_in_place(cluster):
         cluster.wait_for_task_executors()
         yield cluster
 

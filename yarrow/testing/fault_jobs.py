@@ -1,0 +1,293 @@
+"""The job shapes of the fault proof: each with what it must put out, computed without the engine.
+
+Owner: `build` on the client, functions in workers. Every shape's output is a function of its input alone, whatever the
+order in which inputs arrive; rows are (key, ...) so that order per key can be compared where it is defined.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
+from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.functions import (
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from yarrow.datastream.state import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.common import fault_points
+from yarrow.testing.fault_plan import RECORD_POINT
+from yarrow.testing.gated_source import GatedSource
+
+#: (key, timestamp, identity, value), see gated_source.row_of.
+Input = tuple[str, int, str, int]
+#: Width of the time intervals in `timers`, ms.
+INTERVAL = 250
+
+
+def key_of(row: Any) -> str:
+    """The key of inputs and outputs."""
+    key: str = row[0]
+    return key
+
+
+class RecordPoint(MapFunction[Any, Any]):
+    """Stands at the point `user.record` for each row."""
+
+    def map(self, value: Any) -> Any:
+        fault_points.reach(RECORD_POINT)
+        return value
+
+
+class RowTimestamps(TimestampAssigner):
+    """The timestamp that is in the row."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        timestamp: int = value[1]
+        return timestamp
+
+
+class Counting(KeyedProcessFunction[str, Input, Any]):
+    """Emits (key, how many, sum) for each row: state and order matter."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen: ValueState[Any] = runtime_context.get_state(
+            ValueStateDescriptor("seen", Types.TUPLE([Types.LONG(), Types.LONG()]))
+        )
+
+    def process_element(self, value: Input, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        count, total = self._seen.value() or (0, 0)
+        count, total = count + 1, total + value[3]
+        self._seen.update((count, total))
+        yield (value[0], count, value[2])
+
+
+class IntervalSums(KeyedProcessFunction[str, Input, Any]):
+    """Sums the values of each interval of event time; an event-time timer at its end emits the sum."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._sums: MapState[int, int] = runtime_context.get_map_state(
+            MapStateDescriptor("sums", Types.LONG(), Types.LONG())
+        )
+
+    def process_element(self, value: Input, ctx: KeyedProcessFunction.Context) -> None:
+        end = value[1] // INTERVAL * INTERVAL + INTERVAL
+        self._sums.put(end, (self._sums.get(end) or 0) + value[3])
+        ctx.timer_service().register_event_time_timer(end - 1)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+        end = timestamp + 1
+        yield (ctx.get_current_key(), end, self._sums.get(end))
+        self._sums.remove(end)
+
+
+class Joining(KeyedCoProcessFunction[str, Input, Input, Any]):
+    """Every pair of rows of one key and value modulo 5, once."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        row = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING(), Types.LONG()])
+        self._left: ListState[Any] = runtime_context.get_list_state(ListStateDescriptor("left", row))
+        self._right: ListState[Any] = runtime_context.get_list_state(ListStateDescriptor("right", row))
+
+    def process_element1(self, value: Input, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any]:
+        self._left.add(value)
+        for other in self._right:
+            if other[3] % 5 == value[3] % 5:
+                yield (value[0], value[2], other[2])
+
+    def process_element2(self, value: Input, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any]:
+        self._right.add(value)
+        for other in self._left:
+            if other[3] % 5 == value[3] % 5:
+                yield (value[0], other[2], value[2])
+
+
+RULES: MapStateDescriptor[int, int] = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
+RULE_COUNT = 7
+
+
+class Ruling(KeyedBroadcastProcessFunction[str, Input, Any, Any]):
+    """Each row with the number of its rule, which is broadcast; rows wait in keyed state until the last timestamp."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        row = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING(), Types.LONG()])
+        self._waiting: ListState[Any] = runtime_context.get_list_state(ListStateDescriptor("waiting", row))
+
+    def process_element(self, value: Input, ctx: Any) -> Iterable[Any]:
+        number = ctx.get_broadcast_state(RULES).get(value[3] % RULE_COUNT)
+        if number is not None:
+            yield (value[0], value[2], number)
+        else:
+            self._waiting.add(value)
+            ctx.timer_service().register_event_time_timer(2**62)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(value[0], value[1])
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        rules = ctx.get_broadcast_state(RULES)
+        for value in self._waiting:
+            yield (value[0], value[2], rules.get(value[3] % RULE_COUNT))
+        self._waiting.clear()
+
+
+class AsRule(MapFunction[Input, Any]):
+    """Makes a rule (number, result) of a row of the second source."""
+
+    def map(self, value: Input) -> Any:
+        number = int(value[2].partition(":")[2]) % RULE_COUNT
+        return (number, number * 100)
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """A job under faults."""
+
+    name: str
+    #: (environment, folder of the gates, sink) -> nothing; the job is in the environment.
+    build: Callable[[StreamExecutionEnvironment, str, Sink[Any]], None]
+    #: Everything that it puts out.
+    expected: Callable[[], list[Any]]
+    #: Whether rows of one key have one defined order.
+    ordered: bool = False
+
+
+def read(env: StreamExecutionEnvironment, source: GatedSource) -> DataStream:
+    """The source with its timestamps, and the point at which a record is in a function's hands."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(RowTimestamps())
+    return (
+        env.from_source(source, strategy, f"source {source.tag}")
+        .map(RecordPoint())
+        .name(f"record {source.tag}")
+    )
+
+
+LEFT = GatedSource("l", "")
+RIGHT = GatedSource("r", "", splits=2, rows=120)
+RULE_SOURCE = GatedSource("q", "", splits=1, rows=30)
+
+
+def at(source: GatedSource, folder: str) -> GatedSource:
+    """The source with its gates in a folder."""
+    return GatedSource(source.tag, folder, splits=source.splits, rows=source.rows, keys=source.keys)
+
+
+def _build_count(env: StreamExecutionEnvironment, folder: str, sink: Sink[Any]) -> None:
+    read(env, at(LEFT, folder)).key_by(key_of, Types.STRING()).process(Counting()).uid("counting").sink_to(
+        sink
+    ).uid("sink")
+
+
+def _expected_count() -> list[Any]:
+    # Which row is the n-th of its key depends on how the splits interleave: compared apart, see `check_count`.
+    return sorted(row[2] for row in LEFT.all_rows())
+
+
+def _build_timers(env: StreamExecutionEnvironment, folder: str, sink: Sink[Any]) -> None:
+    read(env, at(LEFT, folder)).key_by(key_of, Types.STRING()).process(IntervalSums()).uid("sums").sink_to(
+        sink
+    ).uid("sink")
+
+
+def _expected_timers() -> list[Any]:
+    sums: dict[tuple[str, int], int] = defaultdict(int)
+    for key, timestamp, _, value in LEFT.all_rows():
+        sums[key, timestamp // INTERVAL * INTERVAL + INTERVAL] += value
+    return [(key, end, total) for (key, end), total in sorted(sums.items())]
+
+
+def _build_join(env: StreamExecutionEnvironment, folder: str, sink: Sink[Any]) -> None:
+    left = read(env, at(LEFT, folder)).key_by(key_of, Types.STRING())
+    right = read(env, at(RIGHT, folder)).key_by(key_of, Types.STRING())
+    left.connect(right).process(Joining()).uid("join").sink_to(sink).uid("sink")
+
+
+def _expected_join() -> list[Any]:
+    right = defaultdict(list)
+    for key, _, identity, value in RIGHT.all_rows():
+        right[key, value % 5].append(identity)
+    return [
+        (key, identity, other)
+        for key, _, identity, value in LEFT.all_rows()
+        for other in right[key, value % 5]
+    ]
+
+
+def _build_broadcast(env: StreamExecutionEnvironment, folder: str, sink: Sink[Any]) -> None:
+    rules = read(env, at(RULE_SOURCE, folder)).map(AsRule()).broadcast(RULES)
+    data = read(env, at(LEFT, folder)).key_by(key_of, Types.STRING())
+    data.connect(rules).process(Ruling()).uid("rules").sink_to(sink).uid("sink")
+
+
+def _expected_broadcast() -> list[Any]:
+    return [(key, identity, value % RULE_COUNT * 100) for key, _, identity, value in LEFT.all_rows()]
+
+
+def check(shape: JobShape, output: list[list[Any]]) -> None:
+    """Compares what was committed (by subtask, in order) with what must be; AssertionError shows the difference."""
+    rows = [tuple(row) if not isinstance(row, Row) else row for part in output for row in part]
+    if shape.name in ("count", "files"):
+        _check_count(output)
+        return
+    expected, got = sorted(shape.expected()), sorted(rows)
+    assert got == expected, _difference(got, expected)
+    if shape.ordered:
+        for part in output:
+            last: dict[str, int] = {}
+            for key, end, _ in part:
+                assert last.get(key, -1) < end, (
+                    f"{key}: the interval that ends at {end} came after {last[key]}"
+                )
+                last[key] = end
+
+
+def _check_count(output: list[list[Any]]) -> None:
+    """Each row once; the counts of a key are 1, 2, 3... in the order of the output; rows of a split in their order."""
+    seen = sorted(row[2] for part in output for row in part)
+    assert seen == _expected_count(), _difference(seen, _expected_count())
+    for part in output:
+        counts: dict[str, int] = defaultdict(int)
+        positions: dict[tuple[str, str], int] = {}
+        for key, count, identity in part:
+            counts[key] += 1
+            assert count == counts[key], f"{key}: count {count} came as number {counts[key]}"
+            split, _, index = identity.partition(":")
+            assert positions.get((key, split), -1) < int(index), f"{key}: {identity} came late"
+            positions[key, split] = int(index)
+
+
+def _difference(got: list[Any], expected: list[Any]) -> str:
+    left = list(got)
+    missing = []
+    for row in expected:
+        if row in left:
+            left.remove(row)
+        else:
+            missing.append(row)
+    return f"{len(missing)} rows are missing, as {missing[:5]}; {len(left)} are too many, as {left[:5]}"
+
+
+COUNT = JobShape("count", _build_count, _expected_count, ordered=True)
+TIMERS = JobShape("timers", _build_timers, _expected_timers, ordered=True)
+JOIN = JobShape("join", _build_join, _expected_join)
+BROADCAST = JobShape("broadcast", _build_broadcast, _expected_broadcast)
+#: The count with a FileSink instead of the test's own transactional sink.
+FILES = JobShape("files", _build_count, _expected_count, ordered=True)
+SHAPES = (COUNT, TIMERS, JOIN, BROADCAST, FILES)

@@ -1,0 +1,232 @@
+"""FaultPlan: one fault at one named place, at one moment of a job, chosen by a seed and replayable from it.
+
+Owner: `FaultPlanner.reached` is called by whatever thread stands at a fault point, in the control plane's process and
+in workers alike; a folder that all of them reach makes sure that a plan fires once, whatever restarts. Tests only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.runtime.common import fault_points
+
+#: Configuration that has workers install a plan; see `install_in_worker`.
+PLAN_KEY = "testing.fault-plan"
+ARGUMENTS_KEY = "testing.fault-plan.arguments"
+FACTORY = "yarrow.testing.fault_plan:planner_from_arguments"
+
+#: Longer than the checkpoint timeout of fault tests.
+STALL_SECONDS = 1.5
+
+#: Points that a job's own function stands at, see `yarrow.testing.fault_jobs`.
+RECORD_POINT = "user.record"
+
+
+class FaultAction(enum.Enum):
+    """What happens at the point."""
+
+    #: SIGKILL to the process that stands there.
+    KILL = "kill"
+    #: SIGKILL to the TaskExecutor above the worker that stands there.
+    KILL_TASK_EXECUTOR = "kill the TaskExecutor"
+    #: An exception, as of a failing disk or a bug.
+    RAISE = "raise"
+    #: The thread stands still for `seconds`.
+    STALL = "stall"
+    #: Of a message (`rpc.<method>`): it never arrives; its answer does not; it comes late; it comes twice.
+    DROP_REQUEST = "drop the request"
+    DROP_REPLY = "drop the reply"
+    DELAY = "delay"
+    DUPLICATE = "duplicate"
+
+
+class InjectedFaultError(OSError):
+    """Raised by a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Fires at the `occurrence`-th time that some process stands at `point` after a first completed checkpoint."""
+
+    seed: int
+    point: str
+    action: FaultAction
+    occurrence: int = 1
+    #: Of STALL.
+    seconds: float = 0.0
+    #: A failure of a user function comes first: for faults during the restart after one.
+    prelude: bool = False
+
+    def to_json(self) -> str:
+        """As text for a job's configuration."""
+        return json.dumps(dataclasses.asdict(self) | {"action": self.action.value})
+
+    @staticmethod
+    def from_json(text: str) -> FaultPlan:
+        """The plan again."""
+        fields = json.loads(text)
+        return FaultPlan(**fields | {"action": FaultAction(fields["action"])})
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.action.value} at {self.point} #{self.occurrence}"
+
+
+def make_plan(seed: int, points: list[tuple[str, list[FaultAction]]], occurrences: int = 4) -> FaultPlan:
+    """The plan of a seed: one of the points, one of its actions, one of its first occurrences."""
+    generator = random.Random(seed)
+    point, actions = generator.choice(points)
+    action = generator.choice(actions)
+    occurrence = generator.randint(1, occurrences)
+    if point == RECORD_POINT:
+        occurrence = generator.randint(1, 150)
+    restoring = point.startswith("restore.")
+    return FaultPlan(
+        seed,
+        point,
+        action,
+        1 if restoring else occurrence,
+        STALL_SECONDS if action in (FaultAction.STALL, FaultAction.DELAY) else 0.0,
+        prelude=restoring,
+    )
+
+
+class FileFaultPlanner:
+    """Carries out one plan; processes agree through files of one folder.
+
+    `armed` exists from the first completed checkpoint on; `fired` is created by the one that fires.
+    """
+
+    #: Reached by a worker when it learns that a checkpoint is complete.
+    ARMING_POINT = "checkpoint.before-notify"
+
+    def __init__(self, plan: FaultPlan, folder: str, victims: Callable[[], list[int]] | None = None) -> None:
+        """`victims` gives processes to kill where the process at the point is not to die (the control plane)."""
+        self.plan = plan
+        self._victims = victims
+        self._prelude = Path(folder, "prelude")
+        self._armed = Path(folder, "armed")
+        self._fired = Path(folder, "fired")
+        self._is_armed = False
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @property
+    def has_fired(self) -> bool:
+        """True when the fault has happened, in whichever process."""
+        return self._fired.exists()
+
+    @property
+    def was_armed(self) -> bool:
+        """True when a checkpoint had been completed."""
+        return self._armed.exists()
+
+    def reached(self, point: str, detail: dict[str, object]) -> None:
+        """See the class."""
+        if self.fires(point, detail):
+            self._act(detail)
+
+    def fires(self, point: str, detail: dict[str, object]) -> bool:
+        """Whether the fault happens here and now; true once."""
+        if point == self.ARMING_POINT and detail.get("notice", "completed") == "completed":
+            self._armed.touch()
+        if self._fired.exists():
+            return False
+        if not self._is_armed:
+            self._is_armed = self._armed.exists()
+        if not self._is_armed:
+            return False
+        if self.plan.prelude and point == RECORD_POINT and _claim(self._prelude, detail):
+            raise InjectedFaultError(f"injected before {self.plan}")
+        if point != self.plan.point:
+            return False
+        with self._lock:
+            self._count += 1
+            # Not equal: another process may have counted too, and whoever is first past the number claims it.
+            return self._count >= self.plan.occurrence and _claim(self._fired, detail)
+
+    def _act(self, detail: dict[str, object]) -> None:
+        match self.plan.action:
+            case FaultAction.KILL | FaultAction.KILL_TASK_EXECUTOR if self._victims is not None:
+                for pid in self._victims():
+                    os.kill(pid, signal.SIGKILL)
+            case FaultAction.KILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case FaultAction.KILL_TASK_EXECUTOR:
+                os.kill(_parent_of(os.getppid()), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case FaultAction.RAISE:
+                raise InjectedFaultError(f"injected at {self.plan.point} ({detail})")
+            case FaultAction.STALL:
+                threading.Event().wait(self.plan.seconds)
+
+
+class PlannedMessages:
+    """A MessageFault for the in-process network: carries out plans whose point is `rpc.<method>`."""
+
+    def __init__(self) -> None:
+        self.planner: FileFaultPlanner | None = None
+
+    def _now(self, method: str, *actions: FaultAction) -> FaultPlan | None:
+        planner = self.planner
+        if planner is None or planner.plan.action not in actions:
+            return None
+        return planner.plan if planner.fires(f"rpc.{method}", {"method": method}) else None
+
+    async def request(self, endpoint: str, method: str) -> bool:
+        """False = lost."""
+        plan = self._now(method, FaultAction.DROP_REQUEST, FaultAction.DELAY)
+        if plan is not None and plan.action is FaultAction.DELAY:
+            await asyncio.sleep(plan.seconds)
+            return True
+        return plan is None
+
+    async def reply(self, endpoint: str, method: str) -> bool:
+        """False = lost."""
+        return self._now(method, FaultAction.DROP_REPLY) is None
+
+    async def repeats(self, endpoint: str, method: str) -> bool:
+        """True = it arrives twice."""
+        return self._now(method, FaultAction.DUPLICATE) is not None
+
+
+def _claim(marker: Path, detail: dict[str, object]) -> bool:
+    """True for the one that creates the file."""
+    try:
+        handle = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return False
+    with os.fdopen(handle, "w") as file:
+        json.dump({name: str(value) for name, value in detail.items()} | {"pid": os.getpid()}, file)
+    return True
+
+
+def _parent_of(pid: int) -> int:
+    """The parent of a process: the template's is the TaskExecutor."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def planner_from_arguments(arguments: str) -> FileFaultPlanner:
+    """What a worker installs: arguments are JSON with `plan` (see FaultPlan.to_json) and `folder`."""
+    fields = json.loads(arguments)
+    return FileFaultPlanner(FaultPlan.from_json(fields["plan"]), fields["folder"])
+
+
+def configuration_of(plan: FaultPlan, folder: str) -> dict[str, str]:
+    """What a job's configuration needs for the plan."""
+    return {PLAN_KEY: FACTORY, ARGUMENTS_KEY: json.dumps({"plan": plan.to_json(), "folder": folder})}
+
+
+def install(planner: FileFaultPlanner | None) -> None:
+    """For the control plane's points, which are reached in this very process."""
+    fault_points.install(planner)
