@@ -15,13 +15,10 @@ from yarrow.container.operators.row_functions import (
     ProjectionOperator,
     StatelessFunctionOperator,
 )
-from yarrow.container.operators.sinks import (
-    CollectingOperator,
-    PrintingOperator,
-    SinkFunctionCaller,
-    SinkWritingOperator,
-)
+from yarrow.container.operators.sink_writing import SinkWritingOperator
+from yarrow.container.operators.sinks import CollectingOperator, PrintingOperator, SinkFunctionCaller
 from yarrow.container.operators.sources import ReadingSource, SourceFunctionHead
+from yarrow.container.operators.timestamps_and_watermarks import TimestampsAndWatermarks
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import (
     AggregateOperator,
@@ -42,6 +39,7 @@ from yarrow.runtime.graph.operator_spec import (
     SinkWriterOperator,
     SourceFunctionOperator,
     SourceOperator,
+    TimestampsAndWatermarksOperator,
     TypeSpec,
 )
 
@@ -64,6 +62,8 @@ def build_operator(descriptor: OperatorDescriptor) -> Operator:
             return StatelessFunctionOperator(name, spec)
         case ProjectOperator():
             return ProjectionOperator(name, spec)
+        case TimestampsAndWatermarksOperator():
+            return TimestampsAndWatermarks(name, spec)
         case ProcessOperator():
             return ProcessingOperator.one_input(name, spec)
         case CoProcessOperator():

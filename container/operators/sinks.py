@@ -1,4 +1,4 @@
-"""print, SinkFunction, Sink writers and collect: the ends of a chain.
+"""print, SinkFunction and collect: ends of a chain without transactions. A Sink is in sink_writing.
 
 Owner: the task thread. Rows are collected by the fused loop and handed over in bulk at the end of each chunk, except
 to SinkFunction, which is called once a record as users expect.
@@ -10,7 +10,6 @@ import pickle
 from collections import deque
 from typing import Any
 
-from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.base import (
     CollectMessage,
     ColumnarOperator,
@@ -19,18 +18,15 @@ from yarrow.container.operators.base import (
     RowOperator,
 )
 from yarrow.container.operators.row_functions import FunctionOperator
-from yarrow.container.operators.subtask_context import SubtaskContext
-from yarrow.container.operators.user_functions import load_function, method_of
+from yarrow.container.operators.user_functions import method_of
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.freezing import generate_fixed
-from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.operator_spec import (
     CollectOperator,
     PrintOperator,
     SinkFunctionOperator,
-    SinkWriterOperator,
 )
 
 
@@ -134,67 +130,6 @@ class SinkFunctionCaller(FunctionOperator):
         finisher = getattr(self.function, "finish", None)
         if callable(finisher):
             finisher()
-
-
-class WriterContext(SubtaskContext):
-    """The SinkWriterContext of one subtask."""
-
-    @property
-    def job_id(self) -> str:
-        """32 hex digits."""
-        return self._environment.job_id
-
-    @property
-    def attempt_number(self) -> int:
-        """0 at first."""
-        return self._environment.attempt_number
-
-
-class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
-    """Writer and committer of a Sink; at the end of input everything is flushed and committed.
-
-    Rows are fixed when they reach the writer's list, since a writer may keep them.
-    """
-
-    def __init__(self, name: str, spec: SinkWriterOperator, input_type: TypeInformation | None) -> None:
-        super().__init__(name)
-        self._blob = spec.sink
-        self._type = input_type
-        self._writer: SinkWriter[Any] | None = None
-        self._committer: Committer | None = None
-
-    def open(self) -> None:
-        sink: Sink[Any] = load_function(self._blob, self.name)
-        self._writer = sink.create_writer(WriterContext(self.context))
-        self._committer = sink.create_committer()
-
-    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        fixed = generate_fixed(code, value, self._type, self.context.environment.object_reuse)
-        super().generate(code, fixed, timestamp, emit)
-
-    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
-        assert self._writer is not None
-        self._writer.write(rows, timestamps)
-
-    def process_batch(self, batch: ArrowBatch) -> tuple[()]:
-        assert self._writer is not None
-        self._writer.write_batch(batch.batch)
-        return ()
-
-    def finish(self) -> None:
-        assert self._writer is not None
-        self._writer.flush(True)
-        committables = self._writer.prepare_commit()
-        if committables and self._committer is not None:
-            self._committer.commit(committables)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.close()
-        if self._committer is not None:
-            committer, self._committer = self._committer, None
-            committer.close()
 
 
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.

@@ -29,6 +29,7 @@ from yarrow.runtime.config.options import (
     rocksdb,
     rpc,
     security,
+    sink,
     taskmanager,
     web,
 )
@@ -85,6 +86,7 @@ OPTION_GROUPS: Final = (
     OptionGroup("Metrics", metrics),
     OptionGroup("Checkpoints and state", checkpointing),
     OptionGroup("RocksDB state backend", rocksdb),
+    OptionGroup("Sinks", sink),
     OptionGroup("Restart after a failure", restart_strategy),
     OptionGroup("High availability", high_availability),
     OptionGroup("Security", security),

@@ -1,4 +1,4 @@
-"""Drives a source without an engine: one enumerator, some readers, requests answered in order."""
+"""Drives sources and sink writers without an engine: requests answered in order, time and ids by hand."""
 
 from __future__ import annotations
 
@@ -15,6 +15,39 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SourceSplit,
 )
+from yarrow.runtime.common.clock import ManualClock
+
+JOB = "0" * 31 + "1"
+SINK = "0" * 31 + "2"
+
+
+@dataclass
+class SinkContext:
+    """The context of a sink writer; its timers fire when the test advances the clock."""
+
+    subtask_index: int = 0
+    parallelism: int = 1
+    job_id: str = JOB
+    sink_id: str = SINK
+    attempt_number: int = 0
+    restored_checkpoint_id: int | None = None
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000_000))
+    timers: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+
+    def current_processing_time(self) -> int:
+        return self.clock.epoch_ms()
+
+    def register_timer(self, timestamp: int, action: Callable[[], None]) -> None:
+        self.timers.append((timestamp, action))
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock and fires what is due."""
+        self.clock.advance(seconds)
+        due = [timer for timer in self.timers if timer[0] <= self.clock.epoch_ms()]
+        for timer in due:
+            self.timers.remove(timer)
+            timer[1]()
 
 
 @dataclass

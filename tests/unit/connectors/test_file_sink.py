@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.connectors.harness import run
+from tests.unit.connectors.harness import JOB, SinkContext, run
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_sink_files import FileSinkError
 from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
     BucketContext,
@@ -21,11 +22,10 @@ from yarrow.datastream.connectors.file_sink_policies import (
     OutputFileConfig,
     RollingPolicy,
 )
-from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkError, FileSinkWriter
+from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import StreamFormat
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
-from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
 
@@ -47,9 +47,10 @@ class Sinking:
         buckets: BucketAssigner | None = None,
         factory: BulkWriterFactory[Any] | None = None,
         restored: Sequence[Any] = (),
+        context: SinkContext | None = None,
     ) -> None:
         self.folder = folder
-        self.clock = ManualClock(1_700_000_000_000)
+        self.context = context or SinkContext()
         self.settings = FileSinkSettings(
             str(folder),
             Encoder.simple_string_encoder() if factory is None else None,
@@ -58,7 +59,7 @@ class Sinking:
             rolling,
             OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build(),
         )
-        self.writer = FileSinkWriter(self.settings, 0, restored, self.clock, RandomIdFactory())
+        self.writer = FileSinkWriter(self.settings, self.context, restored, RandomIdFactory())
 
     def commit(self) -> None:
         FileCommitter().commit(self.writer.prepare_commit())
@@ -79,6 +80,12 @@ def read_back(folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
     text = StreamFormat.text_line_format()
     return run(FileSource.for_record_stream_format(text, str(folder)).build())
+
+
+def die(writer: FileSinkWriter) -> None:
+    """What a killed process does to its open files."""
+    for part in writer._open.values():
+        part._stream.close()
 
 
 def test_files_appear_whole_when_committed(tmp_path: Path) -> None:
@@ -102,22 +109,29 @@ def test_what_was_not_committed_is_removed_on_close(tmp_path: Path) -> None:
     assert sink.all_files() == []
 
 
-def test_files_roll_by_size_age_and_inactivity(tmp_path: Path) -> None:
-    by_size = Sinking(tmp_path / "size", RollingPolicy.default_rolling_policy(part_size=4))
+def test_files_roll_by_size(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path, RollingPolicy.default_rolling_policy(part_size=4))
     for row in ("aaa", "b", "ccc"):
-        by_size.writer.write([row], None)
-    by_size.end()
-    assert len(by_size.all_files()) == 2
+        sink.writer.write([row], None)
+    sink.end()
+    assert len(sink.all_files()) == 2
+
+
+def test_files_are_closed_in_time_though_no_row_comes(tmp_path: Path) -> None:
     by_age = Sinking(tmp_path / "age", RollingPolicy(rollover_interval=1000))
     idle = Sinking(tmp_path / "idle", RollingPolicy(inactivity_interval=1000))
-    for sink, seconds in ((by_age, 0.6), (by_age, 0.6), (idle, 0.6), (idle, 1.2)):
-        sink.writer.write(["x"], None)
-        sink.clock.advance(seconds)
     for sink in (by_age, idle):
-        sink.writer.write(["y"], None)
-        sink.end()
-        assert len(sink.all_files()) == 2
-        assert sink.visible() == ["x", "x", "y"]
+        for _ in range(2):
+            sink.writer.write(["x"], None)
+            sink.context.advance(0.6)
+    assert (len(by_age.writer.prepare_commit()), len(idle.writer.prepare_commit())) == (1, 0)
+    idle.context.advance(0.4)
+    committables = idle.writer.prepare_commit()
+    assert len(committables) == 1
+    FileCommitter().commit(committables)
+    assert idle.visible() == ["x", "x"]
+    idle.context.advance(10)
+    assert idle.writer.prepare_commit() == []
 
 
 def test_buckets_by_record_and_by_time(tmp_path: Path) -> None:
@@ -219,3 +233,92 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(InvalidProgramError, match="is a file"):
         FileSink.for_row_format(str(file), Encoder.simple_string_encoder()).build().validate()
+
+
+def test_an_empty_batch_makes_no_file(tmp_path: Path) -> None:
+    factory = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["n"], [Types.LONG()]))
+    sink = Sinking(tmp_path, RollingPolicy.on_checkpoint_rolling_policy(), factory=factory)
+    sink.writer.write_batch(pa.record_batch({"n": pa.array([], pa.int64())}))
+    sink.writer.write([], None)
+    sink.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_is_another_file_is_refused(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path)
+    sink.writer.write(["a"], None)
+    sink.writer.flush(end_of_input=True)
+    committables = sink.writer.prepare_commit()
+    Path(committables[0].target).write_text("something else\n")
+    with pytest.raises(FileSinkError, match="another file, of 15 bytes instead of 2"):
+        FileCommitter().commit(committables)
+    assert Path(committables[0].source).read_text() == "a\n"
+
+
+def test_a_rename_that_was_cut_off_is_finished(tmp_path: Path) -> None:
+    sink = Sinking(tmp_path)
+    sink.writer.write(["a"], None)
+    sink.writer.flush(end_of_input=True)
+    committables = sink.writer.prepare_commit()
+    Path(committables[0].target).hardlink_to(committables[0].source)
+    FileCommitter().commit(committables)
+    assert sink.visible() == ["a"]
+    assert len(sink.all_files()) == 1
+
+
+def test_leftovers_of_earlier_attempts_are_removed_by_the_subtask_that_owns_them(tmp_path: Path) -> None:
+    # Two subtasks wrote; the checkpoint 3 covers one file of each. Both have died without closing anything.
+    states = []
+    for subtask in range(2):
+        sink = Sinking(tmp_path, buckets=ByFirstLetter(), context=SinkContext(subtask, 2))
+        sink.writer.write([f"covered {subtask}"], None)
+        states += sink.writer.snapshot_state(3)
+        sink.writer.write([f"lost {subtask}"], None)
+        die(sink.writer)
+    foreign = Sinking(tmp_path, context=SinkContext(job_id=JOB[::-1]))
+    foreign.writer.write(["of another job"], None)
+    staging = [path for path in sink.all_files() if path.parent.name.endswith(sink.writer._names.tag)]
+    assert len(staging) == 4
+    # Three go on: the states were dealt to others than those who wrote them.
+    later = [
+        Sinking(
+            tmp_path,
+            buckets=ByFirstLetter(),
+            restored=restored,
+            context=SinkContext(subtask, 3, attempt_number=1, restored_checkpoint_id=3),
+        )
+        for subtask, restored in enumerate(([], states[:1], states[1:]))
+    ]
+    for sink in later:
+        sink.end()
+    assert later[0].visible() == ["covered 0", "covered 1"]
+    foreign.end()
+    assert later[0].visible() == ["covered 0", "covered 1", "of another job"]
+    assert [path for path in later[0].all_files() if path.name.startswith(".")] == []
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_job_from_a_savepoint_does_not_touch_the_files_of_the_job_that_goes_on(tmp_path: Path) -> None:
+    first = Sinking(tmp_path)
+    first.writer.write(["before"], None)
+    state = first.writer.snapshot_state(5)
+    second = Sinking(
+        tmp_path, restored=state, context=SinkContext(job_id=JOB[::-1], restored_checkpoint_id=5)
+    )
+    second.end()
+    first.writer.write(["after"], None)
+    first.end()
+    assert sorted(first.visible()) == ["after", "before", "before"]
+
+
+def test_what_was_finished_since_the_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    first = Sinking(tmp_path)
+    first.writer.write(["covered"], None)
+    state = first.writer.snapshot_state(1)
+    first.end()
+    again = Sinking(tmp_path, restored=state, context=SinkContext(restored_checkpoint_id=1))
+    again.end()
+    assert again.visible() == ["covered"]
+    next(path for path in again.all_files()).unlink()
+    with pytest.raises(FileSinkError, match="has gone since the checkpoint"):
+        Sinking(tmp_path, restored=state)

@@ -9,7 +9,7 @@ worker of the source's first subtask, one call at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -240,7 +240,7 @@ class Source(ABC, Generic[T, SplitT]):
 
 
 class SinkWriterContext(Protocol):
-    """What a writer may ask of the engine."""
+    """What a writer may ask of the engine; everything on the task's thread."""
 
     @property
     def subtask_index(self) -> int: ...
@@ -249,7 +249,14 @@ class SinkWriterContext(Protocol):
     def parallelism(self) -> int: ...
 
     @property
-    def job_id(self) -> str: ...
+    def job_id(self) -> str:
+        """32 hex digits: the same for all attempts of a job, another for each submission."""
+        ...
+
+    @property
+    def sink_id(self) -> str:
+        """Id of the sink's operator, 32 hex digits: tells the sinks of a job apart."""
+        ...
 
     @property
     def attempt_number(self) -> int: ...
@@ -257,9 +264,30 @@ class SinkWriterContext(Protocol):
     @property
     def configuration(self) -> Mapping[str, str]: ...
 
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """The checkpoint or savepoint that the job was restored from; None = it begins anew.
+
+        Ids rise over the whole life of a job, restarts included.
+        """
+        ...
+
+    def current_processing_time(self) -> int:
+        """The machine's time, ms since 1970 UTC."""
+        ...
+
+    def register_timer(self, timestamp: int, action: Callable[[], None]) -> None:
+        """Calls `action` once when the processing time reaches `timestamp` (ms), between two slices of rows."""
+        ...
+
 
 class SinkWriter(ABC, Generic[T]):
-    """Writes rows on the task's thread."""
+    """Writes rows on the task's thread.
+
+    At a checkpoint the engine calls `flush(False)`, `prepare_commit` and `snapshot_state`, in this order and without a
+    row between them; at the end of input `flush(True)` and `prepare_commit`. What `prepare_commit` gave is kept in
+    the checkpoint by the engine and handed to the committer when the checkpoint is complete.
+    """
 
     @abstractmethod
     def write(self, rows: Sequence[T], timestamps: Sequence[int | None] | None) -> None:
@@ -274,15 +302,22 @@ class SinkWriter(ABC, Generic[T]):
         )
 
     def flush(self, end_of_input: bool) -> None:
-        """Everything taken so far is handed to the outside; before a checkpoint and at the end."""
+        """Everything taken so far is handed to the outside; before a checkpoint and at the end.
+
+        A sink without a committer promises at least once by this call alone: rows flushed before a checkpoint are not
+        sent again after it was restored.
+        """
         return None
 
     def prepare_commit(self) -> list[Any]:
-        """What the committer shall make visible for the rows since the last call; picklable values."""
+        """What the committer shall make visible for the rows since the last call, in the order of commits.
+
+        Committables are kept in checkpoints: plain values or dataclasses of them; see Sink.
+        """
         return []
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """What a restored writer needs."""
+        """What restored writers need: a list that is dealt out among the subtasks at another parallelism."""
         return []
 
     def close(self) -> None:
@@ -290,12 +325,24 @@ class SinkWriter(ABC, Generic[T]):
         return None
 
 
+class CommitRejectedError(Exception):
+    """A commit that cannot succeed however often it is tried: the job fails at once instead of trying again."""
+
+
 class Committer(ABC):
-    """Makes prepared results visible; must be idempotent: a commit may be repeated."""
+    """Makes prepared results visible, on the task's thread; must be idempotent: a commit may be repeated.
+
+    It is repeated when the job fails between the completion of a checkpoint and the end of its commits, or when it is
+    restored from that checkpoint again.
+    """
 
     @abstractmethod
     def commit(self, committables: Sequence[Any]) -> None:
-        """Commits all; an exception means that it is tried again or the job fails."""
+        """Commits all, in order; the engine hands over one at a time.
+
+        An exception means that it is tried again with growing delays, `sink.committer.retries` times, before the task
+        fails; CommitRejectedError fails it at once.
+        """
 
     def abort(self, committables: Sequence[Any]) -> None:
         """Removes what was prepared and will never be committed."""
@@ -307,19 +354,26 @@ class Committer(ABC):
 
 
 class Sink(ABC, Generic[T]):
-    """A destination of records: picklable description that makes writers and, if it has one, a committer."""
+    """A destination of records: picklable description that makes writers and, if it has one, a committer.
+
+    Committables and the state of writers lie in checkpoints and savepoints as data: None, bool, int, float, str, bytes,
+    lists, tuples and dicts of them, and dataclasses, which are stored by their fields.
+    """
 
     #: True when the writer takes record batches by `write_batch`.
     accepts_columns: bool = False
-    #: True when `write` or `flush` may block for long: the task then has a thread of its own.
+    #: True when `write`, `flush` or a commit may block for long: the task then has a thread of its own.
     blocking: bool = False
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[T]:
-        """A writer for one subtask."""
+        """A writer for one subtask, after what the restored checkpoint covers has been committed.
+
+        `restored` is this subtask's share of what writers gave in `snapshot_state`, perhaps of other subtasks.
+        """
 
     def create_committer(self) -> Committer | None:
-        """None = the writer alone is enough."""
+        """None = the writer alone is enough. Called before `create_writer`."""
         return None
 
     def validate(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriterContext
@@ -19,7 +19,6 @@ from yarrow.datastream.connectors.file_sink_policies import (
     RollingPolicy,
 )
 from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
-from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, scheme_of
@@ -28,8 +27,9 @@ from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_f
 class FileSink(Sink[Any]):
     """Writes records to part files in the buckets below a base path; made by a builder.
 
-    Without another assigner a bucket is an hour of processing time. Files appear under their names when the
-    engine commits: at checkpoints, and at the end of bounded input.
+    Without another assigner a bucket is an hour of processing time. While a file is written it lies hidden in
+    `.staging-*` below the base path; it appears whole and under its name, once, when a checkpoint that covers it is
+    complete, and at the end of bounded input. With checkpoints each record is in the visible files exactly once.
     """
 
     def __init__(self, settings: FileSinkSettings) -> None:
@@ -37,22 +37,78 @@ class FileSink(Sink[Any]):
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
         self.blocking = scheme_of(settings.base_path) != "file"
 
-    @staticmethod
-    def for_row_format(base_path: str, encoder: Encoder[Any]) -> FileSinkBuilder:
-        """A builder of a sink that writes record by record."""
-        return FileSinkBuilder(FileSinkSettings(base_path, encoder, None))
+    class BaseBuilder:
+        """Collects what a FileSink needs."""
+
+        def __init__(self, settings: FileSinkSettings) -> None:
+            if not isinstance(settings.base_path, str) or not settings.base_path:
+                raise TypeError(
+                    f"FileSink: the base path must be a non-empty str, not {settings.base_path!r}"
+                )
+            self._settings = settings
+
+        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+            """Which folder a record goes to."""
+            self._settings = replace(self._settings, buckets=bucket_assigner)
+            return self
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            """When files are closed. Raises ValueError for a bulk format with another policy than on
+            checkpoint.
+            """
+            if self._settings.bulk_factory is not None and not rolling_policy.on_checkpoint:
+                raise ValueError(
+                    "FileSink: bulk formats roll at checkpoints; use on_checkpoint_rolling_policy()"
+                )
+            self._settings = replace(self._settings, rolling=rolling_policy)
+            return self
+
+        def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+            """How files are named."""
+            self._settings = replace(self._settings, files=output_file_config)
+            return self
+
+        def with_bucket_check_interval(self, interval: int) -> Self:
+            """Accepted (ms, above 0): files are closed at the time their policy says, not at the next check."""
+            if interval < 1:
+                raise ValueError(f"with_bucket_check_interval: the interval must be above 0, not {interval}")
+            return self
+
+        def enable_compact(self, strategy: object, compactor: object) -> Self:
+            """Refused: files are not compacted."""
+            raise UnsupportedFeatureError(
+                "FileSink.enable_compact: compaction of small files is missing; use a larger part size or "
+                "a longer checkpoint interval"
+            )
+
+        def disable_compact(self) -> Self:
+            """Accepted: files are not compacted."""
+            return self
+
+        def build(self) -> FileSink:
+            """The sink."""
+            return FileSink(self._settings)
+
+    class RowFormatBuilder(BaseBuilder):
+        """Of a sink that writes record by record."""
+
+    class BulkFormatBuilder(BaseBuilder):
+        """Of a sink whose format sees many records at once."""
 
     @staticmethod
-    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory[Any]) -> FileSinkBuilder:
+    def for_row_format(base_path: str, encoder: Encoder[Any]) -> FileSink.RowFormatBuilder:
+        """A builder of a sink that writes record by record."""
+        return FileSink.RowFormatBuilder(FileSinkSettings(base_path, encoder, None))
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory[Any]) -> FileSink.BulkFormatBuilder:
         """A builder of a sink whose format sees many records at once; files roll at checkpoints."""
         rolling = RollingPolicy.on_checkpoint_rolling_policy()
-        return FileSinkBuilder(FileSinkSettings(base_path, None, writer_factory, rolling=rolling))
+        return FileSink.BulkFormatBuilder(FileSinkSettings(base_path, None, writer_factory, rolling=rolling))
 
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> FileSinkWriter:
         """A writer for one subtask."""
-        return FileSinkWriter(
-            self._settings, context.subtask_index, restored, SystemClock(), RandomIdFactory()
-        )
+        return FileSinkWriter(self._settings, context, restored, RandomIdFactory())
 
     def create_committer(self) -> Committer:
         """What renames whole files."""
@@ -67,50 +123,3 @@ class FileSink(Sink[Any]):
                 raise InvalidProgramError(f"FileSink: {path} is a file; give the folder that files go into")
         except (OSError, FileSystemError) as error:
             raise InvalidProgramError(f"FileSink: {path} cannot be used: {error}") from error
-
-
-class FileSinkBuilder:
-    """Collects what a FileSink needs."""
-
-    def __init__(self, settings: FileSinkSettings) -> None:
-        if not isinstance(settings.base_path, str) or not settings.base_path:
-            raise TypeError(f"FileSink: the base path must be a non-empty str, not {settings.base_path!r}")
-        self._settings = settings
-
-    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
-        """Which folder a record goes to."""
-        self._settings = replace(self._settings, buckets=bucket_assigner)
-        return self
-
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
-        """When files are closed. Raises ValueError for a bulk format with another policy than on
-        checkpoint.
-        """
-        if self._settings.bulk_factory is not None and not rolling_policy.on_checkpoint:
-            raise ValueError("FileSink: bulk formats roll at checkpoints; use on_checkpoint_rolling_policy()")
-        self._settings = replace(self._settings, rolling=rolling_policy)
-        return self
-
-    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
-        """How files are named."""
-        self._settings = replace(self._settings, files=output_file_config)
-        return self
-
-    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
-        """Accepted: times are looked at whenever records come and before checkpoints, not at an interval
-        (ms).
-        """
-        if interval < 1:
-            raise ValueError(f"with_bucket_check_interval: the interval must be above 0, not {interval}")
-        return self
-
-    def enable_compact(self, strategy: object, compactor: object) -> FileSinkBuilder:
-        """Refused: files are not compacted."""
-        raise UnsupportedFeatureError(
-            "FileSink.enable_compact: compaction of small files is missing; use a larger part size or "
-            "a longer checkpoint interval"
-        )
-
-    def build(self) -> FileSink:
-        """The sink."""
-        return FileSink(self._settings)

@@ -100,7 +100,8 @@ class _DateTimeBuckets(BucketAssigner):
 class RollingPolicy:
     """When a part file is closed and the next one begun; None = never for that reason. Times in milliseconds.
 
-    Times are looked at when records come and before checkpoints. Bulk formats roll at every checkpoint, too.
+    Files are closed at the time the policy says, rows or no rows. Bulk formats roll at every checkpoint, and so does
+    everything outside of local file systems.
     """
 
     part_size: int | None = None

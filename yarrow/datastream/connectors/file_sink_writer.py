@@ -1,140 +1,32 @@
-"""The writer and the committer of a FileSink.
+"""The writer and the committer of a FileSink: which rows go to which file, and when files are closed.
 
-Owner: the task's thread for the writer, the engine for the committer. A part file is written under a hidden
-name, `.<part>.inprogress.<id>`; when it is closed it becomes a committable, and the committer renames it.
-What is never committed stays hidden from readers, and a writer removes what it alone knows of when it
-closes.
+Owner: the task's thread. A file that the policy keeps open over a checkpoint is snapshotted with its length; a restored
+writer copies that much into a file of its own, so that the original serves a second recovery, and never writes where
+an attempt that is not quite dead may still write. Where a file's beginning cannot be made durable while it is open
+(anything but local files), files roll at every checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
-from yarrow.common.serialization import BulkWriter
-from yarrow.datastream.connectors.base import Committer, SinkWriter
+from yarrow.datastream.connectors.base import Committer, SinkWriter, SinkWriterContext
+from yarrow.datastream.connectors.file_sink_files import (
+    FileSinkError,
+    InProgressFile,
+    PartFile,
+    PendingFile,
+    StagingFolder,
+    copy_beginning,
+    finish_file,
+)
 from yarrow.datastream.connectors.file_sink_policies import BucketContext, FileSinkSettings
-from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.datastream.connectors.transaction_names import TransactionNames
 from yarrow.runtime.common.ids import IdFactory
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
-
-_COPY_CHUNK = 1 << 20
-
-
-class FileSinkError(YarrowError):
-    """A file cannot be written or committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingFile:
-    """A whole file under its hidden name, to be renamed; `leftover` is removed once that is done."""
-
-    source: str
-    target: str
-    leftover: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InProgressFile:
-    """A file that was being written at a checkpoint: its first `length` bytes count."""
-
-    path: str
-    target: str
-    length: int
-
-
-class _PartFile:
-    """One file being written."""
-
-    def __init__(self, settings: FileSinkSettings, path: str, target: str, now: int) -> None:
-        self.path = path
-        self.target = target
-        self.opened_at = now
-        self.written_at = now
-        self._encoder = settings.encoder
-        self._stream = file_system_for(path).create(path)
-        self._counted = _CountingStream(self._stream)
-        factory = settings.bulk_factory
-        self._bulk: BulkWriter[Any] | None = None if factory is None else factory.create(self._as_stream())
-
-    @property
-    def length(self) -> int:
-        """Bytes handed to the file system."""
-        return self._counted.length
-
-    def write(self, rows: Sequence[Any], now: int) -> None:
-        self.written_at = now
-        if self._bulk is not None:
-            add = self._bulk.add_element
-            for row in rows:
-                add(row)
-        elif self._encoder is not None:
-            encode, stream = self._encoder.encode, self._as_stream()
-            for row in rows:
-                encode(row, stream)
-
-    def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
-        self.written_at = now
-        if self._bulk is None or not hasattr(self._bulk, "add_batch"):
-            raise TypeError("this format takes rows only")
-        self._bulk.add_batch(batch)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Writes the end of the file; afterwards it is whole and on the disk."""
-        if self._bulk is not None:
-            self._bulk.finish()
-        self._stream.close()
-
-    def abandon(self, keep: bool) -> None:
-        """Closes it as it is, and removes it unless a checkpoint names it."""
-        try:
-            self._stream.close()
-        finally:
-            if not keep:
-                file_system_for(self.path).delete(self.path)
-
-    def _as_stream(self) -> BinaryIO:
-        return self._counted  # type: ignore[return-value]
-
-
-class _CountingStream:
-    """Counts what is written; everything else is the stream's own."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.length = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        written = self._stream.write(data)
-        self.length += written
-        return written
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def tell(self) -> int:
-        return self.length
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The part file closes the stream; formats only finish with it."""
-        return None
+from yarrow.runtime.fs.file_system import file_system_for, join, scheme_of
 
 
 class FileSinkWriter(SinkWriter[Any]):
@@ -143,29 +35,39 @@ class FileSinkWriter(SinkWriter[Any]):
     def __init__(
         self,
         settings: FileSinkSettings,
-        subtask: int,
+        context: SinkWriterContext,
         restored: Sequence[InProgressFile],
-        clock: Clock,
         ids: IdFactory,
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._ids = ids
+        self._context = context
+        self._names = TransactionNames(context, ids)
+        self._staging = StagingFolder(settings.base_path, self._names)
+        self._rolls_at_checkpoint = (
+            settings.rolling.on_checkpoint
+            or settings.encoder is None
+            or scheme_of(settings.base_path) != "file"
+        )
         #: New for every writer, so that no attempt ever writes under a name that another one used.
-        self._unique = f"{ids.hex_id()[:16]}-{subtask}"
+        self._unique = f"{ids.hex_id()[:16]}-{context.subtask_index}"
         self._counter = 0
-        self._open: dict[str, _PartFile] = {}
+        self._open: dict[str, PartFile] = {}
+        #: Earliest time for which a timer is registered.
+        self._timer_at: int | None = None
         #: Files named in a checkpoint: they outlive this writer.
         self._checkpointed: set[str] = set()
+        self._staging.remove_leftovers([file.path for file in restored])
         self._pending: list[PendingFile] = [
             pending for file in restored if (pending := self._recovered(file)) is not None
         ]
+
+    # ------------------------------------------------------------------ rows
 
     def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
         """Appends rows to the files of their buckets."""
         if not rows:
             return
-        now = self._clock.epoch_ms()
+        now = self._context.current_processing_time()
         assigner = self._settings.buckets
         if assigner.ignores_element:
             first = timestamps[0] if timestamps else None
@@ -186,17 +88,20 @@ class FileSinkWriter(SinkWriter[Any]):
                 f"FileSink: {type(assigner).__name__} chooses a bucket by record, not by columns; use "
                 "the base path or date assigner, or write rows"
             )
-        now = self._clock.epoch_ms()
+        if not batch.num_rows:
+            return
+        now = self._context.current_processing_time()
         bucket = assigner.get_bucket_id(None, BucketContext(now, None))
         self._file_of(bucket, now).write_batch(batch, now)
         self._roll_if_due(bucket, now)
 
+    # ------------------------------------------------------------------ checkpoints
+
     def flush(self, end_of_input: bool) -> None:
         """Closes what the policy says is due; at the end of input everything."""
-        now = self._clock.epoch_ms()
-        roll_all = end_of_input or self._settings.rolling.on_checkpoint or self._settings.encoder is None
+        now = self._context.current_processing_time()
         for bucket in list(self._open):
-            if roll_all:
+            if end_of_input or self._rolls_at_checkpoint:
                 self._roll(bucket)
             else:
                 self._roll_if_due(bucket, now)
@@ -208,11 +113,12 @@ class FileSinkWriter(SinkWriter[Any]):
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """The files that stay open, with their lengths."""
+        self._names.checkpoint_taken(checkpoint_id)
         state = []
-        for part in self._open.values():
-            part.flush()
+        for bucket, part in self._open.items():
+            part.sync()
             self._checkpointed.add(part.path)
-            state.append(InProgressFile(part.path, part.target, part.length))
+            state.append(InProgressFile(part.path, bucket, part.target, part.length))
         return state
 
     def close(self) -> None:
@@ -224,66 +130,80 @@ class FileSinkWriter(SinkWriter[Any]):
         for file in pending:
             if file.source not in self._checkpointed:
                 file_system_for(file.source).delete(file.source)
+        self._staging.remove_if_empty()
+
+    # ------------------------------------------------------------------ files
 
     def _write_to(self, bucket: str, rows: Sequence[Any], now: int) -> None:
         self._roll_if_due(bucket, now)
         self._file_of(bucket, now).write(rows, now)
         self._roll_if_due(bucket, now)
 
-    def _file_of(self, bucket: str, now: int) -> _PartFile:
+    def _file_of(self, bucket: str, now: int) -> PartFile:
         part = self._open.get(bucket)
         if part is None:
-            folder, name = self._next_name(bucket)
-            hidden = join(folder, f".{name}.inprogress.{self._ids.hex_id()}")
-            part = self._open[bucket] = _PartFile(self._settings, hidden, join(folder, name), now)
+            target = self._next_target(bucket)
+            hidden = self._staging.new_path(target.rpartition("/")[2])
+            part = self._open[bucket] = PartFile(self._settings, hidden, target, now)
+            self._set_timer()
         return part
 
-    def _next_name(self, bucket: str) -> tuple[str, str]:
+    def _next_target(self, bucket: str) -> str:
         if bucket.startswith("/") or ".." in bucket.split("/"):
             raise FileSinkError(f"the bucket {bucket!r} lies outside of {self._settings.base_path}")
         files = self._settings.files
         name = f"{files.part_prefix}-{self._unique}-{self._counter}{files.part_suffix}"
         self._counter += 1
-        return join(self._settings.base_path, bucket), name
+        return join(self._settings.base_path, bucket, name)
 
     def _roll_if_due(self, bucket: str, now: int) -> None:
         part, policy = self._open.get(bucket), self._settings.rolling
         if part is not None and (
-            _reached(part.length, policy.part_size)
-            or _reached(now - part.opened_at, policy.rollover_interval)
-            or _reached(now - part.written_at, policy.inactivity_interval)
+            (policy.part_size is not None and part.length >= policy.part_size)
+            or ((due := self._due_at(part)) is not None and due <= now)
         ):
             self._roll(bucket)
 
+    def _due_at(self, part: PartFile) -> int | None:
+        """When the part is to be closed for its age or for want of rows."""
+        policy = self._settings.rolling
+        ages = []
+        if policy.rollover_interval is not None:
+            ages.append(part.opened_at + policy.rollover_interval)
+        if policy.inactivity_interval is not None:
+            ages.append(part.written_at + policy.inactivity_interval)
+        return min(ages, default=None)
+
+    def _set_timer(self) -> None:
+        due = min(
+            (at for part in self._open.values() if (at := self._due_at(part)) is not None), default=None
+        )
+        if due is not None and (self._timer_at is None or due < self._timer_at):
+            self._timer_at = due
+            self._context.register_timer(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer_at = None
+        now = self._context.current_processing_time()
+        for bucket in list(self._open):
+            self._roll_if_due(bucket, now)
+        self._set_timer()
+
     def _roll(self, bucket: str) -> None:
-        part = self._open[bucket]
-        part.close()
+        self._pending.append(self._open[bucket].close())
         del self._open[bucket]
-        self._pending.append(PendingFile(part.path, part.target))
 
     def _recovered(self, file: InProgressFile) -> PendingFile | None:
-        """What a checkpoint covers of a file, as a copy: the original serves a second recovery until the
-        commit.
-        """
+        """What a checkpoint covers of a file, as a file of its own."""
         if not file.length:
             return None
-        file_system = file_system_for(file.path)
-        copy = f"{file.path.rpartition('.')[0]}.{self._ids.hex_id()}"
-        try:
-            with file_system.open(file.path) as source, file_system.create(copy) as target:
-                left = file.length
-                while left and (chunk := source.read(min(left, _COPY_CHUNK))):
-                    target.write(chunk)
-                    left -= len(chunk)
-        except FileNotFoundError as error:
-            raise FileSinkError(f"{file.path} has gone since the checkpoint that names it") from error
-        if left:
-            raise FileSinkError(f"{file.path} is {left} bytes shorter than the checkpoint says")
-        return PendingFile(copy, file.target, leftover=file.path)
-
-
-def _reached(value: int, limit: int | None) -> bool:
-    return limit is not None and value >= limit
+        own = self._staging.is_own(file.path)
+        # The job that a savepoint came from may go on with its file: neither that nor its target is touched.
+        target = file.target if own else self._next_target(file.bucket)
+        copy = self._staging.new_path(target.rpartition("/")[2])
+        if not copy_beginning(file, copy):
+            return None
+        return PendingFile(copy, target, file.length, leftover=file.path if own else None)
 
 
 class FileCommitter(Committer):
@@ -292,20 +212,7 @@ class FileCommitter(Committer):
     def commit(self, committables: Sequence[PendingFile]) -> None:
         """Renames. Raises FileSinkError for a file that is neither there nor committed."""
         for file in committables:
-            file_system = file_system_for(file.source)
-            try:
-                file_system.rename(file.source, file.target)
-            except FileExistsError:
-                # Committed before; a copy made by a repeated recovery may be left.
-                file_system.delete(file.source)
-            except FileNotFoundError:
-                if not exists(file_system, file.target):
-                    raise FileSinkError(
-                        f"{file.source} cannot be committed as {file.target}: neither is there; was "
-                        "the folder cleaned?"
-                    ) from None
-            if file.leftover is not None:
-                file_system.delete(file.leftover)
+            finish_file(file)
 
     def abort(self, committables: Sequence[PendingFile]) -> None:
         """Removes files that will not be committed."""

@@ -11,7 +11,7 @@ from yarrow.datastream.connectors.file_format import (
     MalformedRecordError,
     StreamFormat,
 )
-from yarrow.datastream.connectors.file_sink import FileSink, FileSinkBuilder
+from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
     BucketContext,
@@ -32,7 +32,6 @@ __all__ = [
     "BulkFormat",
     "FileEnumeratorProvider",
     "FileSink",
-    "FileSinkBuilder",
     "FileSource",
     "FileSourceBuilder",
     "FileSplitAssignerProvider",

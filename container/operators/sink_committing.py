@@ -1,0 +1,175 @@
+"""What a sink has prepared and not committed yet, by checkpoint, and the commits themselves.
+
+Owner: the task thread of the sink. A commit that fails is tried again at a time that the operator asks for
+(`next_attempt`), so that nothing waits here. Order is kept: no committable overtakes one that was prepared before it.
+Must not know writers, barriers or where state is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.datastream.connectors.base import CommitRejectedError, Committer
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.options import sink
+from yarrow.runtime.config.settings import Settings
+
+#: Longest time between two tries, s.
+MAX_DELAY_SECONDS = 10.0
+#: In place of a checkpoint's id: committed when the input ends, in a job without checkpoints.
+END_OF_INPUT = 1 << 62
+_SHOWN = 200
+
+
+class CommitFailedError(YarrowError):
+    """A prepared result could not be made visible; the job restores the checkpoint, which holds it, and tries again."""
+
+    def __init__(
+        self, sink_name: str, committable: Any, checkpoint_id: int, tries: int, cause: Exception
+    ) -> None:
+        shown = repr(committable)
+        if len(shown) > _SHOWN:
+            shown = shown[: _SHOWN - 3] + "..."
+        again = (
+            "trying again cannot help"
+            if isinstance(cause, CommitRejectedError)
+            else f"tried {tries} times; see {sink.COMMITTER_RETRIES.key}"
+        )
+        when = (
+            "at the end of the input" if checkpoint_id == END_OF_INPUT else f"of checkpoint {checkpoint_id}"
+        )
+        super().__init__(
+            f"sink '{sink_name}' cannot commit {shown} {when} ({again}): {type(cause).__name__}: {cause}"
+        )
+        self.committable = committable
+        self.checkpoint_id = checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """How failed commits are tried again."""
+
+    retries: int
+    delay_seconds: float
+
+    @staticmethod
+    def of(settings: Settings) -> RetrySettings:
+        """What the configuration says."""
+        delay = settings.get(sink.COMMITTER_RETRY_DELAY)
+        return RetrySettings(settings.get(sink.COMMITTER_RETRIES), delay.seconds)
+
+    def delay_after(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        return float(min(MAX_DELAY_SECONDS, self.delay_seconds * 2 ** min(failures - 1, 16)))
+
+
+class PendingCommits:
+    """The committables of one sink subtask that are prepared and not known to be committed."""
+
+    def __init__(
+        self, sink_name: str, subtask: int, committer: Committer, clock: Clock, retry: RetrySettings
+    ) -> None:
+        self._sink_name = sink_name
+        self._subtask = subtask
+        self._committer = committer
+        self._clock = clock
+        self._retry = retry
+        #: Ids ascend; the lists are in the order of preparation.
+        self._by_checkpoint: dict[int, list[Any]] = {}
+        #: Everything up to this checkpoint is to be committed.
+        self._completed = -1
+        self._failures = 0
+        #: Checkpoints that hold what was pending when they were taken and may still be restored.
+        self._snapshots: set[int] = set()
+        #: Reading of the monotonic clock at the next try; None = nothing to do.
+        self.next_attempt: float | None = None
+        #: How often commits succeeded, failed, and were tried again.
+        self.successful = 0
+        self.failed = 0
+        self.retried = 0
+
+    def add(self, checkpoint_id: int, committables: Iterable[Any]) -> None:
+        """Prepared for a checkpoint; ids must not fall."""
+        found = list(committables)
+        if found:
+            self._by_checkpoint.setdefault(checkpoint_id, []).extend(found)
+
+    def entries(self) -> list[tuple[int, Any]]:
+        """All that is pending, with its checkpoint, in the order of commits."""
+        return [(n, committable) for n, found in self._by_checkpoint.items() for committable in found]
+
+    def snapshotted(self, checkpoint_id: int) -> None:
+        """The checkpoint holds what `entries` gives now."""
+        self._snapshots.add(checkpoint_id)
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """That checkpoint will never be complete; what it holds is committed with a later one."""
+        self._snapshots.discard(checkpoint_id)
+
+    def complete(self, checkpoint_id: int) -> None:
+        """Commits what was prepared up to this checkpoint. Raises CommitFailedError when no try is left."""
+        self._snapshots = {n for n in self._snapshots if n > checkpoint_id}
+        self._completed = max(self._completed, checkpoint_id)
+        if self._failures == 0:
+            self.attempt()
+
+    def attempt(self) -> None:
+        """Commits what is due; after a failure `next_attempt` says when to call again."""
+        self.next_attempt = None
+        due = [n for n in self._by_checkpoint if n <= self._completed]
+        total = sum(len(self._by_checkpoint[n]) for n in due)
+        if not total:
+            return
+        fault_points.reach(
+            "sink.before-commit", checkpoint_id=self._completed, subtask=self._subtask, of=total
+        )
+        done = 0
+        for checkpoint_id in due:
+            waiting = self._by_checkpoint[checkpoint_id]
+            while waiting:
+                if not self._commit(checkpoint_id, waiting[0]):
+                    return
+                done += 1
+                fault_points.reach(
+                    "sink.mid-commit",
+                    checkpoint_id=checkpoint_id,
+                    subtask=self._subtask,
+                    index=done,
+                    of=total,
+                )
+                del waiting[0]
+            del self._by_checkpoint[checkpoint_id]
+        fault_points.reach(
+            "sink.after-commit", checkpoint_id=self._completed, subtask=self._subtask, of=total
+        )
+
+    def _commit(self, checkpoint_id: int, committable: Any) -> bool:
+        self.retried += self._failures > 0
+        try:
+            self._committer.commit([committable])
+        except Exception as error:  # committers are users' code
+            self._failures += 1
+            self.failed += 1
+            if isinstance(error, CommitRejectedError) or self._failures > self._retry.retries:
+                raise CommitFailedError(
+                    self._sink_name, committable, checkpoint_id, self._failures, error
+                ) from error
+            self.next_attempt = self._clock.monotonic() + self._retry.delay_after(self._failures)
+            return False
+        self._failures = 0
+        self.successful += 1
+        return True
+
+    def abandon(self) -> Sequence[Any]:
+        """Takes out what no checkpoint can bring back: it may be aborted. The rest belongs to a restore."""
+        newest = max(self._snapshots, default=-1)
+        kept = max(newest, self._completed)
+        lost = [n for n in self._by_checkpoint if n > kept]
+        return [committable for n in lost for committable in self._by_checkpoint.pop(n)]
+
+    def __len__(self) -> int:
+        return sum(len(found) for found in self._by_checkpoint.values())

@@ -1,0 +1,254 @@
+"""The files of a FileSink on their way: in progress, pending, finished.
+
+Owner: the task's thread. A part file is written under a hidden name in the sink's staging folder,
+`.staging-<sink>/.<part>.inprogress.<transaction>`; closed, it is pending and known by a PendingFile; renamed to its
+target it is finished. What lies in checkpoints are the two dataclasses: changing a field changes savepoints. Must not
+decide when a file is rolled or committed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from yarrow.common.serialization import BulkWriter
+from yarrow.datastream.connectors.base import CommitRejectedError
+from yarrow.datastream.connectors.file_sink_policies import FileSinkSettings
+from yarrow.datastream.connectors.transaction_names import TransactionNames
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.fs.file_system import FileStatus, FileSystem, FileSystemError, file_system_for, join
+
+_COPY_CHUNK = 1 << 20
+_IN_PROGRESS = ".inprogress."
+#: Another subtask may remove the staging folder, empty for a moment, between its making and the file's.
+_TRIES_TO_CREATE = 5
+
+
+class FileSinkError(YarrowError, CommitRejectedError):
+    """A file cannot be written or committed, and trying again cannot help."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A whole file under its hidden name, to be renamed; `leftover` is removed once that is done."""
+
+    source: str
+    target: str
+    #: Bytes.
+    size: int
+    leftover: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InProgressFile:
+    """A file that was being written at a checkpoint: its first `length` bytes count."""
+
+    path: str
+    bucket: str
+    target: str
+    length: int
+
+
+def status_of(file_system: FileSystem, path: str) -> FileStatus | None:
+    """What lies at `path`; None = nothing."""
+    try:
+        return file_system.status(path)
+    except FileNotFoundError:
+        return None
+
+
+def finish_file(file: PendingFile) -> None:
+    """Renames a pending file; one that was renamed before is left as it is.
+
+    Raises FileSinkError when neither name is there, or when the target is another file.
+    """
+    file_system = file_system_for(file.source)
+    if status_of(file_system, file.source) is not None:
+        file_system.make_dirs(file.target.rpartition("/")[0])
+    try:
+        file_system.rename(file.source, file.target)
+    except FileExistsError:
+        _require_finished(file_system, file)
+        # A rename that was cut off leaves both names; so does a copy made by a second recovery.
+        file_system.delete(file.source)
+    except FileNotFoundError:
+        _require_finished(file_system, file)
+    if file.leftover is not None:
+        file_system.delete(file.leftover)
+
+
+def _require_finished(file_system: FileSystem, file: PendingFile) -> None:
+    found = status_of(file_system, file.target)
+    if found is None:
+        raise FileSinkError(
+            f"{file.source} cannot be committed as {file.target}: neither is there; was the folder cleaned?"
+        ) from None
+    if found.size != file.size:
+        raise FileSinkError(
+            f"{file.source} cannot be committed as {file.target}: that is another file, of {found.size} bytes instead "
+            f"of {file.size}; move it away"
+        ) from None
+
+
+class StagingFolder:
+    """The hidden folder of one sink below its base path, in which its writers make their files."""
+
+    def __init__(self, base_path: str, names: TransactionNames) -> None:
+        self.path = join(base_path, f".staging-{names.tag}")
+        self._names = names
+        self._file_system = file_system_for(base_path)
+
+    def new_path(self, part_name: str) -> str:
+        """A hidden name, used once, for a file that will be called `part_name`."""
+        return join(self.path, f".{part_name}{_IN_PROGRESS}{self._names.next()}")
+
+    def is_own(self, path: str) -> bool:
+        """True for a hidden file of this job's sink, False for one of the job that a savepoint came from."""
+        return self._names.is_of_this_sink(path.rpartition(_IN_PROGRESS)[2])
+
+    def remove_leftovers(self, needed: Sequence[str]) -> None:
+        """Removes files that earlier attempts of this subtask began and that no restored state names."""
+        for entry in self._entries():
+            if entry.path not in needed and self._names.is_leftover(entry.name.rpartition(_IN_PROGRESS)[2]):
+                self._file_system.delete(entry.path)
+
+    def remove_if_empty(self) -> None:
+        """Removes the folder unless somebody's files lie in it."""
+        with suppress(OSError, FileSystemError):
+            if not any(self._entries()):
+                self._file_system.delete(self.path)
+
+    def _entries(self) -> Iterator[FileStatus]:
+        with suppress(FileNotFoundError):
+            yield from self._file_system.list(self.path)
+
+
+def create(path: str) -> BinaryIO:
+    """A stream to a new file; its folder is made, again if somebody removes it meanwhile."""
+    for _ in range(_TRIES_TO_CREATE):
+        with suppress(FileNotFoundError):
+            return file_system_for(path).create(path)
+    raise FileSinkError(f"{path} cannot be created: its folder is removed again and again")
+
+
+def copy_beginning(file: InProgressFile, target: str) -> bool:
+    """Copies what a checkpoint covers of a file; False when the file has gone because it was finished.
+
+    Raises FileSinkError when the bytes are nowhere.
+    """
+    file_system = file_system_for(file.path)
+    try:
+        source = file_system.open(file.path)
+    except FileNotFoundError:
+        finished = status_of(file_system, file.target)
+        if finished is not None and finished.size >= file.length:
+            return False
+        raise FileSinkError(f"{file.path} has gone since the checkpoint that names it") from None
+    left = file.length
+    with source, create(target) as stream:
+        while left and (chunk := source.read(min(left, _COPY_CHUNK))):
+            stream.write(chunk)
+            left -= len(chunk)
+    if left:
+        file_system_for(target).delete(target)
+        raise FileSinkError(f"{file.path} is {left} bytes shorter than the checkpoint says")
+    return True
+
+
+class PartFile:
+    """One file being written."""
+
+    def __init__(self, settings: FileSinkSettings, path: str, target: str, now: int) -> None:
+        #: The hidden name.
+        self.path = path
+        self.target = target
+        self.opened_at = now
+        self.written_at = now
+        self._encoder = settings.encoder
+        self._stream = create(path)
+        self._counted = _CountingStream(self._stream)
+        factory = settings.bulk_factory
+        self._bulk: BulkWriter[Any] | None = None if factory is None else factory.create(self._as_stream())
+
+    @property
+    def length(self) -> int:
+        """Bytes handed to the file system."""
+        return self._counted.length
+
+    def write(self, rows: Sequence[Any], now: int) -> None:
+        self.written_at = now
+        if self._bulk is not None:
+            add = self._bulk.add_element
+            for row in rows:
+                add(row)
+        elif self._encoder is not None:
+            encode, stream = self._encoder.encode, self._as_stream()
+            for row in rows:
+                encode(row, stream)
+
+    def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
+        self.written_at = now
+        if self._bulk is None or not hasattr(self._bulk, "add_batch"):
+            raise TypeError("this format takes rows only")
+        self._bulk.add_batch(batch)
+
+    def sync(self) -> None:
+        """Waits until what was written is on the disk; local files only."""
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> PendingFile:
+        """Writes the end of the file; afterwards it is whole and on the disk."""
+        if self._bulk is not None:
+            self._bulk.finish()
+        self._stream.close()
+        return PendingFile(self.path, self.target, self.length)
+
+    def abandon(self, keep: bool) -> None:
+        """Closes it as it is, and removes it unless a checkpoint names it."""
+        try:
+            self._stream.close()
+        finally:
+            if not keep:
+                file_system_for(self.path).delete(self.path)
+
+    def _as_stream(self) -> BinaryIO:
+        return self._counted  # type: ignore[return-value]
+
+
+class _CountingStream:
+    """Counts what is written; everything else is the stream's own."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.length = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        written = self._stream.write(data)
+        self.length += written
+        return written
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def tell(self) -> int:
+        return self.length
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The part file closes the stream; formats only finish with it."""
+        return None

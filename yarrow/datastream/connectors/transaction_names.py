@@ -1,0 +1,56 @@
+"""Names of what a sink subtask has begun and not committed: unique, and telling whether somebody still needs it.
+
+Owner: the writer that makes them (task thread). A name carries the job and sink, the subtask, and the last checkpoint
+that the subtask had taken part in when it began. So a writer that starts from checkpoint n knows by the name alone what
+its predecessors left behind: what began at or after n is in no state that was restored. Must do no I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from yarrow.datastream.connectors.base import SinkWriterContext
+from yarrow.runtime.common.ids import IdFactory
+
+_NAME = re.compile(r"([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
+
+
+class TransactionNames:
+    """Makes the names of one writer and recognises those of writers before it."""
+
+    def __init__(self, context: SinkWriterContext, ids: IdFactory) -> None:
+        identity = f"{context.job_id}/{context.sink_id}"
+        #: Tells this job's sink from all others: 16 hex digits.
+        self.tag = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._subtask = context.subtask_index
+        self._parallelism = context.parallelism
+        self._restored = context.restored_checkpoint_id
+        self._epoch = self._restored or 0
+        self._ids = ids
+
+    def checkpoint_taken(self, checkpoint_id: int) -> None:
+        """What begins from now on is not part of that checkpoint."""
+        self._epoch = checkpoint_id
+
+    def next(self) -> str:
+        """A name used once: `<tag>-<subtask>-<checkpoint>-<16 hex digits>`."""
+        return f"{self.tag}-{self._subtask}-{self._epoch}-{self._ids.hex_id()[-16:]}"
+
+    def is_of_this_sink(self, name: str) -> bool:
+        """True when this job's sink made the name, in any attempt and subtask."""
+        found = _NAME.fullmatch(name)
+        return found is not None and found.group(1) == self.tag
+
+    def is_leftover(self, name: str) -> bool:
+        """True for what an earlier attempt began and no restored state knows of: it is this subtask's to remove.
+
+        False for everything of other jobs and sinks, and of subtasks that others take over. To be asked before the
+        first `next`: afterwards it would hold for the writer's own names.
+        """
+        found = _NAME.fullmatch(name)
+        if found is None or found.group(1) != self.tag:
+            return False
+        if int(found.group(2)) % self._parallelism != self._subtask:
+            return False
+        return self._restored is None or int(found.group(3)) >= self._restored
