@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
 from yarrow.am.dispatcher.dispatcher import DispatcherSettings
-from yarrow.am.jobmaster.settings import JobMasterSettings, SchedulerMode
+from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
+from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.runtime.common.errors import UnsupportedFeatureError
@@ -81,6 +82,9 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
             config.get(cluster.REGISTRATION_MAX_TIMEOUT).seconds,
         ),
         exception_history_size=merged.get(web.EXCEPTION_HISTORY_SIZE),
+        attempts_history_size=merged.get(jobmanager.ATTEMPTS_HISTORY_SIZE),
+        restart_backoff=restart_backoff_factory(merged),
+        failover_scope=FailoverScope(merged.get(jobmanager.FAILOVER_STRATEGY).value),
         inline_graph_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes // 4,
     )
 

@@ -9,13 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.restore import RestorePlan, TaskRestore
 from yarrow.runtime.common.ids import JobMasterID, ResourceID, WorkerID
 from yarrow.runtime.rpc.messages import (
+    NOT_PLACED,
     Deployment,
     TaskDeploymentDescriptor,
     VertexPlacement,
     WorkerAddress,
 )
+
+_NOTHING = RestorePlan()
+_ANEW = TaskRestore()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class EncodedGraph:
 
 
 def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[VertexPlacement, ...]]:
-    """All workers of the job, and where each subtask runs; vertices not placed yet are left out."""
+    """All workers of the job, and where each subtask runs; vertices of which no subtask has a place are left out."""
     workers: list[WorkerAddress] = []
     index: dict[WorkerID, int] = {}
     found = []
@@ -36,13 +41,14 @@ def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[
         for execution in vertex.executions:
             worker = execution.worker
             if worker is None:
-                break
+                indexes.append(NOT_PLACED)
+                continue
             position = index.get(worker.worker_id)
             if position is None:
                 position = index[worker.worker_id] = len(workers)
                 workers.append(worker)
             indexes.append(position)
-        else:
+        if any(index != NOT_PLACED for index in indexes):
             placement = VertexPlacement(
                 vertex_id=vertex_id,
                 graph_id=graph.graph_id,
@@ -54,18 +60,28 @@ def placements(graph: ExecutionGraph) -> tuple[tuple[WorkerAddress, ...], tuple[
 
 
 def build_deployments(
-    graph: ExecutionGraph, job_master_id: JobMasterID, encoded: EncodedGraph, executions: Iterable[Execution]
+    graph: ExecutionGraph,
+    job_master_id: JobMasterID,
+    encoded: EncodedGraph,
+    executions: Iterable[Execution],
+    restore: RestorePlan = _NOTHING,
 ) -> dict[ResourceID, Deployment]:
     """What each TaskExecutor has to start; every execution has its worker and allocation."""
     tasks: dict[ResourceID, list[TaskDeploymentDescriptor]] = {}
     for execution in executions:
         assert execution.worker is not None and execution.allocation_id is not None
+        task = restore.tasks.get(execution.attempt_id, _ANEW)
         descriptor = TaskDeploymentDescriptor(
             attempt_id=execution.attempt_id,
             vertex_id=execution.vertex.id,
             subtask=execution.subtask,
             attempt_number=execution.attempt_number,
             allocation_id=execution.allocation_id,
+            restore=dict(task.states),
+            restore_coordinator=task.coordinator,
+            restored_checkpoint_id=restore.checkpoint_id,
+            restore_directory=restore.directory,
+            finished_before=task.finished_before,
         )
         tasks.setdefault(execution.worker.resource_id, []).append(descriptor)
     workers, placed = placements(graph)

@@ -33,6 +33,8 @@ def job_details(graph: ExecutionGraph, waiting_for: str = "") -> ExecutionGraphD
         exceptions=tuple(graph.exceptions),
         accumulators=graph.accumulators(),
         waiting_for=waiting_for,
+        restarts=graph.restarts,
+        restarting_ms=graph.restarting_ms,
     )
 
 

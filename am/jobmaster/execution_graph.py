@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from yarrow.am.jobmaster.accumulators import AccumulatorMergeError, merge_accumulators
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import (
@@ -34,6 +36,8 @@ from yarrow.runtime.rpc.messages import (
     WorkerAddress,
 )
 
+#: Failures kept beside the one that they came with.
+_CONCURRENT_KEPT = 100
 #: What a worker may report; the other states are the JobMaster's own.
 REPORTED_STATES = frozenset(
     {
@@ -76,6 +80,8 @@ class Execution:
         self.cause: FailureCause | None = None
         self.metrics: dict[str, float] = {}
         self.accumulators: dict[str, Any] = {}
+        #: Its input has ended; it waits for a checkpoint that covers its end.
+        self.awaits_final_checkpoint = False
 
     @property
     def state(self) -> ExecutionState:
@@ -102,7 +108,14 @@ class ExecutionJobVertex:
 class ExecutionGraph:
     """The whole job as it runs."""
 
-    def __init__(self, job: JobGraph, clock: Clock, ids: IdFactory, exception_history_size: int = 16) -> None:
+    def __init__(
+        self,
+        job: JobGraph,
+        clock: Clock,
+        ids: IdFactory,
+        exception_history_size: int = 16,
+        attempts_history_size: int = 16,
+    ) -> None:
         self.job = job
         self.graph_id = ids.hex_id()
         self._clock = clock
@@ -119,6 +132,11 @@ class ExecutionGraph:
         #: What made the job fail; None while it has not.
         self.failure: FailureCause | None = None
         self._history_size = exception_history_size
+        self._attempts_kept = attempts_history_size
+        #: How often tasks were started again after a failure: once a failover, whatever it took along.
+        self.restarts = 0
+        #: Milliseconds spent RESTARTING before the present stay in that state.
+        self._restarting_ms = 0
         #: Oldest first; the first is never dropped.
         self.exceptions: list[ExceptionEntry] = []
         self.last_modification = clock.epoch_ms()
@@ -147,6 +165,14 @@ class ExecutionGraph:
         """True when no current execution is live."""
         return self.live == 0
 
+    @property
+    def restarting_ms(self) -> int:
+        """Milliseconds that the job has spent RESTARTING so far."""
+        if self.status is not JobStatus.RESTARTING:
+            return self._restarting_ms
+        here = self._clock.epoch_ms() - self.machine.timestamps[JobStatus.RESTARTING]
+        return self._restarting_ms + max(0, here)
+
     def executions(self) -> Iterator[Execution]:
         """Current executions, vertex by vertex, in order of subtasks."""
         for vertex in self.vertices.values():
@@ -165,6 +191,8 @@ class ExecutionGraph:
 
     def transition(self, status: JobStatus, cause: str = "") -> None:
         """Moves the job; IllegalTransitionError where the table has no such edge."""
+        if self.status is JobStatus.RESTARTING:
+            self._restarting_ms = self.restarting_ms
         self.machine.transition(status, cause)
         self.last_modification = self._clock.epoch_ms()
 
@@ -176,6 +204,9 @@ class ExecutionGraph:
         following = self._execution(execution.vertex, execution.subtask, execution.attempt_number + 1)
         del self._by_attempt[execution.attempt_id]
         vertex.former.append(execution)
+        same = [index for index, former in enumerate(vertex.former) if former.subtask == execution.subtask]
+        if len(same) > self._attempts_kept:
+            del vertex.former[same[0]]
         vertex.executions[execution.subtask] = following
         vertex.counts[execution.state] -= 1
         vertex.counts[ExecutionState.CREATED] += 1
@@ -203,17 +234,29 @@ class ExecutionGraph:
 
     def record_exception(self, cause: FailureCause, execution: Execution | None) -> None:
         """Adds a line to the exception history."""
+        self.exceptions.append(self._entry(cause, execution))
+        if len(self.exceptions) > self._history_size:
+            del self.exceptions[1 if self._history_size > 1 else 0]
+
+    def record_concurrent(self, cause: FailureCause, execution: Execution | None) -> None:
+        """Adds a failure that came while the tasks of the last one were on their way to a restart."""
+        if not self.exceptions:
+            self.record_exception(cause, execution)
+            return
+        root = self.exceptions[-1]
+        if len(root.concurrent) < _CONCURRENT_KEPT:
+            entry = self._entry(cause, execution)
+            self.exceptions[-1] = msgspec.structs.replace(root, concurrent=(*root.concurrent, entry))
+
+    def _entry(self, cause: FailureCause, execution: Execution | None) -> ExceptionEntry:
         worker = execution.worker if execution is not None else None
-        entry = ExceptionEntry(
+        return ExceptionEntry(
             cause=cause,
             timestamp_ms=self._clock.epoch_ms(),
             task_name=execution.title if execution is not None else "",
             endpoint=f"{worker.host}:{worker.port}" if worker is not None else "",
             resource_id=worker.resource_id if worker is not None else "",
         )
-        self.exceptions.append(entry)
-        if len(self.exceptions) > self._history_size:
-            del self.exceptions[1 if self._history_size > 1 else 0]
 
     def accumulators(self) -> dict[str, Any]:
         """User accumulators merged over all current executions; what cannot be merged says why instead."""

@@ -1,48 +1,131 @@
-"""FailoverStrategy: what a failed task means for the job. Pure decisions; carried out by job_scheduler.py.
+"""Failover: which subtasks restart when some have failed (jobmanager.execution.failover-strategy: region or full).
 
-Owner: the JobMaster's loop.
+Owner: the JobMaster's loop. Pure decisions; when they restart is decided by a restart strategy (restart_strategies.py),
+how by restarts.py. The rules are Flink's, but that consumers of a restarted region go along only where they must.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable
+from functools import cached_property
 
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.rpc.messages import FailureCause
+from yarrow.am.jobmaster.regions import Subtask, SubtaskGraph, is_blocking
+from yarrow.am.jobmaster.settings import FailoverScope
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
+from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceOperator
+from yarrow.runtime.graph.states import ExecutionState
+
+#: Their channels hold other rows, or the same in another order, when the producer runs again.
+_NOT_REPRODUCIBLE = frozenset(
+    {PartitionerKind.REBALANCE, PartitionerKind.SHUFFLE, PartitionerKind.RESCALE, PartitionerKind.CUSTOM}
+)
+_NOT_STARTED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 
 
-@dataclass(frozen=True, slots=True)
-class FailJob:
-    """The job fails with the cause at hand."""
+class Failover:
+    """Knows the regions of a job and what they need of each other."""
+
+    def __init__(self, graph: ExecutionGraph, scope: FailoverScope) -> None:
+        self._graph = graph
+        self._scope = scope
+        #: Results that are gone although their producer has finished.
+        self._lost_results: set[Subtask] = set()
+        self.has_blocking_edges = any(is_blocking(edge) for edge in graph.job.edges)
+
+    @cached_property
+    def subtasks(self) -> SubtaskGraph:
+        """Made at the first failure: most jobs never need it."""
+        return SubtaskGraph(self._graph.job)
+
+    def everything(self) -> frozenset[Subtask]:
+        """All subtasks of the job."""
+        return frozenset(self.subtasks.all())
+
+    def tasks_to_restart(self, failed: Iterable[Subtask]) -> frozenset[Subtask]:
+        """The regions of the failed subtasks with all that has to go along."""
+        if self._scope is FailoverScope.FULL:
+            return self.everything()
+        subtasks = self.subtasks
+        todo = {subtasks.region_of(subtask) for subtask in failed}
+        regions: set[int] = set()
+        while todo:
+            region = todo.pop()
+            regions.add(region)
+            for member in subtasks.members(region):
+                todo |= {subtasks.region_of(other) for other in self._along_with(member)} - regions
+        return frozenset(member for region in regions for member in subtasks.members(region))
+
+    def _along_with(self, member: Subtask) -> Iterable[Subtask]:
+        if not self.has_blocking_edges:
+            return
+        for _, producer in self.subtasks.blocking_producers(member):
+            if producer in self._lost_results:
+                yield producer
+        for edge, consumer in self.subtasks.blocking_consumers(member):
+            if self._reads_anew(edge, consumer):
+                yield consumer
+
+    def _reads_anew(self, edge: JobEdge, consumer: Subtask) -> bool:
+        """Whether a consumer of a result that is made again has to start again."""
+        state = self._execution(consumer).state
+        if state in _NOT_STARTED:
+            return False
+        return edge.partitioner.kind in _NOT_REPRODUCIBLE or not state.is_terminal
+
+    # Results of blocking edges.
+
+    def result_lost(self, producer: Subtask) -> None:
+        """The result of a finished producer is gone, or corrupt."""
+        self._lost_results.add(producer)
+
+    def result_restarts(self, members: Iterable[Subtask]) -> None:
+        """These will make their results anew."""
+        self._lost_results.difference_update(members)
+
+    def is_result_needed(self, producer: Subtask) -> bool:
+        """Whether somebody still has to read it."""
+        if not self.has_blocking_edges:
+            return False
+        return any(
+            self._execution(consumer).state is not ExecutionState.FINISHED
+            for _, consumer in self.subtasks.blocking_consumers(producer)
+        )
+
+    def _execution(self, subtask: Subtask) -> Execution:
+        return self._graph.vertices[subtask.vertex].executions[subtask.number]
+
+    # Split enumerators.
+
+    def readers_without_coordinator(self, lost: Iterable[Execution]) -> set[Subtask]:
+        """Readers of the sources whose enumerator lived beside one of these and that are not done."""
+        found: set[Subtask] = set()
+        for execution in lost:
+            if execution.subtask == 0 and has_coordinator(execution.vertex) and self._is_unfinished(execution):
+                found.update(self.subtasks.of_vertex(execution.vertex.id))
+        return found
+
+    def _is_unfinished(self, execution: Execution) -> bool:
+        readers = self._graph.vertices[execution.vertex.id]
+        return readers.counts[ExecutionState.FINISHED] < len(readers.executions)
+
+    def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
+        """Readers whose enumerator lives on and has to take their splits back.
+
+        Where all readers of a source restart, the enumerator starts anew with subtask 0.
+        """
+        by_vertex: dict[JobVertexID, list[Subtask]] = {}
+        for member in members:
+            by_vertex.setdefault(member.vertex, []).append(member)
+        found = []
+        for vertex_id, readers in by_vertex.items():
+            vertex = self._graph.vertices[vertex_id].vertex
+            if has_coordinator(vertex) and len(readers) < vertex.parallelism:
+                found += sorted(readers)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class RestartTasks:
-    """These are cancelled and started as new attempts after a pause."""
-
-    attempts: frozenset[ExecutionAttemptID]
-    delay_seconds: float
-
-
-FailoverDecision = FailJob | RestartTasks
-
-
-class FailoverStrategy(Protocol):
-    """Decides what to do when a task failed."""
-
-    def decide(
-        self, graph: ExecutionGraph, failed: Execution | None, cause: FailureCause
-    ) -> FailoverDecision:
-        """`failed` is None where no single task is at fault (no slots, for instance)."""
-        ...
-
-
-class NoRestart:
-    """Every failure fails the job (restart-strategy: none)."""
-
-    def decide(
-        self, graph: ExecutionGraph, failed: Execution | None, cause: FailureCause
-    ) -> FailoverDecision:
-        return FailJob()
+def has_coordinator(vertex: JobVertex) -> bool:
+    """True for a source with a split enumerator, which lives in the worker of subtask 0."""
+    return isinstance(vertex.operators[0].spec, SourceOperator)

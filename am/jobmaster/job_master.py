@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.errors import (
@@ -23,19 +24,22 @@ from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.failover import FailoverStrategy, NoRestart
-from yarrow.am.jobmaster.job_scheduler import (
+from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
+from yarrow.am.jobmaster.restore import JobsWithoutState, RestoreProvider
+from yarrow.am.jobmaster.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
+    ArmRestart,
     CancelTasks,
     DeclareRequirements,
     Deploy,
     FreeSlot,
     JobEnded,
-    JobScheduler,
+    ResetReader,
     SchedulerAction,
+    TasksRestarting,
 )
-from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.jobmaster.slot_pool import SlotPool
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
@@ -72,12 +76,15 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    ResetSubtask,
     SlotOffer,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
 )
 from yarrow.runtime.rpc.service import RpcService
 
+#: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
+_KILL_GRACE = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -101,17 +108,29 @@ class JobMaster(RpcEndpoint):
         job: JobGraph,
         services: JobMasterServices,
         settings: JobMasterSettings,
-        failover: FailoverStrategy | None = None,
     ) -> None:
         self.leader_id = JobMasterID(services.ids.hex_id())
         super().__init__(f"jobmanager_{job.job_id}", self.leader_id)
         self._services = services
         self._settings = settings
-        self.graph = ExecutionGraph(job, services.clock, services.ids, settings.exception_history_size)
-        self._pool = SlotPool(settings.slot_idle_timeout)
-        self._scheduler = JobScheduler(
-            self.graph, self._pool, settings.scheduler_mode, failover or NoRestart()
+        self.graph = ExecutionGraph(
+            job,
+            services.clock,
+            services.ids,
+            settings.exception_history_size,
+            settings.attempts_history_size,
         )
+        self._pool = SlotPool(settings.slot_idle_timeout)
+        #: Where restarted tasks begin.
+        self._restore: RestoreProvider = JobsWithoutState()
+        self._scheduler = JobScheduler(
+            self.graph,
+            self._pool,
+            settings.scheduler_mode,
+            settings.restart_backoff(),
+            settings.failover_scope,
+        )
+        self._scheduler.needs_global_restart = lambda: self._restore.needs_global_restart()
         self._encoded = EncodedGraph(encode_job_graph(job))
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
@@ -216,9 +235,9 @@ class JobMaster(RpcEndpoint):
 
     def waiting_for(self) -> str:
         """What the job waits for, "" when for nothing."""
-        text = self._scheduler.explanation()
-        if not text:
-            return ""
+        text = self._scheduler.explanation(self._now())
+        if not text or not self._pool.waiting:
+            return text
         if not self._resource_manager.is_registered:
             return f"{text}; not registered with a ResourceManager yet"
         return f"{text}; ResourceManager: {self._not_enough}" if self._not_enough else text
@@ -338,7 +357,7 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         for action in actions:
             self._do(action)
-        if self._pool.waiting and self.graph.status is JobStatus.RUNNING:
+        if self._pool.waiting and self.graph.status in (JobStatus.RUNNING, JobStatus.RESTARTING):
             self._start_slot_timer()
         else:
             self._stop_slot_timer()
@@ -357,16 +376,21 @@ class JobMaster(RpcEndpoint):
             case FreeSlot(slot, cause):
                 if (link := self._links.get(slot.resource_id)) is not None:
                     link.free_slot(slot.allocation_id, cause)
-            case ArmCancellationTimeout():
-                timeout = self._settings.cancellation_timeout
-                self._timers["cancellation"] = self._services.timers.call_later(
-                    timeout, self._cancellation_timed_out
-                )
+            case ArmCancellationTimeout(restart_id):
+                self._arm_cancellation_timeout(restart_id)
+            case ArmRestart(restart_id, seconds):
+                self._after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
+            case TasksRestarting(attempts):
+                self._restore.on_restart(attempts)
+            case ResetReader():
+                self._reset_reader(action)
             case JobEnded():
                 self.spawn(self._conclude(), "conclude")
 
     def _deploy(self, executions: tuple[Execution, ...]) -> None:
-        deployments = build_deployments(self.graph, self.leader_id, self._encoded, executions)
+        deployments = build_deployments(
+            self.graph, self.leader_id, self._encoded, executions, self._restore.restore_for(executions)
+        )
         for resource_id, deployment in deployments.items():
             self._links[resource_id].submit(deployment)
         for execution in executions:
@@ -383,10 +407,55 @@ class JobMaster(RpcEndpoint):
         cause = failure_of(type(error), f"tasks could not be deployed: {error}")
         self._carry_out(self._scheduler.tasks_lost(attempts, cause, self._now()))
 
-    def _cancellation_timed_out(self) -> None:
+    def _arm_cancellation_timeout(self, restart_id: int | None) -> None:
+        timeout = self._settings.cancellation_timeout
+        if timeout <= 0:
+            return
+        if restart_id is None:
+            self._after("cancellation", timeout, self._cancellation_timed_out)
+        else:
+            # The TaskExecutor kills the worker of such a task itself: this is for one that does not.
+            name = f"cancellation of restart {restart_id}"
+            self._after(name, timeout + _KILL_GRACE, partial(self._restart_cancel_timed_out, restart_id))
+
+    def _after(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers.pop(name, None)
+            action()
+
+        if (former := self._timers.get(name)) is not None:
+            former.cancel()
+        self._timers[name] = self._services.timers.call_later(seconds, run)
+
+    def _not_ended_in_time(self) -> str:
         seconds = self._settings.cancellation_timeout
-        text = f"the task did not end within {seconds:g} s of its cancellation (task.cancellation.timeout)"
-        self._carry_out(self._scheduler.cancellation_timed_out(self._now(), text))
+        return f"the task did not end within {seconds:g} s of its cancellation (task.cancellation.timeout)"
+
+    def _cancellation_timed_out(self) -> None:
+        self._carry_out(self._scheduler.cancellation_timed_out(self._now(), self._not_ended_in_time()))
+
+    def _restart_cancel_timed_out(self, restart_id: int) -> None:
+        cause = failure_of(TaskExecutorLostError, self._not_ended_in_time())
+        self._carry_out(self._scheduler.restart_cancel_timed_out(restart_id, cause, self._now()))
+
+    def _restart_due(self, restart_id: int) -> None:
+        self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
+
+    def _reset_reader(self, reset: ResetReader) -> None:
+        """The enumerator lives beside subtask 0 of its source."""
+        coordinator = self.graph.subtask(reset.vertex_id, 0)
+        if coordinator is None or coordinator.worker is None:
+            return
+        link = self._links.get(coordinator.worker.resource_id)
+        if link is not None:
+            link.reset_subtask(
+                ResetSubtask(
+                    job_id=self.graph.job.job_id,
+                    operator_id=reset.operator_id,
+                    subtask=reset.subtask,
+                    checkpoint_id=self._restore.checkpoint_id,
+                )
+            )
 
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
@@ -419,7 +488,8 @@ class JobMaster(RpcEndpoint):
         self._slot_timer = None
         seconds = self._settings.slot_request_timeout
         text = f"no slots within {seconds:g} s (slot.request.timeout): the job {self.waiting_for()}"
-        self._carry_out(self._scheduler.fail(failure_of(NoResourceAvailableError, text), self._now()))
+        cause = failure_of(NoResourceAvailableError, text)
+        self._carry_out(self._scheduler.slots_timed_out(cause, self._now()))
 
     def _check(self) -> None:
         self._carry_out(self._scheduler.check(self._now()))

@@ -1,102 +1,87 @@
 """JobScheduler: what a job does next, decided from its ExecutionGraph and SlotPool.
 
 Owner: the JobMaster's loop. Pure: every method takes in one event at a given time and returns actions for the
-JobMaster to carry out, in order; it never sends, waits or looks at a clock of its own.
+JobMaster to carry out, in order; it never sends, waits or looks at a clock of its own. Which tasks restart is
+decided in failover.py, whether and when in restart_strategies.py.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.failover import FailJob, FailoverStrategy
-from yarrow.am.jobmaster.regions import (
-    PipelinedRegion,
-    one_region,
-    pipelined_regions,
-    shared_slot,
+from yarrow.am.jobmaster.failover import Failover
+from yarrow.am.jobmaster.regions import PipelinedRegion, Subtask, one_region, pipelined_regions
+from yarrow.am.jobmaster.restart_strategies import NoRestartBackoff, RestartBackoff
+from yarrow.am.jobmaster.restarts import PendingRestart, Restarts
+from yarrow.am.jobmaster.scheduler_actions import (
+    Actions,
+    ArmCancellationTimeout,
+    ArmRestart,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    ResetReader,
+    TasksRestarting,
 )
-from yarrow.am.jobmaster.settings import SchedulerMode
-from yarrow.am.jobmaster.slot_pool import HeldSlot, SharedSlot, SlotPool
-from yarrow.runtime.common.errors import UnsupportedFeatureError
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
+from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
+from yarrow.am.jobmaster.slot_holds import SlotHolds
+from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVertexID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
-
-@dataclass(frozen=True, slots=True)
-class DeclareRequirements:
-    """Tell the ResourceManager that the job needs so many slots in all."""
-
-    slots: int
+_ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
 
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
-    """Start these executions; their workers and allocations are set."""
+class _Unit:
+    """Subtasks that are deployed together."""
 
-    executions: tuple[Execution, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTasks:
-    """Ask a TaskExecutor to cancel tasks."""
-
-    resource_id: ResourceID
-    attempts: tuple[ExecutionAttemptID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FreeSlot:
-    """Give a slot back to its TaskExecutor; whatever still runs there is killed."""
-
-    slot: HeldSlot
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class ArmCancellationTimeout:
-    """Call `cancellation_timed_out` after task.cancellation.timeout."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnded:
-    """The job is FINISHED, CANCELED or FAILED and holds no slot any more."""
-
-    status: JobStatus
-
-
-SchedulerAction = DeclareRequirements | Deploy | CancelTasks | FreeSlot | ArmCancellationTimeout | JobEnded
-Actions = list[SchedulerAction]
+    subtasks: tuple[Subtask, ...]
+    #: Vertices that must have finished before.
+    inputs: frozenset[JobVertexID]
 
 
 class JobScheduler:
     """The pure core of the JobMaster."""
 
     def __init__(
-        self, graph: ExecutionGraph, pool: SlotPool, mode: SchedulerMode, failover: FailoverStrategy
+        self,
+        graph: ExecutionGraph,
+        pool: SlotPool,
+        mode: SchedulerMode,
+        backoff: RestartBackoff | None = None,
+        scope: FailoverScope = FailoverScope.REGION,
     ) -> None:
         self.graph = graph
         self.pool = pool
-        self._failover = failover
-        job = graph.job
-        regions = one_region(job) if mode is SchedulerMode.EAGER else pipelined_regions(job)
-        #: Regions whose slots have not been asked for.
-        self._later: list[PipelinedRegion] = list(regions)
-        #: Regions that wait for slots.
-        self._waiting: list[PipelinedRegion] = []
+        self._backoff = backoff or NoRestartBackoff()
+        self._failover = Failover(graph, scope)
+        self._restarts = Restarts()
+        self._holds = SlotHolds(graph.job, pool)
+        #: Whether a restart now has to take the whole job along.
+        self.needs_global_restart: Callable[[], bool] = lambda: False
+        eager = mode is SchedulerMode.EAGER and not self._failover.has_blocking_edges
+        regions = one_region(graph.job) if eager else pipelined_regions(graph.job)
+        #: Units whose slots have not been asked for.
+        self._later: list[_Unit] = [self._unit_of(region) for region in regions]
+        #: Units that wait for slots.
+        self._waiting: list[_Unit] = []
         self._declared = 0
-        #: What still needs each shared slot: executions that have not ended, and coordinators of sources.
-        self._users: Counter[SharedSlot] = Counter()
-        #: Executions of each vertex that have not ended.
-        self._live = {vertex.id: vertex.parallelism for vertex in job.vertices}
-        for execution in graph.executions():
-            self._users[shared_slot(execution.vertex, execution.subtask)] += 1
-        for vertex in job.vertices:
-            if vertex.is_source:
-                self._users[shared_slot(vertex, 0)] += 1
+
+    def _unit_of(self, region: PipelinedRegion) -> _Unit:
+        return _Unit(
+            tuple(
+                Subtask(vertex, index)
+                for vertex in region.vertices
+                for index in range(len(self.graph.vertices[vertex].executions))
+            ),
+            region.blocking_inputs,
+        )
 
     def start(self, now: float) -> Actions:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
@@ -108,7 +93,7 @@ class JobScheduler:
         self, resource_id: ResourceID, offers: Iterable[SlotOffer], now: float
     ) -> tuple[tuple[AllocationID, ...], Actions]:
         """The allocations taken, and what becomes possible with them."""
-        if self.graph.status is not JobStatus.RUNNING:
+        if self.graph.status not in _ACTIVE:
             return (), []
         taken = self.pool.offer(resource_id, offers)
         return taken, self._schedule()
@@ -127,24 +112,48 @@ class JobScheduler:
         slot = self.pool.remove(allocation_id)
         if slot is None:
             return []
-        return [*self._fail_in([slot], cause, now), *self._declare()]
+        return self._fail_in([slot], cause, now)
 
     def task_executor_lost(self, resource_id: ResourceID, cause: FailureCause, now: float) -> Actions:
         """A TaskExecutor is gone with all that ran there."""
-        lost = self.pool.remove_task_executor(resource_id)
-        return [*self._fail_in(lost, cause, now), *self._declare()]
+        return self._fail_in(self.pool.remove_task_executor(resource_id), cause, now)
 
     def tasks_lost(self, attempts: Iterable[ExecutionAttemptID], cause: FailureCause, now: float) -> Actions:
         """These attempts could not be deployed, or their TaskExecutor does not have them any more."""
         executions = [self.graph.execution(attempt) for attempt in attempts]
         return self._fail_all([execution for execution in executions if execution is not None], cause, now)
 
+    def result_lost(self, attempt: ExecutionAttemptID, cause: FailureCause, now: float) -> Actions:
+        """The result of a blocking producer is gone or corrupt; no effect where nobody needs it any more."""
+        execution = self.graph.execution(attempt)
+        if execution is None or execution.state is not ExecutionState.FINISHED:
+            return []
+        producer = Subtask(execution.vertex.id, execution.subtask)
+        if self.graph.status not in _ACTIVE or not self._failover.is_result_needed(producer):
+            return []
+        self._failover.result_lost(producer)
+        self._holds.let_go_result(producer, now)
+        self._record(execution, cause)
+        return self._failed({producer}, cause, now)
+
+    def slots_timed_out(self, cause: FailureCause, now: float) -> Actions:
+        """Slots did not come in time: what waits for them has failed."""
+        waiting = [self._execution(subtask) for unit in self._waiting for subtask in unit.subtasks]
+        return self._fail_all(waiting, cause, now)
+
     def fail(self, cause: FailureCause, now: float) -> Actions:
-        """The job fails for a reason that is no single task's."""
-        if self.graph.status not in (JobStatus.CREATED, JobStatus.RUNNING):
+        """The job fails for good, for a reason that no restart could mend."""
+        if self.graph.status not in (JobStatus.CREATED, *_ACTIVE):
             return []
         self.graph.record_exception(cause, None)
-        return self._decide(None, cause, now)
+        return self._fail_job(cause, now)
+
+    def fail_globally(self, cause: FailureCause, now: float) -> Actions:
+        """A failure that is no single task's: the whole job restarts, if the restart strategy allows it."""
+        if self.graph.status not in _ACTIVE:
+            return []
+        self._record(None, cause)
+        return self._failed(self._failover.everything(), cause, now)
 
     def cancel(self, now: float) -> Actions:
         """The user cancels; no effect on a job that is ending by cancellation or has ended."""
@@ -169,6 +178,27 @@ class JobScheduler:
             actions += self._changed(execution, now)
         return actions
 
+    def restart_cancel_timed_out(self, restart_id: int, cause: FailureCause, now: float) -> Actions:
+        """Tasks of a restart that have not ended: their workers are killed, and what else runs there goes along."""
+        restart = self._restarts.get(restart_id)
+        if restart is None:
+            return []
+        stuck = {execution.allocation_id for execution in self._live(restart)} - {None}
+        slots = [slot for slot in self.pool.held_slots() if slot.allocation_id in stuck]
+        for slot in slots:
+            self.pool.remove(slot.allocation_id)
+        frees: Actions = [FreeSlot(slot, cause.message) for slot in slots]
+        actions = [*frees, *self._fail_in(slots, cause, now)]
+        return [*actions, *self._fail_all(list(self._live(restart)), cause, now)]
+
+    def restart_due(self, restart_id: int, now: float) -> Actions:
+        """The pause of a restart is over."""
+        restart = self._restarts.get(restart_id)
+        if restart is None:
+            return []
+        restart.pause_over = True
+        return self._restart_when_ready(restart)
+
     def check(self, now: float) -> Actions:
         """Gives back slots that were idle too long."""
         idle = self.pool.take_idle(now)
@@ -176,58 +206,61 @@ class JobScheduler:
             return []
         return [*self._declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
 
-    def explanation(self) -> str:
+    def explanation(self, now: float) -> str:
         """What the job waits for, "" when for nothing."""
-        if self.graph.status is not JobStatus.RUNNING or not self.pool.waiting:
+        if self.graph.status in _ACTIVE and self.pool.waiting:
+            return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
+        if self.graph.status is not JobStatus.RESTARTING:
             return ""
-        return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
+        restart = self._restarts.pending()[0]
+        if any(True for _ in self._live(restart)):
+            return "waits for tasks to end before it restarts them"
+        return f"restarts in {max(0.0, restart.due - now):.1f} s: {self._backoff.description}"
 
     # Scheduling.
 
     def _schedule(self) -> Actions:
-        """Asks for the slots of regions whose inputs are complete, deploys those whose slots are there."""
-        ready = [region for region in self._later if self._inputs_complete(region)]
-        for region in ready:
-            self._later.remove(region)
-            self._waiting.append(region)
-            for execution in self._executions(region):
-                execution.machine.transition(ExecutionState.SCHEDULED)
-            self.pool.require(
-                shared_slot(execution.vertex, execution.subtask)
-                for execution in sorted(self._executions(region), key=lambda item: item.subtask)
-            )
+        """Asks for the slots of units whose inputs are complete, deploys those whose slots are there."""
+        ready = [unit for unit in self._later if self._inputs_complete(unit)]
+        for unit in ready:
+            self._later.remove(unit)
+            self._waiting.append(unit)
+            for subtask in unit.subtasks:
+                self._execution(subtask).machine.transition(ExecutionState.SCHEDULED)
+            self._require(sorted(unit.subtasks, key=lambda subtask: subtask.number))
         actions = self._declare()
-        if self.pool.waiting and len(self._waiting) == 1:
+        if self.pool.waiting and len(self._waiting) == 1 and not self._restarts:
             # The common case while offers come in one by one: no need to look at each subtask.
             return actions
-        for region in list(self._waiting):
-            executions = self._executions(region)
-            if self._place(executions):
-                self._waiting.remove(region)
-                actions.append(Deploy(tuple(executions)))
+        for unit in list(self._waiting):
+            if self._place(unit):
+                self._waiting.remove(unit)
+                actions.append(Deploy(tuple(map(self._execution, unit.subtasks))))
         return actions
 
-    def _inputs_complete(self, region: PipelinedRegion) -> bool:
+    def _inputs_complete(self, unit: _Unit) -> bool:
         return all(
             self.graph.vertices[source].counts[ExecutionState.FINISHED]
             == self.graph.vertices[source].vertex.parallelism
-            for source in region.blocking_inputs
+            for source in unit.inputs
         )
 
-    def _executions(self, region: PipelinedRegion) -> list[Execution]:
-        return [
-            execution for vertex in region.vertices for execution in self.graph.vertices[vertex].executions
-        ]
+    def _require(self, subtasks: Iterable[Subtask]) -> None:
+        self.pool.require(self._holds.slot_of(subtask) for subtask in subtasks)
 
-    def _place(self, executions: list[Execution]) -> bool:
+    def _execution(self, subtask: Subtask) -> Execution:
+        return self.graph.vertices[subtask.vertex].executions[subtask.number]
+
+    def _place(self, unit: _Unit) -> bool:
         """Gives each execution its slot when all slots are there; else changes nothing."""
         slots = []
-        for execution in executions:
-            slot = self.pool.slot(shared_slot(execution.vertex, execution.subtask))
+        for subtask in unit.subtasks:
+            slot = self.pool.slot(self._holds.slot_of(subtask))
             if slot is None:
                 return False
             slots.append(slot)
-        for execution, slot in zip(executions, slots, strict=True):
+        for subtask, slot in zip(unit.subtasks, slots, strict=True):
+            execution = self._execution(subtask)
             execution.worker = slot.worker
             execution.allocation_id = slot.allocation_id
             execution.machine.transition(ExecutionState.DEPLOYING)
@@ -244,96 +277,233 @@ class JobScheduler:
 
     def _changed(self, execution: Execution, now: float) -> Actions:
         """An execution entered a state by report or by force."""
-        state = execution.state
+        state, status = execution.state, self.graph.status
         if not state.is_terminal:
             return []
-        self._leave_slot(execution, now)
+        subtask = Subtask(execution.vertex.id, execution.subtask)
+        restart = self._restarts.of(subtask)
+        if restart is not None:
+            if state is ExecutionState.FAILED:
+                self.graph.record_concurrent(execution.cause or _unexplained(execution), execution)
+            return self._restart_when_ready(restart)
         if state is ExecutionState.FAILED:
-            cause = execution.cause or _unexplained(execution)
-            return self._task_failed(execution, cause, now)
-        if state is ExecutionState.CANCELED and self.graph.status is JobStatus.RUNNING:
-            return self._task_failed(execution, _unexpected_cancel(execution), now)
-        if state is ExecutionState.FINISHED and self.graph.status is JobStatus.RUNNING:
+            return self._fail_together([execution], execution.cause or _unexplained(execution), now)
+        if state is ExecutionState.CANCELED and status in _ACTIVE:
+            return self._fail_together([execution], _unexpected_cancel(execution), now)
+        if state is ExecutionState.FINISHED and status in _ACTIVE:
+            self._keep_result(subtask, now)
+            self._holds.let_go(subtask, now)
             actions = self._schedule() if self._later else []
             return [*actions, *self._conclude()]
+        self._holds.let_go(subtask, now)
         return self._conclude()
 
-    def _leave_slot(self, execution: Execution, now: float) -> None:
-        """A source's coordinator lives with its subtask 0, until the last of its readers has ended."""
-        vertex = execution.vertex
-        self._live[vertex.id] -= 1
-        self._leave(shared_slot(vertex, execution.subtask), now)
-        if self._live[vertex.id] == 0 and vertex.is_source:
-            self._leave(shared_slot(vertex, 0), now)
-
-    def _leave(self, shared: SharedSlot, now: float) -> None:
-        self._users[shared] -= 1
-        if self._users[shared] == 0:
-            self.pool.release(shared, now)
-
-    def _task_failed(self, execution: Execution, cause: FailureCause, now: float) -> Actions:
-        history = self.graph.exceptions
-        # The loss of a worker fails all its tasks at once: one line in the history.
-        if not history or history[-1].cause is not cause:
-            self.graph.record_exception(cause, execution)
-        if self.graph.status is not JobStatus.RUNNING:
-            return self._conclude()
-        return self._decide(execution, cause, now)
-
-    def _decide(self, execution: Execution | None, cause: FailureCause, now: float) -> Actions:
-        decision = self._failover.decide(self.graph, execution, cause)
-        if not isinstance(decision, FailJob):
-            raise UnsupportedFeatureError(
-                "restarting tasks after a failure needs checkpoints, which this version does not have:"
-                " use restart-strategy: none"
-            )
-        self.graph.failure = cause
-        self.graph.transition(JobStatus.FAILING, cause.message)
-        return self._cancel_all(now, arm=True)
+    def _keep_result(self, subtask: Subtask, now: float) -> None:
+        """A finished producer's slot stays until its result has been read; a finished consumer needs none."""
+        if not self._failover.has_blocking_edges:
+            return
+        if self._failover.is_result_needed(subtask):
+            self._holds.hold_result(subtask)
+        for producer in self._holds.results():
+            if not self._failover.is_result_needed(producer):
+                self._holds.let_go_result(producer, now)
 
     def _fail_in(self, slots: list[HeldSlot], cause: FailureCause, now: float) -> Actions:
+        """Slots are lost: what ran there has failed, and what they are needed for waits for others."""
+        if not slots:
+            return []
         lost = {slot.allocation_id for slot in slots}
-        return self._fail_all(
-            [execution for execution in self.graph.executions() if execution.allocation_id in lost],
-            cause,
-            now,
-        )
+        executions = [execution for execution in self.graph.executions() if execution.allocation_id in lost]
+        along: set[Subtask] = set()
+        if self.graph.status in _ACTIVE:
+            along = self._failover.readers_without_coordinator(executions)
+            for execution in executions:
+                producer = Subtask(execution.vertex.id, execution.subtask)
+                finished = execution.state is ExecutionState.FINISHED
+                if finished and self._failover.is_result_needed(producer):
+                    self._failover.result_lost(producer)
+                    self._holds.let_go_result(producer, now)
+                    along.add(producer)
+            self.pool.require(
+                slot.shared for slot in slots if slot.shared is not None and self._holds.is_held(slot.shared)
+            )
+        actions = self._fail_all(executions, cause, now, along)
+        return [*actions, *self._schedule_lost()]
 
-    def _fail_all(self, executions: list[Execution], cause: FailureCause, now: float) -> Actions:
-        """Marks all first, so that none of them is asked to cancel; then reacts once for each."""
-        ended = []
+    def _schedule_lost(self) -> Actions:
+        """An idle slot may stand in for a lost one at once."""
+        return self._schedule() if self.graph.status in _ACTIVE else self._declare()
+
+    def _fail_all(
+        self,
+        executions: list[Execution],
+        cause: FailureCause,
+        now: float,
+        along: Iterable[Subtask] = (),
+    ) -> Actions:
+        """Marks all first, so that none of them is asked to cancel; then reacts once for all of them."""
+        ended, failed = [], []
         for execution in executions:
             if execution.state.is_terminal:
                 continue
             if execution.state is ExecutionState.CANCELING:
                 execution.machine.transition(ExecutionState.CANCELED, cause.message)
+                ended.append(execution)
             else:
                 execution.cause = cause
                 execution.machine.transition(ExecutionState.FAILED, cause.message)
-            ended.append(execution)
-        return [action for execution in ended for action in self._changed(execution, now)]
+                failed.append(execution)
+        actions = self._fail_together(failed, cause, now, along)
+        return [*actions, *(action for execution in ended for action in self._changed(execution, now))]
 
-    def _cancel_all(self, now: float, arm: bool) -> Actions:
-        """Everything that lives is cancelled: here what was not deployed, by its TaskExecutor the rest."""
+    def _fail_together(
+        self,
+        executions: list[Execution],
+        cause: FailureCause,
+        now: float,
+        along: Iterable[Subtask] = (),
+    ) -> Actions:
+        """One failure of several tasks; `along` had ended or is alive, and restarts with them."""
+        failed = {Subtask(execution.vertex.id, execution.subtask) for execution in executions} | set(along)
+        if not failed:
+            return []
+        self._record(executions[0] if executions else None, cause)
+        if self.graph.status not in _ACTIVE:
+            for subtask in failed:
+                self._holds.let_go(subtask, now)
+            return self._conclude()
+        return self._failed(failed, cause, now)
+
+    def _record(self, execution: Execution | None, cause: FailureCause) -> None:
+        if self._restarts:
+            self.graph.record_concurrent(cause, execution)
+        else:
+            self.graph.record_exception(cause, execution)
+
+    # Restarting.
+
+    def _failed(self, failed: Iterable[Subtask], cause: FailureCause, now: float) -> Actions:
+        """Restarts what has to, or fails the job. Failures within a restart count as one."""
+        if not self._restarts:
+            self._backoff.failed(now)
+        if not self._backoff.may_restart(now):
+            return self._fail_job(cause, now)
+        if self.needs_global_restart():
+            members = self._failover.everything()
+        else:
+            members = self._failover.tasks_to_restart(failed)
+        if not self._restarts:
+            self.graph.restarts += 1
+        restart = self._restarts.add(members, self._backoff.delay(), now)
+        if self.graph.status is JobStatus.RUNNING:
+            self.graph.transition(JobStatus.RESTARTING, cause.message)
+        return self._begin_restart(restart, now)
+
+    def _begin_restart(self, restart: PendingRestart, now: float) -> Actions:
+        members = restart.members
+        self._forget_units(members)
+        for subtask in members:
+            self._holds.let_go_result(subtask, now)
+            self._holds.hold(subtask)
+        executions = list(map(self._execution, sorted(members)))
+        # What had its slot, or had asked for one, asks at once; what waits for its inputs does so later.
+        self._require(
+            Subtask(each.vertex.id, each.subtask)
+            for each in executions
+            if each.allocation_id is not None or each.state is ExecutionState.SCHEDULED
+        )
+        cancels = self._cancel(executions)
+        actions: Actions = [TasksRestarting(frozenset(each.attempt_id for each in executions)), *cancels]
+        if any(True for _ in self._live(restart)):
+            actions.append(ArmCancellationTimeout(restart.id))
+        if not restart.pause_over:
+            actions.append(ArmRestart(restart.id, restart.delay))
+        return [*actions, *self._declare(), *self._restart_when_ready(restart)]
+
+    def _forget_units(self, members: frozenset[Subtask]) -> None:
+        """What was to be deployed and restarts comes again with its restart."""
+
+        def without(units: list[_Unit]) -> list[_Unit]:
+            kept = []
+            for unit in units:
+                left = tuple(subtask for subtask in unit.subtasks if subtask not in members)
+                if left:
+                    kept.append(_Unit(left, unit.inputs))
+            return kept
+
+        self._later = without(self._later)
+        self._waiting = without(self._waiting)
+
+    def _live(self, restart: PendingRestart) -> Iterable[Execution]:
+        return (each for each in map(self._execution, restart.members) if not each.state.is_terminal)
+
+    def _restart_when_ready(self, restart: PendingRestart) -> Actions:
+        if not restart.pause_over or any(True for _ in self._live(restart)):
+            return []
+        self._restarts.remove(restart)
+        self._failover.result_restarts(restart.members)
+        resets: Actions = [
+            ResetReader(reader.vertex, self._execution(reader).vertex.operators[0].id, reader.number)
+            for reader in self._failover.readers_to_reset(restart.members)
+        ]
+        for subtask in restart.members:
+            self.graph.next_attempt(self._execution(subtask))
+        self._later += self._units_of_restart(restart.members)
+        if not self._restarts:
+            self.graph.transition(JobStatus.RUNNING)
+        return [*resets, *self._schedule()]
+
+    def _units_of_restart(self, members: frozenset[Subtask]) -> list[_Unit]:
+        """Region by region, so that one that has its slots need not wait for another."""
+        subtasks = self._failover.subtasks
+        order = {vertex: position for position, vertex in enumerate(self.graph.vertices)}
+        by_region: dict[int, list[Subtask]] = {}
+        for subtask in sorted(members, key=lambda each: (order[each.vertex], each.number)):
+            by_region.setdefault(subtasks.region_of(subtask), []).append(subtask)
+        return [
+            _Unit(
+                tuple(region),
+                frozenset(
+                    producer.vertex for each in region for _, producer in subtasks.blocking_producers(each)
+                ),
+            )
+            for region in by_region.values()
+        ]
+
+    # Ending.
+
+    def _fail_job(self, cause: FailureCause, now: float) -> Actions:
+        self.graph.failure = cause
+        self.graph.transition(JobStatus.FAILING, cause.message)
+        return self._cancel_all(now, arm=True)
+
+    def _cancel(self, executions: Iterable[Execution]) -> Actions:
+        """Cancels what lives: here what was not deployed, by its TaskExecutor the rest."""
         asked: dict[ResourceID, list[ExecutionAttemptID]] = {}
-        self._later.clear()
-        self._waiting.clear()
-        for execution in self.graph.executions():
+        for execution in executions:
             if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
                 execution.machine.transition(ExecutionState.CANCELED)
-                self._leave_slot(execution, now)
             elif execution.machine.can(ExecutionState.CANCELING) and execution.worker is not None:
                 execution.machine.transition(ExecutionState.CANCELING)
                 asked.setdefault(execution.worker.resource_id, []).append(execution.attempt_id)
-        actions: Actions = [CancelTasks(resource, tuple(attempts)) for resource, attempts in asked.items()]
-        if asked and arm:
+        return [CancelTasks(resource, tuple(attempts)) for resource, attempts in asked.items()]
+
+    def _cancel_all(self, now: float, arm: bool) -> Actions:
+        self._later.clear()
+        self._waiting.clear()
+        self._restarts.clear()
+        actions = self._cancel(self.graph.executions())
+        for execution in self.graph.executions():
+            if execution.state.is_terminal:
+                self._holds.let_go(Subtask(execution.vertex.id, execution.subtask), now)
+        if arm and not self.graph.all_ended:
             actions.append(ArmCancellationTimeout())
         return [*actions, *self._conclude()]
 
     def _conclude(self) -> Actions:
         """Ends the job when nothing lives any more."""
         graph = self.graph
-        if not graph.all_ended or graph.machine.is_terminal:
+        if not graph.all_ended or graph.machine.is_terminal or self._restarts:
             return []
         ends = {
             JobStatus.RUNNING: JobStatus.FINISHED,

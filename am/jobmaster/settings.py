@@ -8,9 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from yarrow.am.jobmaster.restart_strategies import NoRestartBackoff, RestartBackoffFactory
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 from yarrow.runtime.rpc.registration import RegistrationSettings
+
+
+class FailoverScope(StrEnum):
+    """jobmanager.execution.failover-strategy."""
+
+    #: The failed region with what depends on it.
+    REGION = "region"
+    #: The whole job.
+    FULL = "full"
 
 
 class SchedulerMode(StrEnum):
@@ -38,6 +48,12 @@ class JobMasterSettings:
     registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     #: web.exception-history-size
     exception_history_size: int = 16
+    #: jobmanager.execution.attempts-history-size
+    attempts_history_size: int = 16
+    #: restart-strategy.*
+    restart_backoff: RestartBackoffFactory = NoRestartBackoff
+    #: jobmanager.execution.failover-strategy
+    failover_scope: FailoverScope = FailoverScope.REGION
     #: Graphs that encode to more travel through the blob store.
     inline_graph_bytes: int = DEFAULT_MAX_MESSAGE_BYTES // 4
     #: Rows of one collect operator that wait for the client before the operator is held up.

@@ -46,6 +46,10 @@ class SlotPool:
         self._assigned: dict[SharedSlot, HeldSlot] = {}
         #: Needed and without a slot, in the order in which they were asked for.
         self._waiting: dict[SharedSlot, None] = {}
+        #: Where each shared slot was last: TaskExecutor and slot index.
+        self._places: dict[SharedSlot, tuple[ResourceID, int]] = {}
+        #: What was last in each place.
+        self._homes: dict[tuple[ResourceID, int], SharedSlot] = {}
 
     @property
     def required(self) -> int:
@@ -71,13 +75,22 @@ class SlotPool:
         return self._held.get(allocation_id)
 
     def require(self, wanted: Iterable[SharedSlot]) -> None:
-        """These shared slots are needed: idle slots are used first, the rest waits for offers."""
-        idle = [slot for slot in self._held.values() if slot.shared is None]
-        for shared in wanted:
-            if shared in self._assigned or shared in self._waiting:
+        """These shared slots are needed: idle slots are used first, the former one by choice; the rest waits."""
+        missing = dict.fromkeys(
+            shared for shared in wanted if shared not in self._assigned and shared not in self._waiting
+        )
+        if not missing:
+            return
+        idle = {_place(slot): slot for slot in self._held.values() if slot.shared is None}
+        for shared in missing:
+            own = idle.pop(self._places[shared], None) if shared in self._places else None
+            if own is not None:
+                self._assign(own, shared)
+        for shared in missing:
+            if shared in self._assigned:
                 continue
             if idle:
-                self._assign(idle.pop(0), shared)
+                self._assign(idle.pop(next(iter(idle))), shared)
             else:
                 self._waiting[shared] = None
 
@@ -94,14 +107,21 @@ class SlotPool:
                     offer.allocation_id, resource_id, offer.slot_index, offer.profile, offer.worker
                 )
                 self._held[offer.allocation_id] = slot
-                self._assign(slot, next(iter(self._waiting)))
+                self._assign(slot, self._best_for(slot))
                 taken.append(offer.allocation_id)
         return tuple(taken)
+
+    def _best_for(self, slot: HeldSlot) -> SharedSlot:
+        """What was in that slot before its worker died goes back there; else what waits longest."""
+        former = self._homes.get(_place(slot))
+        return former if former in self._waiting else next(iter(self._waiting))
 
     def _assign(self, slot: HeldSlot, shared: SharedSlot) -> None:
         self._waiting.pop(shared, None)
         slot.shared = shared
         self._assigned[shared] = slot
+        self._places[shared] = place = _place(slot)
+        self._homes[place] = shared
 
     def release(self, shared: SharedSlot, now: float) -> None:
         """Nothing of `shared` runs or will run: its slot is idle from now on, or no more waited for."""
@@ -155,3 +175,7 @@ class SlotPool:
             for slot in self._held.values()
             if slot.resource_id == resource_id
         )
+
+
+def _place(slot: HeldSlot) -> tuple[ResourceID, int]:
+    return slot.resource_id, slot.slot_index

@@ -17,7 +17,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
-from yarrow.runtime.rpc.messages import Deployment, OperatorEvent
+from yarrow.runtime.rpc.messages import Deployment, OperatorEvent, ResetSubtask
 
 _log = logging.getLogger(__name__)
 #: Told that the attempts could not be started, and why.
@@ -40,7 +40,7 @@ class _Disconnect:
     cause: str
 
 
-_Message = Deployment | OperatorEvent | _Cancel | _Free | _Disconnect
+_Message = Deployment | OperatorEvent | ResetSubtask | _Cancel | _Free | _Disconnect
 
 
 class TaskExecutorLink:
@@ -83,6 +83,10 @@ class TaskExecutorLink:
     def send_event(self, event: OperatorEvent) -> None:
         """Delivers an operator event behind whatever was decided before."""
         self._put(event)
+
+    def reset_subtask(self, reset: ResetSubtask) -> None:
+        """Has an enumerator take back what a reader had, before that starts again."""
+        self._put(reset)
 
     def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
         """Gives a slot back."""
@@ -137,6 +141,8 @@ class TaskExecutorLink:
                 return gateway.submit_tasks(message)
             case OperatorEvent():
                 return gateway.send_operator_event(leader, message)
+            case ResetSubtask():
+                return gateway.reset_subtask(leader, message)
             case _Cancel(attempts):
                 return gateway.cancel_tasks(job, leader, attempts)
             case _Free(allocation_id, cause):

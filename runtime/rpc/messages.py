@@ -159,6 +159,10 @@ class SlotOffer(Message, frozen=True, kw_only=True):
     worker: WorkerAddress
 
 
+#: Index of the worker of a subtask that has none yet: its region is deployed later.
+NOT_PLACED = -1
+
+
 class TaskPlacement(Message, frozen=True, kw_only=True):
     """Where one subtask runs: attempt id and index into the plan's `workers`."""
 
@@ -176,7 +180,7 @@ class VertexPlacement(Message, frozen=True, kw_only=True):
     vertex_id: JobVertexID
     #: First part of the attempt ids.
     graph_id: str
-    #: Of each subtask, the index into the plan's `workers`.
+    #: Of each subtask, the index into the plan's `workers`; NOT_PLACED of one that waits for its slot.
     workers: tuple[int, ...]
     #: Of each subtask, the number of its attempt.
     attempts: tuple[int, ...]
@@ -251,9 +255,6 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Last IO metrics of a task that ended.
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
-    #: RUNNING, but at the end of its input: it waits for a checkpoint that includes its end and ends when that is
-    #: complete. Until then it must be triggered directly, as all its inputs have ended.
-    awaits_final_checkpoint: bool = False
     #: Threads of user code that a task which ended has left behind: its worker must not be used again.
     threads_left: tuple[str, ...] = ()
 
@@ -500,6 +501,8 @@ class ExceptionEntry(Message, frozen=True, kw_only=True):
     task_name: str
     endpoint: str
     resource_id: str
+    #: What else failed until the restart that it caused.
+    concurrent: tuple[ExceptionEntry, ...] = ()
 
 
 class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
@@ -519,6 +522,10 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     accumulators: dict[str, Any]
     #: What the job waits for, "" when it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
     waiting_for: str = ""
+    #: How often tasks were started again after a failure.
+    restarts: int = 0
+    #: Milliseconds spent RESTARTING in all.
+    restarting_ms: int = 0
 
 
 class JobResult(Message, frozen=True, kw_only=True):

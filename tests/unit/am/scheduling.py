@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from tests.unit.am.test_slot_pool import offer
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.failover import NoRestart
-from yarrow.am.jobmaster.job_scheduler import Actions, JobScheduler
-from yarrow.am.jobmaster.settings import SchedulerMode
+from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.restart_strategies import RestartBackoff
+from yarrow.am.jobmaster.scheduler_actions import Actions
+from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_pool import SlotPool
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, ResourceID
@@ -23,11 +24,17 @@ BROKEN = FailureCause(exception_name="builtins.ValueError", message="broken", st
 class Scheduling:
     """Drives one job."""
 
-    def __init__(self, job: JobGraph, mode: SchedulerMode = SchedulerMode.EAGER) -> None:
+    def __init__(
+        self,
+        job: JobGraph,
+        mode: SchedulerMode = SchedulerMode.EAGER,
+        backoff: RestartBackoff | None = None,
+        scope: FailoverScope = FailoverScope.REGION,
+    ) -> None:
         self.clock = ManualClock(1000)
         self.graph = ExecutionGraph(job, self.clock, CountingIdFactory())
         self.pool = SlotPool(idle_timeout=50)
-        self.scheduler = JobScheduler(self.graph, self.pool, mode, NoRestart())
+        self.scheduler = JobScheduler(self.graph, self.pool, mode, backoff, scope)
         self._offers = 0
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
-from yarrow.am.jobmaster.job_scheduler import (
+from yarrow.am.jobmaster.scheduler_actions import (
     ArmCancellationTimeout,
     CancelTasks,
     DeclareRequirements,
@@ -211,12 +211,12 @@ def test_lazy_starts_what_reads_complete_results_later() -> None:
 
 def test_what_the_job_waits_for_is_said() -> None:
     job = Scheduling(linear_job(Stage(4)))
-    assert job.scheduler.explanation() == ""
+    assert job.scheduler.explanation(job.now) == ""
     job.start()
     job.offer(1)
-    assert job.scheduler.explanation() == "needs 4 slots, has 1 of them"
+    assert job.scheduler.explanation(job.now) == "needs 4 slots, has 1 of them"
     job.offer(3)
-    assert job.scheduler.explanation() == ""
+    assert job.scheduler.explanation(job.now) == ""
 
 
 def test_deployments_are_one_for_each_task_executor_and_agree_on_placements() -> None:

@@ -1,0 +1,212 @@
+"""Restart strategies: whether a failed job starts again, and after which pause (Flink's rules and names).
+
+Owner: the JobMaster's loop. Pure: times are given in seconds of a monotonic clock, randomness is a generator passed in.
+A strategy is told of each failure that begins a restart; failures that join a restart under way are not told. What
+restarts is decided elsewhere (failover.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.config.options import checkpointing, restart_strategy
+from yarrow.runtime.config.options.restart_strategy import RestartStrategy
+from yarrow.runtime.config.settings import Settings
+
+
+class RestartBackoff(Protocol):
+    """Counts failures; answers for the one told last."""
+
+    @property
+    def description(self) -> str:
+        """A sentence for logs, REST and the cause of a job that failed for good."""
+        ...
+
+    def failed(self, now: float) -> None:
+        """A failure that begins a restart, or would."""
+        ...
+
+    def may_restart(self, now: float) -> bool:
+        """Whether the job starts again after the failure told last."""
+        ...
+
+    def delay(self) -> float:
+        """Seconds between the failure told last and the restart."""
+        ...
+
+
+#: Makes the strategy of one job.
+RestartBackoffFactory = Callable[[], RestartBackoff]
+
+
+class NoRestartBackoff:
+    """restart-strategy.type: none. The first failure fails the job."""
+
+    description = "Restart deactivated."
+
+    def failed(self, now: float) -> None:
+        """Of no interest."""
+
+    def may_restart(self, now: float) -> bool:
+        return False
+
+    def delay(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelaySettings:
+    """restart-strategy.fixed-delay.*"""
+
+    attempts: int = 1
+    delay: float = 1.0
+
+
+class FixedDelayBackoff:
+    """So many restarts in all, each after the same pause."""
+
+    def __init__(self, settings: FixedDelaySettings) -> None:
+        self._settings = settings
+        self._failures = 0
+
+    @property
+    def description(self) -> str:
+        settings = self._settings
+        return f"fixed delay: {settings.attempts} restarts, each after {settings.delay:g} s"
+
+    def failed(self, now: float) -> None:
+        self._failures += 1
+
+    def may_restart(self, now: float) -> bool:
+        return self._failures <= self._settings.attempts
+
+    def delay(self) -> float:
+        return self._settings.delay
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRateSettings:
+    """restart-strategy.failure-rate.*"""
+
+    max_failures: int = 1
+    interval: float = 60.0
+    delay: float = 1.0
+
+
+class FailureRateBackoff:
+    """Restarts while no interval sees more failures than allowed."""
+
+    def __init__(self, settings: FailureRateSettings) -> None:
+        self._settings = settings
+        #: Times of the last failures, one more than are allowed.
+        self._failures: deque[float] = deque(maxlen=settings.max_failures + 1)
+
+    @property
+    def description(self) -> str:
+        settings = self._settings
+        return (
+            f"failure rate: up to {settings.max_failures} failures in {settings.interval:g} s, restart after"
+            f" {settings.delay:g} s"
+        )
+
+    def failed(self, now: float) -> None:
+        self._failures.append(now)
+
+    def may_restart(self, now: float) -> bool:
+        full = len(self._failures) == self._failures.maxlen
+        return not full or now - self._failures[0] > self._settings.interval
+
+    def delay(self) -> float:
+        return self._settings.delay
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialDelaySettings:
+    """restart-strategy.exponential-delay.*"""
+
+    initial: float = 1.0
+    maximum: float = 60.0
+    multiplier: float = 1.5
+    reset_threshold: float = 3600.0
+    #: Each pause is longer or shorter by up to this part of it.
+    jitter: float = 0.1
+    attempts: int = 2**31 - 1
+
+
+class ExponentialDelayBackoff:
+    """Each pause longer than the one before, until the job has run for long enough without a failure."""
+
+    def __init__(self, settings: ExponentialDelaySettings, random: Random) -> None:
+        self._settings = settings
+        self._random = random
+        #: The pause without jitter; 0 before the first failure.
+        self._backoff = 0.0
+        self._delay = 0.0
+        self._attempts = 0
+        #: When the job ran again after the last failure.
+        self._restarted = 0.0
+
+    @property
+    def description(self) -> str:
+        settings = self._settings
+        return (
+            f"exponential delay: {settings.initial:g} s, by {settings.multiplier:g} longer each time up to"
+            f" {settings.maximum:g} s, anew after {settings.reset_threshold:g} s without a failure, at most"
+            f" {settings.attempts} restarts in between"
+        )
+
+    def failed(self, now: float) -> None:
+        settings = self._settings
+        if self._backoff == 0.0 or now - self._restarted >= settings.reset_threshold:
+            self._backoff, self._attempts = settings.initial, 0
+        else:
+            self._backoff = min(self._backoff * settings.multiplier, settings.maximum)
+        self._attempts += 1
+        offset = self._backoff * settings.jitter * (2 * self._random.random() - 1)
+        self._delay = min(self._backoff + offset, settings.maximum)
+        self._restarted = now + self._delay
+
+    def may_restart(self, now: float) -> bool:
+        return self._attempts <= self._settings.attempts
+
+    def delay(self) -> float:
+        return self._delay
+
+
+def restart_backoff_factory(
+    settings: Settings, generator: Callable[[], Random] = new_generator
+) -> RestartBackoffFactory:
+    """The strategy that a configuration names: exponential delay where it names none and has checkpoints."""
+    kind = settings.get(restart_strategy.TYPE)
+    if kind is None:
+        checkpoints = settings.get(checkpointing.INTERVAL) is not None
+        kind = RestartStrategy.EXPONENTIAL_DELAY if checkpoints else RestartStrategy.NONE
+    if kind in (RestartStrategy.NONE, RestartStrategy.OFF, RestartStrategy.DISABLE):
+        return NoRestartBackoff
+    if kind in (RestartStrategy.FIXED_DELAY, RestartStrategy.FIXEDDELAY):
+        fixed = FixedDelaySettings(
+            settings.get(restart_strategy.FIXED_DELAY_ATTEMPTS),
+            settings.get(restart_strategy.FIXED_DELAY_DELAY).seconds,
+        )
+        return lambda: FixedDelayBackoff(fixed)
+    if kind in (RestartStrategy.FAILURE_RATE, RestartStrategy.FAILURERATE):
+        rate = FailureRateSettings(
+            settings.get(restart_strategy.FAILURE_RATE_MAX_FAILURES),
+            settings.get(restart_strategy.FAILURE_RATE_INTERVAL).seconds,
+            settings.get(restart_strategy.FAILURE_RATE_DELAY).seconds,
+        )
+        return lambda: FailureRateBackoff(rate)
+    exponential = ExponentialDelaySettings(
+        settings.get(restart_strategy.EXPONENTIAL_INITIAL_BACKOFF).seconds,
+        settings.get(restart_strategy.EXPONENTIAL_MAX_BACKOFF).seconds,
+        settings.get(restart_strategy.EXPONENTIAL_MULTIPLIER),
+        settings.get(restart_strategy.EXPONENTIAL_RESET_THRESHOLD).seconds,
+        settings.get(restart_strategy.EXPONENTIAL_JITTER),
+        settings.get(restart_strategy.EXPONENTIAL_ATTEMPTS),
+    )
+    return lambda: ExponentialDelayBackoff(exponential, generator())
