@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
-from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
+from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
@@ -21,6 +22,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 
@@ -109,7 +111,7 @@ class OperatorContext:
 
     environment: TaskEnvironment
     descriptor: OperatorDescriptor
-    state: HeapKeyedStateBackend
+    state: KeyedStateBackend
     metric_group: OperatorMetricGroup
     operator_state: OperatorStateBackend
     #: Checkpoint that the job goes on from; None = it begins anew.
@@ -119,11 +121,30 @@ class OperatorContext:
     def of(environment: TaskEnvironment, descriptor: OperatorDescriptor) -> OperatorContext:
         """The context of one operator of the task."""
         restored = environment.restored
+        metrics = OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),))
+        keyed = KeyedBackendContext(
+            operator_name=descriptor.name,
+            operator_id=descriptor.id,
+            job_id=environment.job_id,
+            subtask=environment.subtask,
+            max_parallelism=environment.max_parallelism,
+            key_groups=key_group_range_for_operator_index(
+                environment.max_parallelism, environment.parallelism, environment.subtask
+            ),
+            object_reuse=environment.object_reuse,
+            clock=environment.clock,
+            settings=environment.settings,
+            local_directory=environment.local_directory,
+            metrics=metrics,
+            post=environment.post,
+            restored=restored.of(descriptor.id).keyed,
+            read=restored.read,
+        )
         return OperatorContext(
             environment,
             descriptor,
-            HeapKeyedStateBackend(descriptor.name, environment.object_reuse),
-            OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),)),
+            keyed_state_backend(keyed),
+            metrics,
             OperatorStateBackend(
                 descriptor.name,
                 restored.of(descriptor.id).operator,
@@ -140,6 +161,10 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
 
     #: True where each row in gives exactly one row out: the number of rows need not be counted behind it.
     one_to_one = False
+    #: True where the operator makes watermarks, by `watermarks_to`: those from upstream and their status end there.
+    makes_watermarks = False
+    #: True where rows leave with timestamps whatever they came with; known after `setup`.
+    stamps_rows = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -192,8 +217,21 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         return None
 
     def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        """Rows that a watermark brings forth."""
+        """A watermark has come, higher than all before: the rows that it brings forth, timers apart."""
         return ()
+
+    def fire_event_timers(self, deadline: float) -> Iterable[tuple[Any, int | None]]:
+        """Rows that timers at or below the watermark bring forth; as `fire_timers`."""
+        return ()
+
+    @property
+    def event_timers_due(self) -> bool:
+        """True while `fire_event_timers` has left some: the watermark waits for them."""
+        return False
+
+    def forwarded_watermark(self, timestamp: int) -> int | None:
+        """What goes on behind the operator for a watermark that came to it; None = nothing."""
+        return timestamp
 
     # Upkeep: work that emits nothing. It needs no credit and goes on when the input has ended, unlike timers.
 

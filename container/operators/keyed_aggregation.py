@@ -1,6 +1,6 @@
 """Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
 
-Owner: the task thread. Each record emits the new value of its key. The state is one heap table; generated code reads
+Owner: the task thread. Each record emits the new value of its key. The state is one value table; generated code reads
 it with the raw key, and only a miss makes the canonical key (see runtime.data.keys for why a hit is right).
 """
 
@@ -12,24 +12,17 @@ from typing import Any
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
 from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.key_selection import generate_key
 from yarrow.container.operators.row_functions import FunctionOperator
 from yarrow.container.operators.user_functions import load_function, method_of
+from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.freezing import generate_fixed
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
 
-MISSING: Any = object()
 #: Name of the state table of reduce and aggregates in snapshots.
 STATE_NAME = "_aggregation"
-
-
-def generate_key(code: CodeWriter, selector: Callable[[Any], Any], value: str) -> str:
-    """Code that computes the raw key of a row; gives its variable."""
-    key = code.fresh("k")
-    code.line(f"{key} = {code.bind('key', selector)}({value})")
-    return key
 
 
 class ReducingOperator(FunctionOperator):
@@ -45,51 +38,64 @@ class ReducingOperator(FunctionOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
+        self._table: ValueTable = context.state.value_table(STATE_NAME, self._type)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        self._generate(code, value, timestamp, emit, is_head=False)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        self._generate(code, value, timestamp, emit, is_head=True)
+
+    def _generate(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
         reduce = code.bind("reduce", method_of(self.function, "reduce", self.name))
-        generate_keyed_update(
+        result = generate_keyed_update(
             code,
-            self.context,
-            self._selector,
-            value,
+            self._table,
+            generate_key(code, self._selector, value, self._table if is_head else None),
             first=lambda target: code.line(f"{target} = {value}"),
             update=lambda target: code.line(f"{target} = {reduce}({target}, {value})"),
-            declared=self._type,
-            emit=lambda result: emit(result, timestamp),
+            fixed=lambda target: generate_fixed(
+                code, target, self._type, self.context.environment.object_reuse
+            ),
         )
+        emit(result, timestamp)
 
 
 def generate_keyed_update(
     code: CodeWriter,
-    context: OperatorContext,
-    selector: Callable[[Any], Any],
-    value: str,
+    values: ValueTable,
+    key: str,
     *,
     first: Callable[[str], None],
     update: Callable[[str], None],
-    declared: TypeInformation | None,
-    emit: Callable[[str], None],
-) -> None:
-    """Code of read - update - write on the operator's table, then `emit` of the new value."""
-    table_dict = context.state.table(STATE_NAME)
-    table, get = code.bind("table", table_dict), code.bind("get", table_dict.get)
+    fixed: Callable[[str], str],
+) -> str:
+    """Code of read - update - write in a value table; gives the variable of the new value. See ValueTable."""
+    live = code.bind("live", values.live)
+    table, sharded, shards = code.fresh("s"), code.fresh("b"), code.fresh("n")
+    code.at_start(f"{table} = {live}[0]")
+    code.at_start(f"{shards} = len({live})")
+    code.at_start(f"{sharded} = {shards} > 1")
     missing = code.bind_as("MISSING", MISSING)
-    key, result = generate_key(code, selector, value), code.fresh("v")
+    result = code.fresh("v")
     with code.block("try:"):
+        with code.block(f"if {sharded}:"):
+            code.line(f"{table} = {live}[hash({key}) % {shards}]")
         code.line(f"{result} = {table}[{key}]")
     with code.block("except (KeyError, TypeError):"):
-        code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
-        code.line(f"{result} = {get}({key}, {missing})")
+        code.line(f"{key}, {table}, {result} = {code.bind('miss', values.miss)}({key})")
         with code.block(f"if {result} is {missing}:"):
             first(result)
         with code.block("else:"):
             update(result)
     with code.block("else:"):
         update(result)
-    kept = generate_fixed(code, result, declared, context.environment.object_reuse)
-    code.line(f"{table}[{key}] = {kept}")
-    emit(result)
+    code.line(f"{table}[{key}] = {fixed(result)}")
+    return result
 
 
 class FieldAggregation(RowOperator):
@@ -105,19 +111,31 @@ class FieldAggregation(RowOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._spec.key_selector, self.name), "get_key", self.name)
+        self._table: ValueTable = context.state.value_table(STATE_NAME, self._type)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        self._generate(code, value, timestamp, emit, is_head=False)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        self._generate(code, value, timestamp, emit, is_head=True)
+
+    def _generate(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
         combine = code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
-        generate_keyed_update(
+        result = generate_keyed_update(
             code,
-            self.context,
-            self._selector,
-            value,
+            self._table,
+            generate_key(code, self._selector, value, self._table if is_head else None),
             first=lambda target: code.line(f"{target} = {value}"),
             update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
-            declared=self._type,
-            emit=lambda result: emit(result, timestamp),
+            fixed=lambda target: generate_fixed(
+                code, target, self._type, self.context.environment.object_reuse
+            ),
         )
+        emit(result, timestamp)
 
 
 def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:

@@ -92,7 +92,7 @@ class OperatorRuntimeContext(RuntimeContext):
         self._require_keyed(state_descriptor)
         if state_descriptor.ttl_config is not None:
             raise self._unsupported(state_descriptor, "time to live")
-        return self._context.state.value_state(state_descriptor.get_name(), None)
+        return self._context.state.value_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         raise self._unsupported(state_descriptor, "list state")

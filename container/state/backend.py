@@ -82,6 +82,31 @@ class TimerSection(Protocol):
         ...
 
 
+class KeyedSection(Protocol):
+    """Values by key that an operator keeps in a form of its own (arrays), snapshotted with the keyed state."""
+
+    @property
+    def value_type(self) -> TypeInformation | None:
+        """The declared type of the values given; None: plain values."""
+        ...
+
+    @property
+    def entry_count(self) -> int:
+        """Keys that have a value."""
+        ...
+
+    def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
+        """Canonical keys and values of this moment, some ten thousand at a time.
+
+        The call is short; the lists are made while it is iterated, once, which the snapshot thread may do.
+        """
+        ...
+
+    def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Canonical keys of the subtask's key groups, with their values; called once, before the first record."""
+        ...
+
+
 class PendingKeyedSnapshot(Protocol):
     """The asynchronous part of a snapshot."""
 
@@ -127,6 +152,14 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def register_timers(self, name: str, section: TimerSection) -> None:
         """Has the timers snapshotted as state `name`, and hands over the restored ones at once."""
+
+    @abstractmethod
+    def register_section(self, name: str, section: KeyedSection) -> None:
+        """The same for values that the operator keeps itself, as a value state `name`."""
+
+    @abstractmethod
+    def state_keys(self, name: str) -> Iterable[Any]:
+        """The canonical keys that have content of a registered state, fixed at the call; in any order."""
 
     def prefetch(self, keys: Sequence[Any]) -> None:
         """The raw keys of the chunk that comes: backends on disk read them in one call."""

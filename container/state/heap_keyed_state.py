@@ -1,104 +1,151 @@
-"""Keyed state on the heap: a plain dict from canonical key to value for each state name.
+"""HeapKeyedStateBackend: keyed state in plain dicts of the worker process (`state.backend.type: hashmap`).
 
-Owner: the task thread. Tables are keyed by canonical keys (runtime.data.keys): a raw key that hits is that key, a miss
-is canonicalized and tried again. Values are fixed when they are written: mutable ones are copied once.
+Owner: the task thread. One HeapTable a state; handles and generated code work on the dicts of the tables. A snapshot
+is a cut of each table, written by the snapshot thread shard by shard (heap_snapshot), which gives each shard back
+through a mail to the task thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
 
-from yarrow.datastream.state import ValueState
-from yarrow.runtime.common.errors import UnsupportedFeatureError
-from yarrow.runtime.data.immutability import freeze_or_copy
-from yarrow.runtime.data.keys import canonicalize
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, TimerSection
+from yarrow.container.state.errors import StateConflictError
+from yarrow.container.state.heap_restore import RestoredStates
+from yarrow.container.state.heap_sections import HeapSections
+from yarrow.container.state.heap_snapshot import FrozenTable, HeapPendingSnapshot
+from yarrow.container.state.heap_states import (
+    HeapAggregatingState,
+    HeapListState,
+    HeapMapState,
+    HeapReducingState,
+    HeapValueState,
+)
+from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend, StateRegistration
+from yarrow.container.state.ttl_sweep import TtlSweep
+from yarrow.container.state.value_table import ValueTable
+from yarrow.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    MapState,
+    ReducingState,
+    ReducingStateDescriptor,
+    ValueState,
+)
+from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
+from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.snapshot.options import CheckpointOptions
 
-T = TypeVar("T")
+__all__ = ["NO_KEY", "HeapKeyedStateBackend"]
 
-#: Marks "no current key": outside of a record or timer of a keyed operator.
-NO_KEY: Any = object()
-_MISSING: Any = object()
+Copier = Callable[[Any], Any]
+
+#: Content of these kinds is one value, handed out as it is.
+_SINGLE = (StateKind.VALUE, StateKind.REDUCING, StateKind.AGGREGATING)
 
 
-class HeapKeyedStateBackend:
+class HeapKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask."""
 
-    def __init__(self, operator_name: str, object_reuse: bool = False) -> None:
-        self._operator_name = operator_name
-        self._tables: dict[str, dict[Any, Any]] = {}
-        self._states: dict[str, ValueState[Any]] = {}
-        self._fix: Callable[[Any], Any] | None = None if object_reuse else freeze_or_copy
-        #: The key of the record or timer at hand, raw or canonical; set by the operator.
-        self.current_key: Any = NO_KEY
+    def __init__(self, context: KeyedBackendContext) -> None:
+        super().__init__(context)
+        self._tables: dict[str, HeapTable] = {}
+        self._sweeps: list[TtlSweep] = []
+        self._cuts = count(1)
+        self._restored = RestoredStates(context)
+        self._sections = HeapSections(context, self._restored)
 
-    def table(self, name: str) -> dict[Any, Any]:
-        """The dict of a state, for operators that run over it in generated code."""
-        return self._tables.setdefault(name, {})
+    # ------------------------------------------------------------------ states
 
-    def value_state(self, name: str, default: Any) -> ValueState[Any]:
-        """The handle of a value state."""
-        if name not in self._states:
-            self._states[name] = HeapValueState(self, self.table(name), name, default, self._fix)
-        return self._states[name]
+    def open_value(self, state: StateRegistration) -> ValueState[Any]:
+        return HeapValueState(self, self._table(state), state.name, self._fix(state))
 
-    def require_key(self, name: str) -> Any:
-        """The current key; raises when there is none."""
-        if self.current_key is NO_KEY:
-            raise UnsupportedFeatureError(
-                f"operator '{self._operator_name}': keyed state '{name}' was used outside of a record or timer; "
-                "read and write it in process_element or on_timer, not in open or close"
+    def open_list(self, state: StateRegistration) -> ListState[Any]:
+        return HeapListState(self, self._table(state), state.name, self._fix(state))
+
+    def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
+        return HeapMapState(self, self._table(state), state.name, self._fix(state))
+
+    def open_reducing(
+        self, state: StateRegistration, descriptor: ReducingStateDescriptor[Any]
+    ) -> ReducingState[Any]:
+        if state.ttl is not None:
+            return super().open_reducing(state, descriptor)
+        function = descriptor.get_reduce_function()
+        return HeapReducingState(self, self._table(state), state.name, self._fix(state), function)
+
+    def open_aggregating(
+        self, state: StateRegistration, descriptor: AggregatingStateDescriptor[Any, Any, Any]
+    ) -> AggregatingState[Any, Any]:
+        if state.ttl is not None:
+            return super().open_aggregating(state, descriptor)
+        # What is added is of another type than the accumulator, whose type says nothing of it.
+        fix = None if self.context.object_reuse else freeze_or_copy
+        return HeapAggregatingState(self, self._table(state), state.name, fix, descriptor.get_agg_function())
+
+    def value_table(self, name: str, value_type: TypeInformation | None) -> ValueTable:
+        return self._table(self.register(StateRegistration(name, StateKind.VALUE, value_type)))
+
+    def _table(self, state: StateRegistration) -> HeapTable:
+        table = self._tables.get(state.name)
+        if table is None:
+            self._sections.refuse_name(state.name)
+            protect = copier_for(state.value_type) if state.kind in _SINGLE else freeze_or_copy
+            table = self._tables[state.name] = HeapTable(protect)
+            self._restored.fill(state, table)
+            if state.ttl is not None:
+                self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
+        return table
+
+    def _fix(self, state: StateRegistration) -> Copier | None:
+        return None if self.context.object_reuse else copier_for(state.value_type)
+
+    def register_timers(self, name: str, section: TimerSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register_timers(name, section)
+
+    def register_section(self, name: str, section: KeyedSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register(name, section)
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self.registrations:
+            raise StateConflictError(
+                f"operator '{self.context.operator_name}': '{name}' is a {self.registrations[name]} already; "
+                "give each state a name of its own"
             )
-        return self.current_key
+
+    def state_keys(self, name: str) -> Iterable[Any]:
+        table = self._tables.get(name)
+        return () if table is None else table.keys()
+
+    # ------------------------------------------------------------------ life
+
+    def end_of_chunk(self) -> None:
+        for table in self._tables.values():
+            table.divide_if_large()
+        for sweep in self._sweeps:
+            sweep.advance()
+
+    def snapshot(self, checkpoint_id: int, options: CheckpointOptions) -> HeapPendingSnapshot:
+        cut = next(self._cuts)
+        tables = [
+            FrozenTable(self.registrations[name], table, table.cut(cut))
+            for name, table in self._tables.items()
+        ]
+        return HeapPendingSnapshot(
+            self.context, cut, tables, self._sections.freeze(), self._restored.carried()
+        )
 
     @property
     def entries(self) -> int:
-        """Values held in all tables."""
-        return sum(len(table) for table in self._tables.values())
+        return sum(table.entries for table in self._tables.values()) + self._sections.entries
 
-
-class HeapValueState(ValueState[T], Generic[T]):
-    """One value a key."""
-
-    def __init__(
-        self,
-        backend: HeapKeyedStateBackend,
-        table: dict[Any, Any],
-        name: str,
-        default: Any,
-        fix: Callable[[Any], Any] | None,
-    ) -> None:
-        self._backend = backend
-        self._table = table
-        self._name = name
-        self._default = default
-        self._fix = fix
-
-    def value(self) -> T | None:
-        key = self._backend.current_key
-        try:
-            found: T | None = self._table[key]
-            return found
-        except (KeyError, TypeError):
-            canonical = canonicalize(self._backend.require_key(self._name))
-            found = self._table.get(canonical, self._default)
-            return found
-
-    def update(self, value: T) -> None:
-        table, key = self._table, self._backend.current_key
-        try:
-            known = key in table
-        except TypeError:
-            known = False
-        if not known:
-            key = canonicalize(self._backend.require_key(self._name))
-        table[key] = value if self._fix is None else self._fix(value)
-
-    def clear(self) -> None:
-        key = self._backend.require_key(self._name)
-        try:
-            found = self._table.pop(key, _MISSING)
-        except TypeError:  # not hashable: canonicalize tells what it is
-            found = _MISSING
-        if found is _MISSING:
-            self._table.pop(canonicalize(key), None)
+    def dispose(self) -> None:
+        self._tables.clear()
+        self._sweeps.clear()

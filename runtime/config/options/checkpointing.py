@@ -172,8 +172,15 @@ STATE_BACKEND: Final = option(
     "state.backend.type",
     STRING,
     "hashmap",
-    "Where keyed state lives: `hashmap` or `rocksdb`.",
+    "Where keyed state lives: `hashmap`, `rocksdb`, or `module:name` of a function that makes a backend of your own.",
     deprecated_keys=("state.backend",),
+)
+STATE_DEBUG: Final = option(
+    "state.backend.debug",
+    BOOLEAN,
+    "false",
+    "Whether a value that was got from state and changed without being written back fails the job, by name of "
+    "state and key. Yarrow's own; slow, for tests of a program.",
 )
 LOCAL_BACKUP: Final = option(
     "execution.checkpointing.local-backup.enabled",

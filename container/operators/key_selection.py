@@ -1,0 +1,45 @@
+"""Code that computes the key of each row, with the keys of a whole chunk told in advance where the state asks for it.
+
+Owner: the task thread while it compiles. Key selectors are called once a row in every case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from yarrow.container.state.value_table import chunk_keys
+from yarrow.container.task.code_writer import CodeWriter
+
+
+class KeyReader(Protocol):
+    """A value table or a keyed state backend."""
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether it is to be told the keys of a chunk before its rows are run."""
+        ...
+
+    def prefetch(self, keys: Sequence[Any]) -> None:
+        """The raw keys of the rows that come."""
+        ...
+
+
+def generate_key(
+    code: CodeWriter, selector: Callable[[Any], Any], value: str, reader: KeyReader | None
+) -> str:
+    """Code that computes the raw key of a row; gives its variable.
+
+    `reader` is what may ask for the keys of the chunk: for the head of a chain only, whose rows are the function's
+    parameter `rows`; None for operators behind others.
+    """
+    key, select = code.fresh("k"), code.bind("key", selector)
+    if reader is not None and reader.wants_keys:
+        next_key = code.fresh("next_key")
+        code.at_start("rows = rows if type(rows) is list else list(rows)")
+        arguments = f"{select}, rows, {code.bind('prefetch', reader.prefetch)}"
+        code.at_start(f"{next_key} = {code.bind_as('chunk_keys', chunk_keys)}({arguments}).__next__")
+        code.line(f"{key} = {next_key}()")
+    else:
+        code.line(f"{key} = {select}({value})")
+    return key

@@ -1,0 +1,58 @@
+"""Chooses the state backend of an operator's subtask from `state.backend.type`.
+
+Owner: the task thread that sets up operators. RocksDB is imported only where a job names it: it costs memory, and must
+not be loaded in a process that forks workers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend, StateBackendFactory
+from yarrow.container.state.debug_backend import DebugBackend
+from yarrow.container.state.errors import StateBackendError
+from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.runtime.config.options import checkpointing
+
+#: Names of the heap backend; those after the first were used for it together with a checkpoint storage.
+HEAP_NAMES: Final = ("hashmap", "filesystem", "jobmanager", "memory")
+ROCKSDB_NAME: Final = "rocksdb"
+
+
+def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
+    """The backend of one operator's subtask, with what it restores.
+
+    Raises StateBackendError for a backend that does not exist or cannot be loaded.
+    """
+    name = context.settings.get(checkpointing.STATE_BACKEND).strip()
+    backend = _factory(name)(context)
+    if not isinstance(backend, KeyedStateBackend):
+        raise StateBackendError(
+            f"state.backend.type {name!r} gives a {type(backend).__name__}; it must name a function that takes a "
+            "KeyedBackendContext and gives a KeyedStateBackend (yarrow.container.state.backend)"
+        )
+    return DebugBackend(backend, context) if context.settings.get(checkpointing.STATE_DEBUG) else backend
+
+
+def _factory(name: str) -> StateBackendFactory:
+    if name.lower() in HEAP_NAMES:
+        return HeapKeyedStateBackend
+    if name.lower() == ROCKSDB_NAME:
+        from yarrow.container.state.rocksdb.backend import rocksdb_state_backend
+
+        return rocksdb_state_backend
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise StateBackendError(
+            f"state.backend.type {name!r} is no state backend; use hashmap, rocksdb, or module:name of a function "
+            "that makes your own"
+        )
+    try:
+        factory: StateBackendFactory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise StateBackendError(
+            f"state.backend.type {name!r} cannot be loaded: {error}; ship the module with add_python_file (-pyfs), or "
+            "install it in the environment of the workers"
+        ) from error
+    return factory

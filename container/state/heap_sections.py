@@ -1,0 +1,93 @@
+"""HeapSections: keyed state that lives outside of a backend's tables and is snapshotted and restored with them.
+
+Owner: the task thread; what `freeze` gives is read by the snapshot thread. Timers are such a section, and the arrays
+of columnar aggregates. Backends on disk embed one of these too: sections always travel in the canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Timer, TimerSection
+from yarrow.container.state.errors import StateConflictError
+from yarrow.container.state.heap_table import PIECE
+from yarrow.container.state.registering_backend import StateRegistration
+from yarrow.runtime.snapshot.handles import StateKind
+
+if TYPE_CHECKING:
+    from yarrow.container.state.heap_restore import RestoredStates
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenSection:
+    """A section as it was at a cut."""
+
+    registration: StateRegistration
+    #: Keys and values, a bounded number at a time; iterated once.
+    pieces: Iterable[tuple[list[Any], list[Any]]]
+
+
+class HeapSections:
+    """The sections of one operator's subtask."""
+
+    def __init__(self, context: KeyedBackendContext, restored: RestoredStates) -> None:
+        self._context = context
+        self._restored = restored
+        self._timers: dict[str, TimerSection] = {}
+        self._sections: dict[str, KeyedSection] = {}
+
+    def refuse_name(self, name: str) -> None:
+        """Raises StateConflictError where a section bears the name."""
+        if name in self._timers or name in self._sections:
+            raise StateConflictError(
+                f"operator '{self._context.operator_name}': the state name '{name}' is taken by the operator itself; "
+                "give your state another name"
+            )
+
+    def register_timers(self, name: str, section: TimerSection) -> None:
+        """See KeyedStateBackend."""
+        self.refuse_name(name)
+        self._timers[name] = section
+        section.restore_timers(
+            Timer(timestamp, key, namespace)
+            for key, (timestamp, namespace) in self._restored.take(_timer_registration(name))
+        )
+
+    def register(self, name: str, section: KeyedSection) -> None:
+        """See KeyedStateBackend.register_section."""
+        self.refuse_name(name)
+        self._sections[name] = section
+        section.restore_entries(self._restored.take(_section_registration(name, section)))
+
+    def freeze(self) -> list[FrozenSection]:
+        """All sections as they are now; short."""
+        frozen = [
+            FrozenSection(_timer_registration(name), _timer_pieces(section.snapshot_timers()))
+            for name, section in self._timers.items()
+        ]
+        return frozen + [
+            FrozenSection(_section_registration(name, section), section.freeze_entries())
+            for name, section in self._sections.items()
+        ]
+
+    @property
+    def entries(self) -> int:
+        """Keys of the sections that count them; timers have a metric of their own."""
+        return sum(section.entry_count for section in self._sections.values())
+
+
+def _timer_registration(name: str) -> StateRegistration:
+    return StateRegistration(name, StateKind.TIMERS, None)
+
+
+def _section_registration(name: str, section: KeyedSection) -> StateRegistration:
+    return StateRegistration(name, StateKind.VALUE, section.value_type)
+
+
+def _timer_pieces(timers: Iterable[Timer]) -> Iterator[tuple[list[Any], list[Any]]]:
+    remaining = iter(timers)
+    while piece := list(islice(remaining, PIECE)):
+        yield [timer.key for timer in piece], [(timer.timestamp, timer.namespace) for timer in piece]

@@ -1,0 +1,305 @@
+"""Handles of keyed state on the heap: value, list, map, reducing and aggregating state over a HeapTable.
+
+Owner: the task thread. The dicts of the table are looked into with the raw key first; only a miss makes the canonical
+one. What is written is fixed (copied where it could change); what a running snapshot holds is copied before it can
+be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from yarrow.common.types import Row
+from yarrow.container.state.folded_states import refuse_none
+from yarrow.container.state.heap_table import REMOVED, HeapTable
+from yarrow.container.state.registering_backend import RegisteringBackend
+from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.functions import AggregateFunction, ReduceFunction
+from yarrow.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from yarrow.runtime.data.keys import RowKey, canonicalize, user_key
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+Copier = Callable[[Any], Any]
+
+
+class HeapState:
+    """What the handles have in common: the table, and how to come to the content of the current key."""
+
+    def __init__(self, backend: RegisteringBackend, table: HeapTable, name: str, fix: Copier | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._name = name
+        #: Copies what is written where it could change; None where it need not.
+        self._fix = fix
+
+    def _found(self) -> Any:
+        """The content, or MISSING; a copy where a snapshot holds it and it could be changed."""
+        backend, table = self._backend, self._table
+        try:
+            content = table.shard_of(backend.current_key)[backend.current_key]
+        except (KeyError, TypeError):
+            return table.miss(backend.require_key(self._name))[2]
+        return MISSING if content is REMOVED else content
+
+    def _put(self, content: Any) -> None:
+        key, table = self._backend.current_key, self._table
+        try:
+            shard = table.shard_of(key)
+            known = key in shard
+        except TypeError:
+            known = False
+        if not known:
+            key, shard, _ = table.find(self._backend.require_key(self._name))
+        shard[key] = content
+
+    def clear(self) -> None:
+        """See State."""
+        self._table.remove(self._backend.require_key(self._name))
+
+
+class HeapValueState(HeapState, ValueState[T], Generic[T]):
+    """One value a key."""
+
+    def value(self) -> T | None:
+        found: Any = self._found()
+        value: T | None = None if found is MISSING else found
+        return value
+
+    def update(self, value: T) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._put(value if self._fix is None else self._fix(value))
+
+
+class HeapReducingState(HeapState, ReducingState[T], Generic[T]):
+    """One value a key, which the function may change in place: what is added is fixed, not the result."""
+
+    def __init__(
+        self,
+        backend: RegisteringBackend,
+        table: HeapTable,
+        name: str,
+        fix: Copier | None,
+        function: ReduceFunction[T],
+    ) -> None:
+        super().__init__(backend, table, name, fix)
+        self._reduce = function.reduce
+
+    def get(self) -> T | None:
+        found: Any = self._found()
+        value: T | None = None if found is MISSING else found
+        return value
+
+    def add(self, value: T) -> None:
+        if value is None:
+            raise refuse_none(self._backend.context.operator_name, self._name)
+        if self._fix is not None:
+            value = self._fix(value)
+        found: Any = self._found()
+        self._put(value if found is MISSING else self._reduce(found, value))
+
+
+class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT]):
+    """One accumulator a key, which the function may change in place."""
+
+    def __init__(
+        self,
+        backend: RegisteringBackend,
+        table: HeapTable,
+        name: str,
+        fix: Copier | None,
+        function: AggregateFunction[IN, Any, OUT],
+    ) -> None:
+        super().__init__(backend, table, name, fix)
+        self._function = function
+
+    def get(self) -> OUT | None:
+        found = self._found()
+        return None if found is MISSING else self._function.get_result(found)
+
+    def add(self, value: IN) -> None:
+        if value is None:
+            raise refuse_none(self._backend.context.operator_name, self._name)
+        if self._fix is not None:
+            value = self._fix(value)
+        found = self._found()
+        accumulator = self._function.create_accumulator() if found is MISSING else found
+        self._put(self._function.add(value, accumulator))
+
+
+class HeapListState(HeapState, ListState[T], Generic[T]):
+    """One list a key, appended to in place; the first change after a cut copies it (its elements are shared)."""
+
+    def get(self) -> Iterable[T]:
+        table = self._table
+        found: Any = self._shared()
+        if found is MISSING:
+            return []
+        if self._fix is not None and table.is_held:
+            return [self._fix(value) for value in found]
+        return list(found)
+
+    def _shared(self) -> Any:
+        """The list itself, which must not be changed, or MISSING."""
+        backend, table = self._backend, self._table
+        try:
+            content = table.shard_of(backend.current_key)[backend.current_key]
+        except (KeyError, TypeError):
+            return table.find(backend.require_key(self._name))[2]
+        return MISSING if content is REMOVED else content
+
+    def add(self, value: T) -> None:
+        if value is None:
+            raise self._none()
+        if self._fix is not None:
+            value = self._fix(value)
+        backend, table = self._backend, self._table
+        try:
+            table.shard_of(backend.current_key)[backend.current_key].append(value)
+        except (KeyError, TypeError, AttributeError):  # AttributeError: removed since the cut
+            key, shard, found = table.find(backend.require_key(self._name))
+            shard[key] = [value] if found is MISSING else [*found, value]
+
+    def add_all(self, values: list[T]) -> None:
+        added = self._fixed(values)
+        if not added:
+            return
+        backend, table = self._backend, self._table
+        key, shard, found = table.find(backend.require_key(self._name))
+        if found is MISSING:
+            shard[key] = added
+        elif key in shard:
+            found += added
+        else:
+            shard[key] = [*found, *added]
+
+    def update(self, values: list[T]) -> None:
+        kept = self._fixed(values)
+        if kept:
+            self._put(kept)
+        else:
+            self.clear()
+
+    def _fixed(self, values: Iterable[T]) -> list[T]:
+        fixed = list(values) if self._fix is None else [self._fix(value) for value in values]
+        if any(value is None for value in fixed):
+            raise self._none()
+        return fixed
+
+    def _none(self) -> Exception:
+        return refuse_none(self._backend.context.operator_name, self._name)
+
+
+def map_key(key: Any) -> Any:
+    """A key of a user's map as a dict may hold it: itself, or its canonical form where it is not one value to a dict.
+
+    Raises UnsupportedKeyError for what can neither be hashed nor made canonical.
+    """
+    if isinstance(key, Row) or key != key:
+        return canonicalize(key)
+    try:
+        hash(key)
+    except TypeError:
+        return canonicalize(key)
+    return key
+
+
+def shown_map_key(key: Any) -> Any:
+    """The user's form of `map_key`."""
+    return user_key(key) if type(key) is RowKey or type(key) is tuple else key
+
+
+class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
+    """One dict a key; the first change after a cut copies it (its values are shared)."""
+
+    def _map(self) -> dict[K, V] | None:
+        """The dict, which must not be changed, or None."""
+        backend, table = self._backend, self._table
+        try:
+            content: Any = table.shard_of(backend.current_key)[backend.current_key]
+        except (KeyError, TypeError):
+            content = table.find(backend.require_key(self._name))[2]
+        found: dict[K, V] | None = None if content is MISSING or content is REMOVED else content
+        return found
+
+    def _own(self, make: bool) -> dict[K, V] | None:
+        """The dict for a change: no snapshot holds it. None where there is none and `make` is false."""
+        backend, table = self._backend, self._table
+        try:
+            content: Any = table.shard_of(backend.current_key)[backend.current_key]
+            if content is not REMOVED:
+                own: dict[K, V] = content
+                return own
+        except (KeyError, TypeError):
+            pass
+        key, shard, found = table.find(backend.require_key(self._name))
+        if found is MISSING and not make:
+            return None
+        own = shard[key] = {} if found is MISSING else found if key in shard else dict(found)
+        return own
+
+    def _shown(self, value: V) -> V:
+        if self._fix is not None and self._table.is_held:
+            copied: V = self._fix(value)
+            return copied
+        return value
+
+    def get(self, key: K) -> V | None:
+        entries = self._map()
+        if entries is None:
+            return None
+        try:
+            return self._shown(entries[key])
+        except (KeyError, TypeError):
+            value = entries.get(map_key(key))
+            return None if value is None else self._shown(value)
+
+    def put(self, key: K, value: V) -> None:
+        # A key that cannot be one, a value that cannot be copied, must not leave an empty map behind.
+        key, value = map_key(key), value if self._fix is None else self._fix(value)
+        entries = self._own(make=True)
+        assert entries is not None
+        entries[key] = value
+
+    def put_all(self, dict_value: Mapping[K, V]) -> None:
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: K) -> None:
+        key = map_key(key)
+        entries = self._map()
+        if entries is None or key not in entries:
+            return
+        if len(entries) == 1:
+            self.clear()
+            return
+        own = self._own(make=False)
+        assert own is not None
+        del own[key]
+
+    def contains(self, key: K) -> bool:
+        entries = self._map()
+        return entries is not None and map_key(key) in entries
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        entries = self._map() or {}
+        if self._fix is None or not self._table.is_held:
+            return ((shown_map_key(key), value) for key, value in entries.items())
+        fix = self._fix
+        return ((shown_map_key(key), fix(value)) for key, value in entries.items())
+
+    def keys(self) -> Iterable[K]:
+        return (shown_map_key(key) for key in self._map() or ())
+
+    def values(self) -> Iterable[V]:
+        return (value for _, value in self.items())
+
+    def is_empty(self) -> bool:
+        return not self._map()

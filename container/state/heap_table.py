@@ -1,0 +1,224 @@
+"""HeapTable: the content of one state by key, in plain dicts, with a cut that costs nothing a key.
+
+Owner: the task thread; what a cut has frozen may be read by the snapshot thread until it is released. A table is one
+dict while it is small and many shards once it is large, so that no growth, cut or merge of a single dict stops the
+task for long. A cut puts the present dict of each shard below an empty one: from then on it is immutable, reads that
+miss look through the layers below, writes go to the new dict, removed keys are marked. When the snapshot lets go of a
+shard, its layers become one dict again. See docs/design/0010-heap-state.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from yarrow.container.state.value_table import MISSING, ValueTable
+from yarrow.runtime.data.keys import canonicalize
+
+#: Marks a key that was removed while a dict below still holds it.
+REMOVED: Final[Any] = object()
+#: Entries of a single dict above which it is divided: just below the size at which it would be rehashed, and small
+#: enough to be divided within a few slices' time.
+FLAT_LIMIT: Final = 170_000
+#: A prime, so that keys with a common factor (multiples of 1000, aligned times) spread over all shards.
+SHARDS: Final = 1021
+
+#: The index of a single dict: it stands for all shards when the table is divided later.
+WHOLE: Final = -1
+#: Entries that are handled in one go where others wait for the interpreter.
+PIECE: Final = 10_000
+
+#: The dicts of one shard at a cut, the newest first.
+Layers = tuple[dict[Any, Any], ...]
+
+
+class HeapTable(ValueTable):
+    """Content by canonical key.
+
+    `protect` copies content that a snapshot still holds before it is handed out for change; None where the declared
+    type proves that it cannot change.
+    """
+
+    def __init__(
+        self,
+        protect: Callable[[Any], Any] | None,
+        flat_limit: int = FLAT_LIMIT,
+        shards: int = SHARDS,
+    ) -> None:
+        super().__init__()
+        self._protect = protect
+        self._flat_limit = flat_limit
+        self._shards = shards
+        #: Per shard: immutable dicts, the newest first, and the cut that froze each.
+        self._below: list[Layers] = [()]
+        self._cuts: list[tuple[int, ...]] = [()]
+        #: True while there is one dict.
+        self.flat = True
+        #: Shards that cuts hold.
+        self._held = 0
+        #: Whether a mark may stand in a dict.
+        self._marked = False
+
+    # ------------------------------------------------------------------ access
+
+    def shard_of(self, key: Any) -> dict[Any, Any]:
+        """The dict that a raw key belongs to; TypeError where it cannot be hashed."""
+        return self.live[0] if self.flat else self.live[hash(key) % self._shards]
+
+    def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
+        """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
+        key, shard, value = self.find(key)
+        if value is not MISSING and self._protect is not None and key not in shard:
+            value = self._protect(value)
+        return key, shard, value
+
+    def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
+        """The same without the copy: content that is not in the dict given must not be changed."""
+        key = canonicalize(key)
+        index = 0 if self.flat else hash(key) % self._shards
+        shard = self.live[index]
+        value = shard.get(key, MISSING)
+        if value is MISSING:
+            for layer in self._below[index]:
+                value = layer.get(key, MISSING)
+                if value is not MISSING:
+                    break
+        return key, shard, MISSING if value is REMOVED else value
+
+    def remove(self, key: Any) -> None:
+        """Removes a raw key; one that is not there is no error."""
+        key = canonicalize(key)
+        index = 0 if self.flat else hash(key) % self._shards
+        shard = self.live[index]
+        if any(key in layer for layer in self._below[index]):
+            shard[key] = REMOVED
+            self._marked = True
+        else:
+            shard.pop(key, None)
+
+    @property
+    def entries(self) -> int:
+        """Keys with content; while a snapshot is written, those changed since may count twice."""
+        return sum(map(len, self.live)) + sum(len(layer) for layers in self._below for layer in layers)
+
+    def keys(self) -> list[Any]:
+        """The canonical keys that have content."""
+        return [key for index in range(len(self.live)) for key in self.keys_of_shard(index)]
+
+    def keys_of_shard(self, index: int) -> list[Any]:
+        """Those of one shard; an index that does not exist has none."""
+        if index >= len(self.live):
+            return []
+        layers = (self.live[index], *self._below[index])
+        return [key for keys, _ in pieces_of(layers, PIECE) for key in keys]
+
+    # ------------------------------------------------------------------ growth
+
+    def divide_if_large(self) -> None:
+        """Divides the single dict into shards once it is large; not inside a call of generated code."""
+        if self.flat and len(self.live[0]) + sum(map(len, self._below[0])) > self._flat_limit:
+            self._divide()
+
+    def _divide(self) -> None:
+        count = self._shards
+        divided = [_divided(layer, count) for layer in (self.live[0], *self._below[0])]
+        cuts = self._cuts[0]
+        self.live[:] = divided[0]
+        self._below = [tuple(layer[i] for layer in divided[1:]) for i in range(count)]
+        self._cuts = [cuts] * count
+        self._held += (count - 1) * len(cuts)
+        self.flat = False
+
+    # ------------------------------------------------------------------ snapshots
+
+    @property
+    def is_held(self) -> bool:
+        """True while a snapshot holds content: what is read must not be changed without `protect`."""
+        return self._held > 0
+
+    def cut(self, cut: int) -> list[tuple[int, Layers]]:
+        """Freezes the present content; gives (index for `release`, dicts) of each shard that has any.
+
+        The numbers of cuts rise.
+        """
+        frozen = []
+        live, below = self.live, self._below
+        for index, entries in enumerate(live):
+            layers = below[index]
+            if entries or layers:
+                below[index] = layers = (entries, *layers)
+                self._cuts[index] = (cut, *self._cuts[index])
+                live[index] = {}
+                frozen.append((WHOLE if self.flat else index, layers))
+        self._held += len(frozen)
+        return frozen
+
+    def release(self, cut: int, index: int) -> None:
+        """The snapshot of that cut needs the shard no more; for what was released before, nothing happens."""
+        # What was one dict at the cut may have been divided since.
+        for shard in range(len(self.live)) if index == WHOLE else (index,):
+            self._release(cut, shard)
+        if not self._held:
+            self._marked = False
+
+    def _release(self, cut: int, index: int) -> None:
+        cuts = self._cuts[index]
+        if cut not in cuts:
+            return
+        at = cuts.index(cut)
+        layers = self._below[index]
+        is_lowest = at == len(layers) - 1
+        if at == 0:
+            # Only this cut saw the topmost layer: what came since goes into it, in place.
+            self.live[index] = self._merged(layers[0], self.live[index], is_lowest)
+            layers = layers[1:]
+        else:
+            # A newer cut sees the layer too, and must go on seeing it as it was.
+            merged = self._merged(layers[at].copy(), layers[at - 1], is_lowest)
+            layers = (*layers[: at - 1], merged, *layers[at + 1 :])
+        self._below[index] = layers
+        self._cuts[index] = cuts[:at] + cuts[at + 1 :]
+        self._held -= 1
+
+    def _merged(self, lower: dict[Any, Any], upper: dict[Any, Any], is_lowest: bool) -> dict[Any, Any]:
+        """`lower` with `upper` written over it; marks have done their service where nothing lies below."""
+        if not (is_lowest and self._marked):
+            lower.update(upper)
+            return lower
+        for key, value in upper.items():
+            if value is REMOVED:
+                lower.pop(key, None)
+            else:
+                lower[key] = value
+        return lower
+
+
+def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Keys and contents of what a shard's dicts, the newest first, hold together, `size` at a time at most.
+
+    No call into the interpreter is longer than a piece, so that another thread may run in between.
+    """
+    for position, layer in enumerate(layers):
+        newer = layers[:position]
+        is_alone = len(layers) == 1
+        keys, values = iter(layer), iter(layer.values())
+        while piece := list(islice(keys, size)):
+            contents = list(islice(values, size))
+            if not is_alone:
+                kept = [
+                    at
+                    for at, key in enumerate(piece)
+                    if contents[at] is not REMOVED and not any(key in other for other in newer)
+                ]
+                if len(kept) < len(piece):
+                    piece, contents = [piece[at] for at in kept], [contents[at] for at in kept]
+            if piece:
+                yield piece, contents
+
+
+def _divided(entries: dict[Any, Any], count: int) -> list[dict[Any, Any]]:
+    shards: list[dict[Any, Any]] = [{} for _ in range(count)]
+    for key, value in entries.items():
+        shards[hash(key) % count][key] = value
+    return shards

@@ -1,0 +1,48 @@
+"""TtlSweep: removes expired content of a heap table a little at a time, so that what nobody reads goes too.
+
+Owner: the task thread, between chunks. Each look covers a bounded number of keys; it must not keep content alive or
+hold up a chunk.
+"""
+
+from __future__ import annotations
+
+from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.ttl import TimeToLive
+from yarrow.container.state.value_table import MISSING
+from yarrow.runtime.snapshot.handles import StateKind
+
+
+class TtlSweep:
+    """Goes round all keys of a table, shard by shard."""
+
+    def __init__(self, table: HeapTable, kind: StateKind, ttl: TimeToLive) -> None:
+        self._table = table
+        self._kind = kind
+        self._ttl = ttl
+        self._shard = 0
+        #: Keys of the shard that are still to be looked at.
+        self._keys: list[object] = []
+
+    def advance(self) -> None:
+        """Looks at as many keys as are due. While a snapshot is written nothing is removed: it would only be copied."""
+        budget = self._ttl.take_sweep_budget()
+        table = self._table
+        if not budget or table.is_held:
+            return
+        deadline = self._ttl.deadline()
+        for _ in range(len(table.live) + 1):
+            if not self._keys:
+                self._shard = (self._shard + 1) % len(table.live)
+                self._keys = table.keys_of_shard(self._shard)
+            looked_at, self._keys = self._keys[-budget:], self._keys[:-budget]
+            for key in looked_at:
+                key, shard, stored = table.find(key)
+                if stored is not MISSING:
+                    left = TimeToLive.living(self._kind, stored, deadline)
+                    if left is MISSING:
+                        table.remove(key)
+                    elif left is not stored:
+                        shard[key] = left
+            budget -= len(looked_at)
+            if budget <= 0:
+                return
