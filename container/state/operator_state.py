@@ -153,7 +153,11 @@ class OperatorStateBackend(OperatorStateStore):
         return _HeapListState(name, mode, declared, serializer, values)
 
     def _restore_broadcast(self, descriptor: MapStateDescriptor[Any, Any]) -> _HeapBroadcastState:
-        name, key_type, value_type = descriptor.get_name(), descriptor.key_type_info, descriptor.value_type_info
+        name, key_type, value_type = (
+            descriptor.get_name(),
+            descriptor.key_type_info,
+            descriptor.value_type_info,
+        )
         entries: dict[Any, Any] = {}
         for restored in self._take(name, OperatorStateMode.BROADCAST)[:1]:
             state = restored.state
@@ -330,7 +334,9 @@ class _HeapBroadcastState(BroadcastState[Any, Any]):
         self._fix_value = copier_for(value_type)
         self._entries = entries
 
-    def check(self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None) -> None:
+    def check(
+        self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None
+    ) -> None:
         """Raises InvalidProgramError when the state was declared with other types before."""
         for was, now in zip(self._types, (key_type, value_type), strict=True):
             if was != now:

@@ -82,3 +82,7 @@ class SavepointMismatchError(SnapshotError):
     def __init__(self, operator: str, message: str) -> None:
         super().__init__(message)
         self.operator = operator
+
+
+class SnapshotFormatError(SnapshotError):
+    """Bytes that are not of the form that their place announces: of a later release, or damaged."""

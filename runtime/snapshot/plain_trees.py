@@ -248,7 +248,10 @@ def _arrow(w: TreeWriter, value: Any) -> list[Any]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, value.schema) as writer:
             writer.write(value)
-        return [ARROW_BATCH if isinstance(value, pa.RecordBatch) else ARROW_TABLE, sink.getvalue().to_pybytes()]
+        return [
+            ARROW_BATCH if isinstance(value, pa.RecordBatch) else ARROW_TABLE,
+            sink.getvalue().to_pybytes(),
+        ]
     return w._pickle(value, "of Arrow's types only RecordBatch and Table are written")
 
 

@@ -27,7 +27,9 @@ _TREE_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[StoredClass], list[Any
 _ONE_BYTE: Final = bytes((_ONE,))
 
 
-def dump_plain(values: Sequence[Any], *, allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
+def dump_plain(
+    values: Sequence[Any], *, allow_pickle: bool = False, pickled: set[str] | None = None
+) -> bytes:
     """A run of values. Names of types that had to be pickled are added to `pickled`.
 
     Raises UnwritableValueError naming the type of the value that has no safe form.

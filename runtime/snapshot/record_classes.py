@@ -161,7 +161,9 @@ def _steps(cls: type, stored: StoredClass) -> _Steps:
         now = present.get(name)
         if now is None and was is not None:
             continue  # a declared field that was removed
-        kept.append((name, position, None if was is None or now is None else _conversion(stored, name, was, now)))
+        kept.append(
+            (name, position, None if was is None or now is None else _conversion(stored, name, was, now))
+        )
     missing = [name for name in present if name not in stored.fields]
     return _Steps(kept, [(name, _default(cls, stored, name, present[name])) for name in missing])
 
@@ -191,7 +193,10 @@ def _default(cls: Any, stored: StoredClass, field: str, now: str) -> Callable[[]
         if declared.default_factory is not dataclasses.MISSING:
             return declared.default_factory
     raise ChangedFieldError(
-        f"{stored.name}.{field}", "no such field", now, "Give the new field a default, which old values then have."
+        f"{stored.name}.{field}",
+        "no such field",
+        now,
+        "Give the new field a default, which old values then have.",
     )
 
 

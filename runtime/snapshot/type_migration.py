@@ -132,7 +132,9 @@ def _rows(was: RowTypeInfo, now: RowTypeInfo, place: StatePlace) -> Convert | No
 def _tuples(was: TupleTypeInfo, now: TupleTypeInfo, place: StatePlace) -> Convert | None:
     old_types, new_types = was.get_field_types(), now.get_field_types()
     if len(old_types) != len(new_types):
-        raise place.error(was, now, "Fields of a tuple have no names: keep their number, or declare a named Row.")
+        raise place.error(
+            was, now, "Fields of a tuple have no names: keep their number, or declare a named Row."
+        )
     steps = [
         _nullable(conversion(old, new, place.within(str(index))))
         for index, (old, new) in enumerate(zip(old_types, new_types, strict=True))

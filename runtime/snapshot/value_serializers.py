@@ -121,7 +121,11 @@ def stored_serializer(
 
     Raises StateMigrationError for a form of a later release.
     """
-    known = {ValueFormat.TYPED: TYPED_VERSION, ValueFormat.PLAIN: PLAIN_VERSION, ValueFormat.PICKLE: PLAIN_VERSION}
+    known = {
+        ValueFormat.TYPED: TYPED_VERSION,
+        ValueFormat.PLAIN: PLAIN_VERSION,
+        ValueFormat.PICKLE: PLAIN_VERSION,
+    }
     if config.version > known[config.format]:
         raise StateMigrationError(
             operator, state, "", f"{config.format.value} values of version {config.version}",
@@ -143,7 +147,9 @@ def stored_serializer(
 
 def holds_pickles(config: SerializerConfig) -> bool:
     """Whether some of the values are pickled."""
-    return bool(config.pickled) or config.format is ValueFormat.PICKLE or _spec_holds_pickles(config.type_spec)
+    return (
+        bool(config.pickled) or config.format is ValueFormat.PICKLE or _spec_holds_pickles(config.type_spec)
+    )
 
 
 def _spec_holds_pickles(spec: TypeSpec) -> bool:

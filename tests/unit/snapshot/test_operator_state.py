@@ -95,7 +95,9 @@ def test_another_kind_or_type_is_refused_by_name() -> None:
         backend.union_list_state(NUMBERS)
     with pytest.raises(InvalidProgramError, match="'numbers' was declared with Long"):
         backend.list_state(ListStateDescriptor("numbers", Types.STRING()))
-    with pytest.raises(StateMigrationError, match=r"operator 'op', state 'numbers'.*split state.*union state"):
+    with pytest.raises(
+        StateMigrationError, match=r"operator 'op', state 'numbers'.*split state.*union state"
+    ):
         restored(*handles).union_list_state(NUMBERS)
     with pytest.raises(StateMigrationError, match="holds Long, the program declares String"):
         restored(*handles).list_state(ListStateDescriptor("numbers", Types.STRING()))

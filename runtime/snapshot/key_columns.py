@@ -1,0 +1,123 @@
+"""Columns of canonical keys: their key groups in bulk, and their bytes in the canonical form of keyed state.
+
+Owner: the calling thread (a snapshot thread, or the task thread at restore); no state. Keys must be canonical
+(runtime.data.keys); what a column is written as must depend on its keys alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from yarrow.runtime.data.errors import KeyDecodeError
+from yarrow.runtime.data.key_groups import hash_of_key
+from yarrow.runtime.data.keys import decode_key_from, encode_key
+from yarrow.runtime.data.vectorized_keys import mix64_array
+
+#: Forms of a column of keys; a stored format.
+INT64: Final = 1
+TEXT: Final = 2
+ENCODED: Final = 3
+
+Groups = npt.NDArray[np.uint16]
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_TEXTS: Final = msgspec.msgpack.Decoder(list[str])
+_xxh3 = xxhash.xxh3_64_intdigest
+#: What stands in front of a text in its key encoding, by its length in bytes.
+_HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
+
+
+def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> Groups:
+    """The key group of each canonical key."""
+    kinds = set(map(type, keys))
+    hashes: npt.NDArray[np.uint64] | None = None
+    if kinds == {int}:
+        with suppress(OverflowError):  # beyond 64 bits
+            hashes = mix64_array(np.array(keys, dtype=np.int64).view(np.uint64))
+    elif kinds == {str}:
+        try:
+            heads, hash_of = _HEADS, _xxh3
+            found = [hash_of(heads[len(text)] + text) for text in map(str.encode, keys)]
+            hashes = np.array(found, dtype=np.uint64)
+        except (IndexError, UnicodeEncodeError):
+            pass  # a long text; a lone surrogate
+    if hashes is None:
+        hashes = np.fromiter(map(hash_of_key, keys), dtype=np.uint64, count=len(keys))
+    return (hashes % np.uint64(max_parallelism)).astype(np.uint16)
+
+
+def split_by_key_group(
+    keys: Sequence[Any], max_parallelism: int, *columns: Sequence[Any]
+) -> Iterator[tuple[int, tuple[list[Any], ...]]]:
+    """Key groups in order, each with its keys and with what `columns` hold for them."""
+    if not keys:
+        return
+    groups = key_groups_of(keys, max_parallelism)
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1))).tolist()
+    positions = order.tolist()
+    for start, end in zip(starts, [*starts[1:], len(positions)], strict=True):
+        group = int(ordered[start])
+        if end - start == 1:
+            at = positions[start]
+            yield group, tuple([column[at]] for column in (keys, *columns))
+        else:
+            pick = itemgetter(*positions[start:end])
+            yield group, tuple(list(pick(column)) for column in (keys, *columns))
+
+
+def dump_keys(keys: Sequence[Any]) -> tuple[int, bytes]:
+    """The form of a column and its bytes."""
+    kinds = set(map(type, keys))
+    if kinds == {int}:
+        try:
+            return INT64, np.array(keys, dtype="<i8").tobytes()
+        except OverflowError:
+            pass
+    elif kinds == {str}:
+        try:
+            return TEXT, _ENCODER.encode(keys)
+        except UnicodeEncodeError:
+            pass
+    return ENCODED, b"".join(map(encode_key, keys))
+
+
+def load_keys(form: int, data: memoryview, count: int) -> list[Any]:
+    """The keys of a column.
+
+    Raises ValueError for bytes that are no such column, KeyDecodeError for a key class that is gone or changed.
+    """
+    keys: list[Any]
+    if form == INT64:
+        keys = np.frombuffer(data, dtype="<i8").tolist()
+    elif form == TEXT:
+        try:
+            keys = _TEXTS.decode(data)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"a column of text keys cannot be read: {error}") from error
+    elif form == ENCODED:
+        keys = _decoded(bytes(data), count)
+    else:
+        raise ValueError(f"columns of keys of form {form} are unknown to this release")
+    if len(keys) != count:
+        raise ValueError(f"a column of {count} keys holds {len(keys)}")
+    return keys
+
+
+def _decoded(data: bytes, count: int) -> list[Any]:
+    keys, at = [], 0
+    for _ in range(count):
+        key, at = decode_key_from(data, at)
+        keys.append(key)
+    if at != len(data):
+        raise KeyDecodeError(f"{len(data) - at} bytes follow a column of {count} keys")
+    return keys

@@ -1,0 +1,249 @@
+"""The canonical form of keyed state: runs of one state and one key group, which every backend writes and reads.
+
+Layout in docs/design/0011-snapshot-format.md. Writing and reading go run by run, so that little is in memory at once,
+and runs of other key groups are skipped without being decoded. Owner: the snapshot thread (writing), the task thread
+before its first record (reading). It must not know backends, files or hashes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.errors import SnapshotFormatError
+from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
+from yarrow.runtime.snapshot.key_columns import dump_keys, load_keys
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer
+
+MAGIC: Final = b"YKGS"
+VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sB3x")
+#: mark, form of the keys, state, key group, entries, bytes of keys, bytes of values
+_RUN: Final = struct.Struct("<BBHHIIQ")
+_RUN_MARK: Final = 0x52
+_END: Final = struct.Struct("<BQ")
+_END_MARK: Final = 0x45
+_LENGTH: Final = struct.Struct("<Q")
+_COUNT: Final = struct.Struct("<I")
+
+#: Entries of a run, and values that one call of a serializer is given, at most.
+MAX_RUN: Final = 50_000
+MAX_PART: Final = 200_000
+#: The form numbers states with 16 bits.
+MAX_STATES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StateForm:
+    """How one state is written: what its entries are, and the serializers of their parts.
+
+    Values of entries, by kind: VALUE, REDUCING and AGGREGATING a value; LIST a list; MAP a dict; TIMERS a pair
+    (timestamp, namespace). With `ttl` each value, element or dict value is a pair (epoch ms of last access, value).
+    """
+
+    name: str
+    kind: StateKind
+    value: ValueSerializer
+    map_key: ValueSerializer | None = None
+    ttl: bool = False
+
+    def meta(self) -> StateMetaInfo:
+        """What the metadata says of the state; to be asked after all its values were written."""
+        map_key = None if self.map_key is None else self.map_key.config()
+        return StateMetaInfo(
+            name=self.name, kind=self.kind, value=self.value.config(), map_key=map_key, ttl=self.ttl
+        )
+
+
+class Run(NamedTuple):
+    """Entries of one state in one key group: what a backend hands over."""
+
+    state: int
+    key_group: int
+    keys: Sequence[Any]
+    values: Sequence[Any]
+
+
+class EncodedRun(NamedTuple):
+    """The same as bytes, which may be carried from one snapshot to another."""
+
+    state: int
+    key_group: int
+    entries: int
+    key_form: int
+    keys: bytes | memoryview
+    values: bytes | memoryview
+
+
+def write_key_groups(
+    states: Sequence[StateForm], runs: Iterable[Run], carried: Iterable[EncodedRun] = ()
+) -> Iterator[bytes]:
+    """The bytes of all runs, piece by piece; `Run.state` counts in `states`.
+
+    `carried` are runs of states that nobody asked for; their numbers follow those of `states`.
+    """
+    yield _HEAD.pack(MAGIC, VERSION)
+    number = 0
+    for run in runs:
+        form = states[run.state]
+        for start in range(0, len(run.keys), MAX_RUN):
+            keys, values = run.keys[start : start + MAX_RUN], run.values[start : start + MAX_RUN]
+            key_form, key_bytes = dump_keys(keys)
+            encoded = EncodedRun(
+                run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
+            )
+            yield from _pieces(encoded)
+            number += 1
+    for encoded in carried:
+        yield from _pieces(encoded)
+        number += 1
+    yield _END.pack(_END_MARK, number)
+
+
+def _pieces(run: EncodedRun) -> Iterator[bytes]:
+    yield _RUN.pack(
+        _RUN_MARK, run.key_form, run.state, run.key_group, run.entries, len(run.keys), len(run.values)
+    )
+    yield bytes(run.keys)
+    yield bytes(run.values)
+
+
+def encoded_runs(data: bytes | memoryview, key_groups: KeyGroupRange) -> Iterator[EncodedRun]:
+    """The runs of these key groups, not decoded. Raises SnapshotFormatError for bytes of another form."""
+    view = memoryview(data)
+    if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
+        raise SnapshotFormatError("keyed state does not begin as it should: it is no canonical form")
+    if view[4] != VERSION:
+        raise SnapshotFormatError(f"keyed state of version {view[4]}: this release reads version {VERSION}")
+    at, number = _HEAD.size, 0
+    try:
+        while view[at] == _RUN_MARK:
+            _, key_form, state, group, count, key_size, value_size = _RUN.unpack_from(view, at)
+            at += _RUN.size
+            middle, end = at + key_size, at + key_size + value_size
+            if end > len(view):
+                break
+            if key_groups.start <= group <= key_groups.end:
+                yield EncodedRun(state, group, count, key_form, view[at:middle], view[middle:end])
+            at = end
+            number += 1
+        complete = _END.unpack_from(view, at) == (_END_MARK, number) and at + _END.size == len(view)
+    except (struct.error, IndexError):
+        complete = False
+    if not complete:
+        raise SnapshotFormatError(f"keyed state ends or changes its form at byte {at} of {len(view)}")
+
+
+def decoded_run(form: StateForm, run: EncodedRun) -> tuple[list[Any], list[Any]]:
+    """Keys and values of a run. Raises SnapshotFormatError, and what the serializers raise."""
+    try:
+        keys = load_keys(run.key_form, memoryview(run.keys), run.entries)
+        return keys, load_contents(form, memoryview(run.values), run.entries)
+    except (ValueError, struct.error) as error:
+        raise SnapshotFormatError(f"a run of state '{form.name}' cannot be read: {error}") from error
+
+
+# ---------------------------------------------------------------------- values
+
+
+def dump_contents(form: StateForm, values: Sequence[Any]) -> bytes:
+    """The values of a run: sections of lengths, map keys, times and values, each where the state has it."""
+    out: list[bytes] = []
+    if form.kind is StateKind.LIST or form.kind is StateKind.MAP:
+        _put(out, np.fromiter(map(len, values), dtype="<u4", count=len(values)).tobytes())
+        if form.kind is StateKind.MAP:
+            assert form.map_key is not None
+            _put_parts(out, form.map_key, list(chain.from_iterable(values)))
+            flat = list(chain.from_iterable(value.values() for value in values))
+        else:
+            flat = list(chain.from_iterable(values))
+    else:
+        flat = values if isinstance(values, list) else list(values)
+    if form.ttl or form.kind is StateKind.TIMERS:
+        _put(out, np.fromiter((pair[0] for pair in flat), dtype="<i8", count=len(flat)).tobytes())
+        flat = [pair[1] for pair in flat]
+    _put_parts(out, form.value, flat)
+    return b"".join(out)
+
+
+def load_contents(form: StateForm, data: memoryview, count: int) -> list[Any]:
+    """The values of `dump_contents`."""
+    sections = _Sections(data)
+    lengths: list[int] | None = None
+    flat_keys: list[Any] = []
+    total = count
+    if form.kind is StateKind.LIST or form.kind is StateKind.MAP:
+        lengths = np.frombuffer(sections.take(), dtype="<u4").tolist()
+        total = sum(lengths)
+        if form.kind is StateKind.MAP:
+            assert form.map_key is not None
+            flat_keys = sections.take_parts(form.map_key)
+    times: list[int] | None = None
+    if form.ttl or form.kind is StateKind.TIMERS:
+        times = np.frombuffer(sections.take(), dtype="<i8").tolist()
+    flat = sections.take_parts(form.value)
+    sections.end()
+    sizes = (count if lengths is None else len(lengths), len(flat), total if times is None else len(times))
+    if sizes != (count, total, total) or (flat_keys and len(flat_keys) != total):
+        raise ValueError(f"{count} entries of {total} values were announced, {len(flat)} are here")
+    if times is not None:
+        flat = list(zip(times, flat, strict=True))
+    if lengths is None:
+        return flat
+    if form.kind is StateKind.MAP:
+        pairs = zip(flat_keys, flat, strict=True)
+        return [dict(islice(pairs, length)) for length in lengths]
+    elements = iter(flat)
+    return [list(islice(elements, length)) for length in lengths]
+
+
+def _put(out: list[bytes], section: bytes) -> None:
+    out.append(_LENGTH.pack(len(section)))
+    out.append(section)
+
+
+def _put_parts(out: list[bytes], serializer: ValueSerializer, values: list[Any]) -> None:
+    """Values in parts, none of which is too large for one call of a serializer."""
+    if len(values) <= MAX_PART:
+        out.append(_COUNT.pack(1))
+        _put(out, serializer.dump_values(values))
+        return
+    starts = range(0, len(values), MAX_PART)
+    out.append(_COUNT.pack(len(starts)))
+    for start in starts:
+        _put(out, serializer.dump_values(values[start : start + MAX_PART]))
+
+
+class _Sections:
+    """Takes sections from the front."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self) -> memoryview:
+        (length,) = _LENGTH.unpack_from(self._data, self._at)
+        start = self._at + _LENGTH.size
+        end = start + length
+        if end > len(self._data):
+            raise ValueError(f"a section of {length} bytes goes beyond the end")
+        self._at = end
+        return self._data[start:end]
+
+    def take_parts(self, serializer: ValueSerializer) -> list[Any]:
+        (parts,) = _COUNT.unpack_from(self._data, self._at)
+        self._at += _COUNT.size
+        values = serializer.load_values(self.take())
+        for _ in range(parts - 1):
+            values += serializer.load_values(self.take())
+        return values
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise ValueError(f"{len(self._data) - self._at} bytes follow the last section")
