@@ -194,7 +194,9 @@ class JobConnection:
         while True:
             await self._offer_wake.wait()
             self._offer_wake.clear()
-            offers = tuple(self._offers.values())
+            # A slot with a new worker is offered when the JobMaster knows that the old one is gone.
+            lost = {report.allocation_id for report in self._reports if isinstance(report, FailedSlot)}
+            offers = tuple(offer for offer in self._offers.values() if offer.allocation_id not in lost)
             if not offers:
                 continue
             offered = tuple(offer.allocation_id for offer in offers)
@@ -233,7 +235,8 @@ class JobConnection:
             await self._output.drained()
             sent = await self._send_first()
             for _ in range(sent):
-                self._reports.popleft()
+                if isinstance(self._reports.popleft(), FailedSlot):
+                    self._offer_wake.set()
 
     async def _send_first(self) -> int:
         """Sends what stands first, state updates in a batch; how many reports are done with."""

@@ -7,6 +7,7 @@ slots became free and which JobMasters are to be watched.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -46,6 +47,9 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutionStateUpdate,
 )
 
+#: A slot in which so many workers died within so many seconds gets no other: it is given back.
+DEATHS_UNTIL_FREED = 3
+DEATHS_WITHIN = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -93,6 +97,8 @@ class JobSlots:
         self._release_grace = release_grace
         self._jobs: dict[JobID, JobConnection] = {}
         self._workers: SlotWorkers | None = None
+        #: When the last workers of each slot died by themselves; monotonic seconds.
+        self._deaths: dict[int, deque[float]] = {}
 
     def use_workers(self, workers: SlotWorkers) -> None:
         """Sets where workers come from; they report to this object, hence two steps."""
@@ -276,11 +282,12 @@ class JobSlots:
                 slot = self.table.get(task.allocation_id)
                 owned = slot.owner is not None and slot.owner.job_id == deployment.job_id
                 worker = self.workers.get(slot.index)
-                if not owned or slot.state is SlotState.RELEASING or worker is None:
+                if not owned or slot.state is SlotState.RELEASING or worker is None or not worker.handle.is_ready:
                     raise SlotNotAvailableError(
                         f"slot {slot.index} (allocation {task.allocation_id}) is being freed, or serves "
                         f"another job than {deployment.job_id}: request a slot again"
                     )
+                _check_worker(deployment, task, worker.handle)
                 found[task.allocation_id] = (slot, [])
             found[task.allocation_id][1].append(task)
         return list(found.values())
@@ -395,8 +402,23 @@ class JobSlots:
             _log.log(logging.WARNING if slot.tasks else logging.INFO, "%s", cause.message)
         if job is not None:
             self._report_lost(slot, job, cause)
+            replaced = slot.state is SlotState.ACTIVE and not worker.stopped
+            if replaced and not self._dies_too_often(slot.index):
+                self._replace_worker(slot.index, job, allocation_id, cause.message)
+                return
         self.table.release(allocation_id, cause.message)
         self._freed(allocation_id)
+
+    def _dies_too_often(self, index: int) -> bool:
+        """Notes the death of a slot's worker; a slot that keeps killing them goes back to the ResourceManager."""
+        deaths = self._deaths.setdefault(index, deque(maxlen=DEATHS_UNTIL_FREED))
+        deaths.append(self._clock.monotonic())
+        return len(deaths) == deaths.maxlen and deaths[-1] - deaths[0] <= DEATHS_WITHIN
+
+    def _replace_worker(self, index: int, job: JobConnection, allocation_id: AllocationID, cause: str) -> None:
+        """The job keeps the slot: a new worker is forked at once, and the slot offered behind the loss's report."""
+        self.table.lose_worker(allocation_id, cause)
+        self._endpoint.spawn(self._bring_up(index, job.job_id, allocation_id), f"slot-{index}")
 
     def _report_lost(self, slot: Slot, job: JobConnection, cause: FailureCause) -> None:
         assert slot.owner is not None
@@ -429,3 +451,15 @@ class JobSlots:
             name = f"{SlotNotFoundError.__module__}.{SlotNotFoundError.__qualname__}"
             cause = FailureCause(exception_name=name, message=str(error), stacktrace=f"{name}: {error}")
             job.report(FailedSlot(allocation_id, cause))
+
+
+def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker: WorkerHandle) -> None:
+    """A deployment that was decided for a worker which has died meanwhile must not start in its successor."""
+    for placement in deployment.placements:
+        if placement.vertex_id == task.vertex_id:
+            meant = deployment.workers[placement.workers[task.subtask]].worker_id
+            if meant != worker.worker_id:
+                raise SlotNotAvailableError(
+                    f"the task {task.attempt_id} was meant for the worker {meant}, which has ended; its slot has "
+                    f"the worker {worker.worker_id} now: deploy it again"
+                )

@@ -5,7 +5,7 @@ of state is done by the TaskExecutor that made it.
 
 A slot goes FREE -> ALLOCATED when the ResourceManager gives it to a job, -> ACTIVE when the JobMaster has
 taken the offer, -> RELEASING when it is given up, -> FREE when its worker has ended: a slot is never handed
-on with a living worker in it.
+on with a living worker in it. One whose worker died goes from ACTIVE back to ALLOCATED and is offered anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
     {
         SlotState.FREE: frozenset({SlotState.ALLOCATED}),
         SlotState.ALLOCATED: frozenset({SlotState.ACTIVE, SlotState.RELEASING}),
-        SlotState.ACTIVE: frozenset({SlotState.RELEASING}),
+        SlotState.ACTIVE: frozenset({SlotState.ALLOCATED, SlotState.RELEASING}),
         SlotState.RELEASING: frozenset({SlotState.FREE}),
     }
 )
@@ -161,6 +161,14 @@ class SlotTable:
             slot.machine.transition(SlotState.ACTIVE, "the offer was accepted")
             slot.missing_reports = 0
         return slot
+
+    def lose_worker(self, allocation_id: AllocationID, cause: str) -> None:
+        """ACTIVE -> ALLOCATED: its worker has ended with all its tasks; it stays the job's and gets another."""
+        slot = self.get(allocation_id)
+        slot.machine.transition(SlotState.ALLOCATED, cause)
+        slot.tasks.clear()
+        slot.hosted.clear()
+        slot.missing_reports = 0
 
     def release(self, allocation_id: AllocationID, cause: str) -> bool:
         """To RELEASING; False when there is no such slot, or it is being released already."""

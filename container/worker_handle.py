@@ -78,11 +78,18 @@ class WorkerHandle:
         self.ended: asyncio.Future[WorkerExit] = loop.create_future()
         #: Why the supervisor ended the worker itself; "" when it did not.
         self.end_cause = ""
+        #: It was told to end: nobody wants another in its place.
+        self.stopped = False
 
     @property
     def pid(self) -> int:
         """Process id; of the supervisor itself for a worker in a thread."""
         return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """True from WorkerReady on: before, it takes no tasks."""
+        return self._ready.done() and self._ready.exception() is None
 
     async def start(self, sock: socket.socket, settings: WorkerSettings) -> WorkerAddress:
         """Takes the socket over and starts the worker; WorkerStartError when it fails or ends first."""
@@ -120,6 +127,7 @@ class WorkerHandle:
 
     def stop(self, cause: str, grace: float) -> None:
         """Tells the worker to end and kills it after `grace` seconds; `ended` tells when it has."""
+        self.stopped = True
         if not self.end_cause:
             self.end_cause = cause
             if self._start_sent:

@@ -11,8 +11,11 @@ from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     BlobPart,
     CollectRows,
+    DeclineCheckpoint,
     FailureCause,
     JobMasterRegistration,
     OperatorEvent,
@@ -97,6 +100,9 @@ class FakeJobMaster(RpcEndpoint):
         self.events: list[OperatorEvent] = []
         self.collected: list[CollectRows] = []
         self.disconnects: list[str] = []
+        self.acknowledged: list[AcknowledgeCheckpoint | AcknowledgeCoordinator] = []
+        self.declined: list[DeclineCheckpoint] = []
+        self.ended: list[ExecutionAttemptID] = []
         self.blobs: dict[str, bytes] = {}
         self.room = asyncio.Event()
         self.room.set()
@@ -153,6 +159,24 @@ class FakeJobMaster(RpcEndpoint):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
         self.events.append(event)
+        return Acknowledge()
+
+    async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
+        self.acknowledged.append(acknowledgement)
+        return Acknowledge()
+
+    async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge:
+        self.acknowledged.append(acknowledgement)
+        return Acknowledge()
+
+    async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge:
+        self.declined.append(decline)
+        return Acknowledge()
+
+    async def notify_end_of_data(
+        self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> Acknowledge:
+        self.ended += attempts
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
