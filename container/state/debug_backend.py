@@ -35,7 +35,6 @@ from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.snapshot.options import CheckpointOptions
 
-
 H = TypeVar("H")
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, TimerSection
-from yarrow.container.state.errors import StateConflictError
-from yarrow.container.state.heap_restore import RestoredStates
+from yarrow.container.state.errors import StateBackendError, StateConflictError
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.state.heap_snapshot import FrozenTable, HeapPendingSnapshot
 from yarrow.container.state.heap_states import (
@@ -23,6 +22,7 @@ from yarrow.container.state.heap_states import (
     HeapMapState,
     HeapReducingState,
     HeapValueState,
+    map_key,
 )
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend, StateRegistration
@@ -38,8 +38,10 @@ from yarrow.datastream.state import (
     ValueState,
 )
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
-from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.handles import RocksDBSnapshot, StateKind
 from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 __all__ = ["NO_KEY", "HeapKeyedStateBackend"]
 
@@ -57,7 +59,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
         self._tables: dict[str, HeapTable] = {}
         self._sweeps: list[TtlSweep] = []
         self._cuts = count(1)
-        self._restored = RestoredStates(context)
+        self._restored = restored_state(context)
         self._sections = HeapSections(context, self._restored)
 
     # ------------------------------------------------------------------ states
@@ -97,10 +99,28 @@ class HeapKeyedStateBackend(RegisteringBackend):
             self._sections.refuse_name(state.name)
             protect = copier_for(state.value_type) if state.kind in _SINGLE else freeze_or_copy
             table = self._tables[state.name] = HeapTable(protect)
-            self._restored.fill(state, table)
+            self._fill(state, table)
             if state.ttl is not None:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
         return table
+
+    def _fill(self, state: StateRegistration, table: HeapTable) -> None:
+        """Puts the restored content of a state into its table."""
+        runs = self._restored.take(
+            state.name,
+            state.kind,
+            state.value_type,
+            state.map_key_type,
+            ttl=state.ttl is not None,
+            access_time_ms=self.context.clock.epoch_ms(),
+        )
+        for run in runs:
+            contents = run.values
+            if state.kind is StateKind.MAP:
+                contents = [{map_key(key): value for key, value in content.items()} for content in contents]
+            for key, content in zip(run.keys, contents, strict=True):
+                table.shard_of(key)[key] = content
+            table.divide_if_large()
 
     def _fix(self, state: StateRegistration) -> Copier | None:
         return None if self.context.object_reuse else copier_for(state.value_type)
@@ -138,9 +158,9 @@ class HeapKeyedStateBackend(RegisteringBackend):
             FrozenTable(self.registrations[name], table, table.cut(cut))
             for name, table in self._tables.items()
         ]
-        return HeapPendingSnapshot(
-            self.context, cut, tables, self._sections.freeze(), self._restored.carried()
-        )
+        sections = self._sections.freeze()
+        carried = self._restored.carried(len(tables) + len(sections))
+        return HeapPendingSnapshot(self.context, cut, tables, sections, carried)
 
     @property
     def entries(self) -> int:
@@ -149,3 +169,21 @@ class HeapKeyedStateBackend(RegisteringBackend):
     def dispose(self) -> None:
         self._tables.clear()
         self._sweeps.clear()
+
+
+def restored_state(context: KeyedBackendContext) -> RestoredKeyedState:
+    """What the subtask restores, where the heap can; raises StateBackendError for files of RocksDB."""
+    for handle in context.restored:
+        if (
+            isinstance(handle, RocksDBSnapshot)
+            and context.key_groups.intersection(KeyGroupRange(*handle.key_groups)).number_of_key_groups
+        ):
+            raise StateBackendError(
+                f"operator '{context.operator_name}': the checkpoint to restore holds files of RocksDB, which the "
+                "state backend 'hashmap' cannot read; set state.backend.type: rocksdb as it was, or take a savepoint "
+                "with it, which every backend restores"
+            )
+    # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
+    return RestoredKeyedState(
+        context.restored, context.key_groups, context.read, context.operator_name, trusted=True
+    )

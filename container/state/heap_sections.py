@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Timer, TimerSection
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.heap_table import PIECE
 from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.runtime.snapshot.handles import StateKind
-
-if TYPE_CHECKING:
-    from yarrow.container.state.heap_restore import RestoredStates
+from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class FrozenSection:
 class HeapSections:
     """The sections of one operator's subtask."""
 
-    def __init__(self, context: KeyedBackendContext, restored: RestoredStates) -> None:
+    def __init__(self, context: KeyedBackendContext, restored: RestoredKeyedState) -> None:
         self._context = context
         self._restored = restored
         self._timers: dict[str, TimerSection] = {}
@@ -51,16 +49,14 @@ class HeapSections:
         """See KeyedStateBackend."""
         self.refuse_name(name)
         self._timers[name] = section
-        section.restore_timers(
-            Timer(timestamp, key, namespace)
-            for key, (timestamp, namespace) in self._restored.take(_timer_registration(name))
-        )
+        section.restore_timers(Timer(*timer) for timer in self._restored.take_timers(name))
 
     def register(self, name: str, section: KeyedSection) -> None:
         """See KeyedStateBackend.register_section."""
         self.refuse_name(name)
         self._sections[name] = section
-        section.restore_entries(self._restored.take(_section_registration(name, section)))
+        runs = self._restored.take(name, StateKind.VALUE, section.value_type)
+        section.restore_entries(entry for run in runs for entry in zip(run.keys, run.values, strict=True))
 
     def freeze(self) -> list[FrozenSection]:
         """All sections as they are now; short."""

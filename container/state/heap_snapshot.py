@@ -6,19 +6,26 @@ a piece of some ten thousand entries. As soon as a shard is written, the task th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from yarrow.container.state.backend import KeyedBackendContext
-from yarrow.container.state.heap_restore import CarriedState
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.heap_table import PIECE, HeapTable, Layers, pieces_of
 from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
-from yarrow.runtime.snapshot.handles import KeyedStateHandle
+from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
+from yarrow.runtime.snapshot.key_columns import split_by_key_group
+from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
 from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.value_serializers import value_serializer
+
+Piece = tuple[list[Any], list[Any]]
+#: Entries of small shards that are divided by key group together: the fewer runs, the less is written and the faster.
+GATHERED = 4 * PIECE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class FrozenTable:
 
 
 class HeapPendingSnapshot:
-    """See PendingKeyedSnapshot."""
+    """See PendingKeyedSnapshot. `carried` are states that nobody asked for, numbered behind tables and sections."""
 
     def __init__(
         self,
@@ -40,7 +47,7 @@ class HeapPendingSnapshot:
         cut: int,
         tables: Sequence[FrozenTable],
         sections: Sequence[FrozenSection],
-        carried: Sequence[CarriedState],
+        carried: tuple[list[StateMetaInfo], list[EncodedRun]],
     ) -> None:
         self._context = context
         self._cut = cut
@@ -50,35 +57,63 @@ class HeapPendingSnapshot:
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         """See PendingKeyedSnapshot."""
-        raise NotImplementedError
+        registrations = [frozen.registration for frozen in self._tables]
+        registrations += [section.registration for section in self._sections]
+        forms = [state_form(state, self._context.operator_name) for state in registrations]
+        metas, carried = self._carried
+        runs = self._runs()
+        first = next(runs, None)
+        if first is None and not carried:
+            return ()
+        begun = () if first is None else (first,)
+        handle = output.write(write_key_groups(forms, chain(begun, runs), carried))
+        key_groups = self._context.key_groups
+        return (
+            KeyGroupsSnapshot(
+                key_groups=(key_groups.start, key_groups.end),
+                states=(*(form.meta() for form in forms), *metas),
+                handle=handle,
+            ),
+        )
 
     def discard(self) -> None:
         """See PendingKeyedSnapshot."""
-        cut, tables = self._cut, self._tables
+        for frozen in self._tables:
+            self._give_back(frozen.table, [index for index, _ in frozen.shards])
 
-        def release() -> None:
-            for frozen in tables:
-                for index, _ in frozen.shards:
-                    frozen.table.release(cut, index)
+    def _runs(self) -> Iterator[Run]:
+        """All runs; what a piece holds is let go only when the consumer asks for what follows it."""
+        parts: list[Iterable[Piece]] = [self._table_pieces(frozen) for frozen in self._tables]
+        parts += [section.pieces for section in self._sections]
+        for state, pieces in enumerate(parts):
+            for keys, contents in pieces:
+                split = split_by_key_group(keys, self._context.max_parallelism, contents)
+                for group, (group_keys, group_contents) in split:
+                    yield Run(state, group, group_keys, group_contents)
 
-        self._context.post(release)
-
-    def _pieces(self, frozen: FrozenTable) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Keys and contents of a table; each shard is given back once its content was taken by the consumer."""
-        written: list[int] = []
-        entries = 0
+    def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
+        """Keys and contents of a table; shards go back to it once they are written."""
+        keep = _keeper(frozen.registration)
+        keys: list[Any] = []
+        contents: list[Any] = []
+        taken: list[int] = []
         for index, layers in frozen.shards:
-            for keys, contents in pieces_of(layers, PIECE):
-                entries += len(keys)
-                yield _living(frozen.registration, keys, contents)
-            written.append(index)
-            # Small shards go back together: a mail costs more than merging a few entries.
-            if entries >= PIECE:
-                self._give_back(frozen.table, written)
-                written, entries = [], 0
-        self._give_back(frozen.table, written)
+            for more_keys, more_contents in pieces_of(layers, PIECE):
+                keys += more_keys
+                contents += more_contents
+                if len(keys) >= GATHERED:
+                    yield keep(keys, contents)
+                    keys, contents = [], []
+                    self._give_back(frozen.table, taken)
+                    taken = []
+            taken.append(index)
+        if keys:
+            yield keep(keys, contents)
+        self._give_back(frozen.table, taken)
 
     def _give_back(self, table: HeapTable, shards: Sequence[int]) -> None:
+        if not shards:
+            return
         cut = self._cut
 
         def release() -> None:
@@ -88,16 +123,29 @@ class HeapPendingSnapshot:
         self._context.post(release)
 
 
-def _living(
-    registration: StateRegistration, keys: list[Any], contents: list[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Without what has expired."""
-    ttl = registration.ttl
-    if ttl is None:
-        return keys, contents
-    deadline, kind = ttl.deadline(), registration.kind
-    left = [TimeToLive.living(kind, content, deadline) for content in contents]
-    return (
-        [key for key, content in zip(keys, left, strict=True) if content is not MISSING],
-        [content for content in left if content is not MISSING],
+def state_form(state: StateRegistration, operator_name: str) -> StateForm:
+    """How a state is written; for one snapshot, since serializers note what they wrote."""
+    return StateForm(
+        name=state.name,
+        kind=state.kind,
+        value=value_serializer(state.value_type, state.name, operator_name),
+        map_key=value_serializer(state.map_key_type, state.name, operator_name)
+        if state.kind is StateKind.MAP
+        else None,
+        ttl=state.ttl is not None,
     )
+
+
+def _keeper(state: StateRegistration) -> Callable[[list[Any], list[Any]], Piece]:
+    """What leaves out of a piece what has expired by now."""
+    ttl, kind = state.ttl, state.kind
+    if ttl is None:
+        return lambda keys, contents: (keys, contents)
+    deadline = ttl.deadline()
+
+    def living(keys: list[Any], contents: list[Any]) -> Piece:
+        left = [TimeToLive.living(kind, content, deadline) for content in contents]
+        kept = [at for at, content in enumerate(left) if content is not MISSING]
+        return [keys[at] for at in kept], [left[at] for at in kept]
+
+    return living

@@ -153,6 +153,8 @@ class RegisteringBackend(KeyedStateBackend):
 
     def register(self, state: StateRegistration) -> StateRegistration:
         """The registration of that name; raises StateConflictError where it is another one."""
+        if not self.registrations:
+            self.context.metrics.gauge("keyedStateEntries", lambda: self.entries)
         known = self.registrations.setdefault(state.name, state)
         if known is state:
             return state
