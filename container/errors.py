@@ -51,3 +51,15 @@ class UnknownLogFileError(YarrowError):
 
 class RegistrationRefusedError(YarrowError):
     """The other side refused the registration for good."""
+
+
+class TimerError(YarrowError):
+    """A timer was registered for something that is no timestamp."""
+
+
+class TimestampError(YarrowError):
+    """A record has no timestamp where event time needs one, or one that is no int64."""
+
+
+class CheckpointRefusedError(YarrowError):
+    """A task that cannot take part in a checkpoint, or cannot go on after one."""

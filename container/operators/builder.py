@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.base import Operator
+from yarrow.container.operators.broadcast_process import BroadcastProcessingOperator
 from yarrow.container.operators.keyed_aggregation import FieldAggregation, ReducingOperator
 from yarrow.container.operators.process import ProcessingOperator
 from yarrow.container.operators.row_functions import (
@@ -25,6 +26,7 @@ from yarrow.runtime.graph.operator_spec import (
     ArrowAggregateOperator,
     ArrowToRowsOperator,
     BatchFunctionOperator,
+    BroadcastProcessOperator,
     CoFunctionOperator,
     CollectOperator,
     CoProcessOperator,
@@ -68,6 +70,8 @@ def build_operator(descriptor: OperatorDescriptor) -> Operator:
             return ProcessingOperator.one_input(name, spec)
         case CoProcessOperator():
             return ProcessingOperator.two_inputs(name, spec)
+        case BroadcastProcessOperator():
+            return BroadcastProcessingOperator(name, spec)
         case CoFunctionOperator():
             return CoStatelessFunctionOperator(name, spec)
         case ReduceOperator():

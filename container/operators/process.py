@@ -1,20 +1,23 @@
 """ProcessFunction, KeyedProcessFunction and their two-input forms, with timers, keyed state and side outputs.
 
 Owner: the task thread. One Context object serves all records of a subtask, as in PyFlink: it must not be kept. What a
-function yields as `(OutputTag, value)` goes to that side output, everything else to the main output.
+function yields as `(OutputTag, value)` goes to that side output, everything else to the main output. Rows of event-time
+timers bear the timer's timestamp, those of processing-time timers none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from yarrow.container.operators.base import Emit, OperatorContext
-from yarrow.container.operators.row_functions import FunctionOperator
+from yarrow.container.operators.event_time import LATE_RECORDS
+from yarrow.container.operators.row_functions import FunctionOperator, generate_iteration
 from yarrow.container.operators.user_functions import load_function, method_of
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.task.code_writer import CodeWriter
-from yarrow.container.task.timers import OperatorTimerService, ProcessingTimeTimers
+from yarrow.container.task.failure import OperatorFailure, short_record
+from yarrow.container.task.timers import OperatorTimerService, TimerQueue
 from yarrow.datastream.functions import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -26,6 +29,10 @@ from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.operator_spec import CoProcessOperator, ProcessOperator
+
+#: Names of the timers among an operator's keyed states.
+EVENT_TIMERS = "_timer_state/event_timers"
+PROCESSING_TIMERS = "_timer_state/processing_timers"
 
 
 class ElementContext(ProcessFunction.Context, CoProcessFunction.Context):
@@ -48,6 +55,8 @@ class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFun
     """Context of a function on keyed streams, for records and timers."""
 
     element_timestamp: int | None = None
+    #: Set before each timer.
+    domain = TimeDomain.EVENT_TIME
 
     def __init__(self, timers: OperatorTimerService, current_key: Callable[[], Any]) -> None:
         self._timers = timers
@@ -63,90 +72,130 @@ class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFun
         return self.element_timestamp
 
     def time_domain(self) -> TimeDomain:
-        return TimeDomain.PROCESSING_TIME
+        return self.domain
 
 
 class ProcessingOperator(FunctionOperator):
-    """Any process function; `selectors` holds one key selector an input, or nothing where not keyed."""
+    """Any process function; `selector_blobs` holds the key selector of each input, None where it has no keys."""
 
-    def __init__(self, name: str, blob: bytes, selector_blobs: tuple[bytes, ...]) -> None:
-        super().__init__(name, blob, keyed=bool(selector_blobs))
+    def __init__(self, name: str, blob: bytes, selector_blobs: Sequence[bytes | None]) -> None:
+        super().__init__(name, blob, keyed=any(blob is not None for blob in selector_blobs))
         self._selector_blobs = selector_blobs
-        self._timers = ProcessingTimeTimers()
+        #: Records behind the watermark; they are processed all the same.
+        self.late_records = 0
 
     @staticmethod
     def one_input(name: str, spec: ProcessOperator) -> ProcessingOperator:
         """For ProcessFunction and KeyedProcessFunction."""
-        return ProcessingOperator(
-            name, spec.function, () if spec.key_selector is None else (spec.key_selector,)
-        )
+        return ProcessingOperator(name, spec.function, (spec.key_selector,))
 
     @staticmethod
     def two_inputs(name: str, spec: CoProcessOperator) -> ProcessingOperator:
         """For CoProcessFunction and KeyedCoProcessFunction."""
-        return ProcessingOperator(name, spec.function, spec.key_selectors or ())
+        return ProcessingOperator(name, spec.function, spec.key_selectors or (None, None))
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selectors = [
-            method_of(load_function(blob, self.name), "get_key", self.name) for blob in self._selector_blobs
+            None if blob is None else method_of(load_function(blob, self.name), "get_key", self.name)
+            for blob in self._selector_blobs
         ]
         state, clock = context.state, context.environment.clock
-        if self._selectors:
-            self._timer_service = OperatorTimerService(
-                clock, self.name, self._timers, lambda: state.current_key
-            )
-            self._context: Any = KeyedElementContext(self._timer_service, lambda: state.current_key)
+        context.metric_group.gauge(LATE_RECORDS, lambda: self.late_records)
+        if self._keyed:
+            self._timers = OperatorTimerService(clock, self.name, lambda: state.current_key)
+            state.register_timers(EVENT_TIMERS, self._timers.event_timers)
+            state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
         else:
-            self._timer_service = OperatorTimerService(clock, self.name, self._timers, None)
-            self._context = ElementContext(self._timer_service)
+            self._timers = OperatorTimerService(clock, self.name, None)
+        self._make_contexts()
+
+    def _make_contexts(self) -> None:
+        """Sets `_contexts`, one an input, and `_timer_context`."""
+        context: Any
+        if self._keyed:
+            state = self.context.state
+            context = KeyedElementContext(self._timers, lambda: state.current_key)
+        else:
+            context = ElementContext(self._timers)
+        self._timer_context: Any = context
+        self._contexts: Sequence[Any] = [context] * len(self._selectors)
+
+    # ------------------------------------------------------------------ rows
+
+    def method_name(self, index: int) -> str:
+        """The method of the function that takes the records of an input."""
+        return "process_element" if len(self._selectors) == 1 else f"process_element{index + 1}"
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        self._generate(
-            code, method_of(self.function, "process_element", self.name), 0, value, timestamp, emit
-        )
+        self.generate_input(code, 0, value, timestamp, emit)
 
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
-        two_inputs = hasattr(self.function, "process_element1")
-        method = f"process_element{index + 1}" if two_inputs else "process_element"
-        self._generate(code, method_of(self.function, method, self.name), index, value, timestamp, emit)
-
-    def _generate(
-        self, code: CodeWriter, method: Any, index: int, value: str, timestamp: str | None, emit: Emit
-    ) -> None:
-        context = code.bind("ctx", self._context)
-        if self._selectors:
-            state = code.bind("state", self.context.state)
-            code.line(f"{state}.current_key = {code.bind('key', self._selectors[index])}({value})")
+        context = code.bind("ctx", self._contexts[index])
+        self.generate_key(code, index, value)
         if timestamp is not None:
             code.line(f"{context}.element_timestamp = {timestamp}")
-        results, result = code.fresh("r"), code.fresh("v")
-        code.line(f"{results} = {code.bind('process', method)}({value}, {context})")
-        with code.block(f"if {results} is not None:"), code.block(f"for {result} in {results}:"):
-            emit(result, timestamp)
+            operator, timers = code.bind("operator", self), code.bind("timers", self._timers)
+            with code.block(f"if {timestamp} is not None and {timestamp} <= {timers}.watermark:"):
+                code.line(f"{operator}.late_records += 1")
+        process = code.bind("process", method_of(self.function, self.method_name(index), self.name))
+        generate_iteration(code, f"{process}({value}, {context})", timestamp, emit)
+
+    def generate_key(self, code: CodeWriter, index: int, value: str) -> None:
+        """Code that makes the key of a record of input `index` the current one."""
+        selector = self._selectors[index]
+        if selector is not None:
+            state = code.bind("state", self.context.state)
+            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
 
     def finish(self) -> None:
         self.context.state.current_key = NO_KEY
 
+    # ------------------------------------------------------------------ timers
+
     def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
-        self._timer_service.watermark = timestamp
+        self._timers.watermark = timestamp
         return ()
 
-    def next_timer(self) -> int | None:
-        return self._timers.next_timestamp
+    @property
+    def event_timers_due(self) -> bool:
+        first = self._timers.event_timers.next_timestamp
+        return first is not None and first <= self._timers.watermark
 
-    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
-        state = self.context.state
-        for timestamp, key in self._timers.due(now):
-            state.current_key = user_key(key)
-            self._context.element_timestamp = timestamp
-            results = self.function.on_timer(timestamp, self._context)
-            if results is not None:
-                for result in results:
-                    yield result, None
+    def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        timers = self._timers
+        return self._fire(timers.event_timers, timers.watermark, TimeDomain.EVENT_TIME, deadline)
+
+    def next_timer(self) -> int | None:
+        return self._timers.processing_timers.next_timestamp
+
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        return self._fire(self._timers.processing_timers, now, TimeDomain.PROCESSING_TIME, deadline)
+
+    def _fire(
+        self, timers: TimerQueue, limit: int, domain: TimeDomain, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        state, context = self.context.state, self._timer_context
+        fired = False
+        while (timer := timers.pop(limit)) is not None:
+            fired = True
+            timestamp = timer.timestamp
+            stamp = timestamp if domain is TimeDomain.EVENT_TIME else None
+            state.current_key = user_key(timer.key)
+            context.element_timestamp = timestamp
+            context.domain = domain
+            try:
+                results = self.function.on_timer(timestamp, context)
+                if results is not None:
+                    for result in results:
+                        yield result, stamp
+            except Exception as error:
+                record = f"(timer at {timestamp} of the key {short_record(state.current_key)})"
+                raise OperatorFailure(self.name, record, error) from error
             if perf_counter() >= deadline:
                 break
-        state.current_key = NO_KEY
-        self._context.element_timestamp = None
+        if fired:
+            state.current_key = NO_KEY
+            context.element_timestamp = None

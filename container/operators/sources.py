@@ -10,12 +10,16 @@ import logging
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
-from yarrow.container.operators.base import Operator, OperatorContext
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.errors import TimestampError
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.container.operators.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import close_function, load_function, open_function
 from yarrow.datastream.connectors.base import (
@@ -26,7 +30,7 @@ from yarrow.datastream.connectors.base import (
     SourceSplit,
 )
 from yarrow.datastream.functions import SourceFunction
-from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator
 
@@ -37,8 +41,33 @@ _log = logging.getLogger(__name__)
 COORDINATOR = -1
 
 
-class SourceHead(Operator):
-    """Base of both kinds of source: the task polls it for rows."""
+class SourceHead(WatermarkMaker):
+    """Base of both kinds of source: the task polls it for rows, and has them timed."""
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        settings = TimeSettings(context)
+        self._time = SourceTime(self.name)
+        if settings.ingestion:
+            self._time = IngestionTime(self.name, context, settings, self.watermarks_to)
+        elif (strategy := self.strategy()) is not None:
+            self._time = SplitWatermarks(self.name, strategy, context, settings, self.watermarks_to)
+        self.stamps_rows = type(self._time) is not SourceTime
+
+    def strategy(self) -> WatermarkStrategy | None:
+        """What makes watermarks inside the source."""
+        return None
+
+    def timed(self, records: SourceRecords) -> Iterable[SourceRecords]:
+        """What `poll` gave, with timestamps, in parts between which watermarks go out; see SourceTime."""
+        return self._time.timed(records)
+
+    def next_timer(self) -> int | None:
+        return self._time.next_emission()
+
+    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
+        self._time.emit_if_due(now)
+        return ()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """As SourceReader.poll."""
@@ -90,9 +119,14 @@ class ReadingSource(SourceHead):
     def __init__(self, name: str, spec: SourceOperator) -> None:
         super().__init__(name)
         self._blob = spec.source
+        self._strategy_blob = spec.watermark_strategy
         self._reader: SourceReader[Any, SourceSplit] | None = None
         self._coordinator_complete = False
         self._errors = 0
+
+    def strategy(self) -> WatermarkStrategy | None:
+        blob = self._strategy_blob
+        return None if blob is None else cast(WatermarkStrategy, load_function(blob, self.name))
 
     def open(self) -> None:
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
@@ -117,11 +151,17 @@ class ReadingSource(SourceHead):
         elif self._reader is None:
             return
         elif message[0] == "splits":
-            self._reader.add_splits(message[1])
+            self._add_splits(message[1])
         elif message[0] == "no_more":
             self._reader.notify_no_more_splits()
         elif message[0] == "event":
             self._reader.handle_source_event(message[1])
+
+    def _add_splits(self, splits: Sequence[SourceSplit]) -> None:
+        """Assigned or restored ones: each counts for the watermark from now on."""
+        assert self._reader is not None
+        self._time.add_splits([split.split_id for split in splits])
+        self._reader.add_splits(splits)
 
     def finish(self) -> None:
         ReaderContext(self.context).send("finished")
@@ -150,7 +190,11 @@ class _Handover:
         self._wake = wake
         self._name = source_name
         self._object_reuse = object_reuse
-        self._rows: deque[tuple[Any, int | None]] = deque()
+        #: (row, timestamp) in order, and marks of event time between them.
+        self._rows: deque[tuple[Any, int | None] | Watermark | WatermarkStatus] = deque()
+        #: Marks put in and taken out.
+        self._marks_put = 0
+        self._marks_taken = 0
         self._room = threading.Condition()
         self._lock = threading.RLock()
         self._sleeping = True
@@ -166,6 +210,10 @@ class _Handover:
         self._put(element, timestamp)
 
     def _put(self, element: Any, timestamp: int | None) -> None:
+        # Fixed here: the task reads it while the function already changes its object for the next.
+        self._append((element if self._object_reuse else freeze_or_copy(element), timestamp))
+
+    def _append(self, entry: tuple[Any, int | None] | Watermark | WatermarkStatus) -> None:
         rows = self._rows
         if len(rows) >= _HANDOVER_ROWS:
             with self._room:
@@ -173,21 +221,27 @@ class _Handover:
                     self._room.wait(0.2)
         if self.cancelled:
             raise SourceCancelledError
-        # Fixed here: the task reads it while the function already changes its object for the next.
-        rows.append((element if self._object_reuse else freeze_or_copy(element), timestamp))
+        rows.append(entry)
         if self._sleeping:
             self._sleeping = False
             self._wake()
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Event time is not available in this version."""
-        raise UnsupportedFeatureError(
-            f"source '{self._name}': emit_watermark is not available in this version; emit records without watermarks"
-        )
+        """No record at or before `timestamp` will follow; a lower one than before has no effect."""
+        if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            raise TimestampError(
+                f"source '{self._name}': emit_watermark({timestamp!r}): expected whole milliseconds since the epoch, "
+                "an int of 64 bits"
+            )
+        self._put_mark(Watermark(timestamp))
 
     def mark_as_temporarily_idle(self) -> None:
-        """Nothing depends on idleness while there are no watermarks."""
-        return None
+        """Nothing holds its breath for this source until its next record or watermark."""
+        self._put_mark(WatermarkStatus(True))
+
+    def _put_mark(self, mark: Watermark | WatermarkStatus) -> None:
+        self._marks_put += 1
+        self._append(mark)
 
     def get_checkpoint_lock(self) -> AbstractContextManager[Any]:
         """Held while a record is emitted and the position moved."""
@@ -198,19 +252,33 @@ class _Handover:
         return None
 
     # ---- task thread
-    def take(self, max_rows: int) -> tuple[list[Any], list[int | None] | None]:
+    def take(
+        self, max_rows: int
+    ) -> tuple[list[Any], list[int | None] | None, Watermark | WatermarkStatus | None]:
+        """Rows up to the next mark, their timestamps if any has one, and the mark."""
         rows = self._rows
         count = min(max_rows, len(rows))
         if not count:
             self._sleeping = True
             # A row may have come between the look and the flag.
             count = min(max_rows, len(rows))
-        taken = [rows.popleft() for _ in range(count)]
+        mark: Watermark | WatermarkStatus | None = None
+        taken: list[Any] = []
+        if self._marks_put == self._marks_taken:
+            # A mark that comes now lies behind these rows: what counts is that there was none among them.
+            taken = [rows.popleft() for _ in range(count)]
+        while len(taken) < count and mark is None:
+            entry = rows.popleft()
+            if isinstance(entry, tuple):
+                taken.append(entry)
+            else:
+                mark = entry
+                self._marks_taken += 1
         with self._room:
             self._room.notify_all()
         values = [value for value, _ in taken]
         stamps = [stamp for _, stamp in taken]
-        return values, stamps if any(stamp is not None for stamp in stamps) else None
+        return values, stamps if any(stamp is not None for stamp in stamps) else None, mark
 
 
 class SourceCancelledError(Exception):
@@ -226,6 +294,7 @@ class SourceFunctionHead(SourceHead):
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._done = False
+        self._mark: Watermark | WatermarkStatus | None = None
 
     def open(self) -> None:
         environment = self.context.environment
@@ -249,16 +318,36 @@ class SourceFunctionHead(SourceHead):
             self.context.environment.wake()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        done = self._done
-        rows, stamps = self._handover.take(max_rows)
-        if rows:
-            self.records_in += len(rows)
-            return SourceRecords(rows, stamps)
+        while True:
+            done = self._done
+            rows, stamps, self._mark = self._handover.take(max_rows)
+            if rows:
+                self.records_in += len(rows)
+                return SourceRecords(rows, stamps)
+            if self._mark is None:
+                break
+            self._send_mark()
         if done:
             if self._failure is not None:
                 raise self._failure
             return None
         return NothingAvailable()
+
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
+        self.watermarks_to.set_idle(False)
+        yield from super().timed(records)
+        self._send_mark()
+
+    def _send_mark(self) -> None:
+        """Sends the watermark or status behind the rows at hand; where sources stamp rows, theirs does not count."""
+        mark, self._mark = self._mark, None
+        if mark is None or isinstance(self._time, IngestionTime):
+            return
+        if isinstance(mark, Watermark):
+            self.watermarks_to.emit_watermark(mark.timestamp)
+            self.watermarks_to.set_idle(False)
+        else:
+            self.watermarks_to.set_idle(True)
 
     def cancel(self) -> None:
         if self._thread is None or self._done or self._handover.cancelled:

@@ -1,75 +1,189 @@
-"""Processing-time timers of a keyed operator: deduplicated per key and time, fired in timestamp order.
+"""Timers of a keyed operator, one queue a time domain, and the TimerService that functions see.
 
-Owner: the task thread, which asks for the next deadline and fires what is due between slices. Event-time timers and
-timers in checkpoints build on the same queue.
+Owner: the task thread; what `snapshot_timers` gives may be read by the snapshot thread. Order: by timestamp, among
+equal ones by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue fires as the lost
+one would have, at any parallelism. Must not know operators or state backends.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import Any
 
+from yarrow.container.errors import TimerError
+from yarrow.container.state.backend import Timer
 from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
-from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.keys import canonicalize, encode_key
+
+#: (canonical key, namespace)
+_Entry = tuple[Any, Any]
+#: The timers of one timestamp: the entry itself where there is one, a set of several, None where all were deleted.
+_Bucket = _Entry | set[_Entry] | None
+
+#: Timestamps without timers are swept out once there are more of them than this and than others.
+_LEAST_SWEEP = 1024
 
 
-class ProcessingTimeTimers:
-    """A queue of (timestamp, key)."""
+class TimerQueue:
+    """Timers of one domain, deduplicated per key, namespace and timestamp. A TimerSection."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Any]] = []
-        self._registered: set[tuple[int, Any]] = set()
-        self._order = itertools.count()
+        self._buckets: dict[int, _Bucket] = {}
+        #: Heap of the timestamps in `_buckets`.
+        self._times: list[int] = []
+        self._count = 0
+        #: Timestamps whose bucket is None.
+        self._emptied = 0
+        #: The timestamp that is being fired, with its timers as a heap of (encoded key, order of namespace, entry);
+        #: deleted ones are still in it. None while no timestamp with several timers is being fired.
+        self._front_time: int | None = None
+        self._front: list[tuple[bytes, Any, _Entry]] = []
 
-    def register(self, timestamp: int, key: Any) -> None:
-        """Adds a timer; one that is registered already stays one."""
-        entry = (timestamp, key)
-        if entry not in self._registered:
-            self._registered.add(entry)
-            heapq.heappush(self._heap, (timestamp, next(self._order), key))
+    def __len__(self) -> int:
+        return self._count
 
-    def delete(self, timestamp: int, key: Any) -> None:
+    def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
+        """Adds a timer of a canonical key; one that is registered already stays one."""
+        entry = (key, namespace)
+        buckets = self._buckets
+        if timestamp not in buckets:
+            buckets[timestamp] = entry
+            heappush(self._times, timestamp)
+        else:
+            bucket = buckets[timestamp]
+            if bucket is None:
+                buckets[timestamp] = entry
+                self._emptied -= 1
+            elif type(bucket) is set:
+                if entry in bucket:
+                    return
+                bucket.add(entry)
+            elif bucket == entry:
+                return
+            else:
+                buckets[timestamp] = {bucket, entry}  # type: ignore[arg-type]
+        self._count += 1
+        if timestamp == self._front_time:
+            heappush(self._front, _ordered(entry))
+
+    def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
         """Removes a timer if it is there."""
-        self._registered.discard((timestamp, key))
+        if self._discard(timestamp, (key, namespace)):
+            self._count -= 1
+            if self._emptied > _LEAST_SWEEP and self._emptied * 2 > len(self._times):
+                self._sweep()
+
+    def _discard(self, timestamp: int, entry: _Entry) -> bool:
+        bucket = self._buckets.get(timestamp)
+        if bucket is None:
+            return False
+        if type(bucket) is set:
+            if entry not in bucket:
+                return False
+            bucket.remove(entry)
+            if bucket:
+                return True
+        elif bucket != entry:
+            return False
+        self._buckets[timestamp] = None
+        self._emptied += 1
+        return True
+
+    def _sweep(self) -> None:
+        self._buckets = {time: bucket for time, bucket in self._buckets.items() if bucket is not None}
+        self._times = list(self._buckets)
+        heapify(self._times)
+        self._emptied = 0
 
     @property
     def next_timestamp(self) -> int | None:
         """Time of the earliest timer."""
-        heap = self._heap
-        while heap and (heap[0][0], heap[0][2]) not in self._registered:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        times, buckets = self._times, self._buckets
+        while times and buckets[times[0]] is None:
+            del buckets[heappop(times)]
+            self._emptied -= 1
+        return times[0] if times else None
 
-    def due(self, now: int) -> Iterable[tuple[int, Any]]:
-        """Takes out timers with a timestamp <= now one after another; ones registered meanwhile included."""
-        while (first := self.next_timestamp) is not None and first <= now:
-            _, _, key = heapq.heappop(self._heap)
-            self._registered.discard((first, key))
-            yield first, key
+    def pop(self, limit: int) -> Timer | None:
+        """Takes out the first timer with a timestamp <= limit; None where there is none."""
+        timestamp = self.next_timestamp
+        if timestamp is None or timestamp > limit:
+            return None
+        bucket = self._buckets[timestamp]
+        if type(bucket) is not set:
+            entry: Any = bucket
+        else:
+            if timestamp != self._front_time:
+                self._front_time = timestamp
+                self._front = [_ordered(each) for each in bucket]
+                heapify(self._front)
+            # Deleted ones are passed over; one deleted and registered again is there twice and fires once.
+            entry = heappop(self._front)[2]
+            while entry not in bucket:
+                entry = heappop(self._front)[2]
+        self._discard(timestamp, entry)
+        self._count -= 1
+        if timestamp == self._front_time and self._buckets[timestamp] is None:
+            self._front_time = None
+            self._front = []
+        return Timer(timestamp, *entry)
+
+    # ------------------------------------------------------------------ TimerSection
+
+    def snapshot_timers(self) -> Collection[Timer]:
+        """The timers of this moment; see TimerSection."""
+        copied = {
+            time: bucket.copy() if type(bucket) is set else bucket for time, bucket in self._buckets.items()
+        }
+        return _FrozenTimers(copied, self._count)
+
+    def restore_timers(self, timers: Iterable[Timer]) -> None:
+        """Registers what a snapshot held."""
+        for timer in timers:
+            self.register(timer.timestamp, timer.key, timer.namespace)
+
+
+class _FrozenTimers(Collection[Timer]):
+    """The timers of a queue at the cut of a snapshot."""
+
+    def __init__(self, buckets: dict[int, _Bucket], count: int) -> None:
+        self._buckets = buckets
+        self._count = count
 
     def __len__(self) -> int:
-        return len(self._registered)
+        return self._count
+
+    def __iter__(self) -> Iterator[Timer]:
+        for timestamp, bucket in self._buckets.items():
+            if type(bucket) is set:
+                for entry in bucket:
+                    yield Timer(timestamp, *entry)
+            elif bucket is not None:
+                yield Timer(timestamp, *bucket)
+
+    def __contains__(self, timer: object) -> bool:
+        return any(timer == each for each in self)
+
+
+def _ordered(entry: _Entry) -> tuple[bytes, Any, _Entry]:
+    key, namespace = entry
+    return encode_key(key), () if namespace is None else namespace, entry
 
 
 class OperatorTimerService(TimerService):
     """What functions see; `current_key` None = the stream is not keyed, timers are refused."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        operator_name: str,
-        timers: ProcessingTimeTimers,
-        current_key: Callable[[], Any] | None,
-    ) -> None:
+    def __init__(self, clock: Clock, operator_name: str, current_key: Callable[[], Any] | None) -> None:
         self._clock = clock
         self._operator_name = operator_name
-        self._timers = timers
         self._current_key = current_key
+        self.event_timers = TimerQueue()
+        self.processing_timers = TimerQueue()
+        #: The event time reached.
         self.watermark = MIN_TIMESTAMP
 
     def current_processing_time(self) -> int:
@@ -79,16 +193,16 @@ class OperatorTimerService(TimerService):
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.register(timestamp, self._key())
+        self.processing_timers.register(self._checked(timestamp), self._key())
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete(timestamp, self._key())
+        self.processing_timers.delete(timestamp, self._key())
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        raise self._no_event_time()
+        self.event_timers.register(self._checked(timestamp), self._key())
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        raise self._no_event_time()
+        self.event_timers.delete(timestamp, self._key())
 
     def _key(self) -> Any:
         if self._current_key is None:
@@ -97,8 +211,13 @@ class OperatorTimerService(TimerService):
             )
         return canonicalize(self._current_key())
 
-    def _no_event_time(self) -> UnsupportedFeatureError:
-        return UnsupportedFeatureError(
-            f"operator '{self._operator_name}': event-time timers are not available in this version; "
-            "use register_processing_time_timer"
+    def _checked(self, timestamp: int) -> int:
+        if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            return timestamp
+        what = (
+            "None, which is what ctx.timestamp() gives for a record without timestamp: assign timestamps before this "
+            "operator (assign_timestamps_and_watermarks with a timestamp assigner)"
+            if timestamp is None
+            else f"{timestamp!r}: give whole milliseconds since the epoch, an int of 64 bits"
         )
+        raise TimerError(f"operator '{self._operator_name}': a timer was registered for {what}")

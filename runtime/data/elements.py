@@ -6,6 +6,7 @@ were handed on. Must not know operators or transport.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -58,6 +59,11 @@ class ArrowBatch:
 
     def __repr__(self) -> str:
         return f"ArrowBatch({self.batch.num_rows} rows)"
+
+
+def stamps_column(timestamps: Sequence[int | None] | None) -> pa.Array | None:
+    """Timestamps as an ArrowBatch has them."""
+    return None if timestamps is None else pa.array(timestamps, pa.int64())
 
 
 class Watermark:

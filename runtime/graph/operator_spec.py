@@ -63,9 +63,13 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
 
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
-    """A `Source` (connectors.base) with its enumerator and readers."""
+    """A `Source` (connectors.base) with its enumerator and readers.
+
+    `watermark_strategy` is given where timestamps or watermarks are made inside the source.
+    """
 
     source: bytes
+    watermark_strategy: bytes | None = None
 
 
 class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):
@@ -89,6 +93,12 @@ class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
     """Keeps the fields at `indexes` of a tuple or Row, as a tuple."""
 
     indexes: tuple[int, ...]
+
+
+class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, tag="timestamps_watermarks"):
+    """Assigns timestamps to rows and makes watermarks of them by a WatermarkStrategy."""
+
+    strategy: bytes
 
 
 class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
@@ -126,6 +136,17 @@ class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process
 
     function: bytes
     key_selectors: tuple[bytes, bytes] | None = None
+
+
+class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="broadcast_process"):
+    """BroadcastProcessFunction, or KeyedBroadcastProcessFunction where `key_selector` is given.
+
+    Input 0 is the stream that is not broadcast; `states` is a tuple of the MapStateDescriptors of broadcast state.
+    """
+
+    function: bytes
+    states: bytes
+    key_selector: bytes | None = None
 
 
 class BatchShape(StrEnum):
@@ -201,11 +222,13 @@ AnyOperatorSpec = (
     | SourceFunctionOperator
     | RowFunctionOperator
     | ProjectOperator
+    | TimestampsAndWatermarksOperator
     | ProcessOperator
     | ReduceOperator
     | AggregateOperator
     | CoFunctionOperator
     | CoProcessOperator
+    | BroadcastProcessOperator
     | BatchFunctionOperator
     | ArrowAggregateOperator
     | RowsToArrowOperator

@@ -64,6 +64,10 @@ class WatermarkOutput(Protocol):
 class WatermarkGenerator(ABC):
     """Makes watermarks from the records it sees."""
 
+    #: True where `on_event` must see every record in turn; False: one call for many records, with any of them and the
+    #: greatest of their timestamps, comes to the same. Generators of one's own leave it True.
+    needs_each_event: bool = True
+
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         """See a record."""
@@ -75,6 +79,8 @@ class WatermarkGenerator(ABC):
 
 class NoWatermarksGenerator(WatermarkGenerator):
     """Never emits."""
+
+    needs_each_event = False
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         pass
@@ -89,6 +95,8 @@ class BoundedOutOfOrdernessWatermarks(WatermarkGenerator):
     The millisecond is there because another record with the greatest timestamp may still come. Before the
     first record nothing is emitted.
     """
+
+    needs_each_event = False
 
     def __init__(self, max_out_of_orderness_ms: int) -> None:
         if max_out_of_orderness_ms < 0:
@@ -116,6 +124,7 @@ class WatermarksWithIdleness(WatermarkGenerator):
         self, generator: WatermarkGenerator, idle_timeout_ms: int, processing_time: Callable[[], int]
     ) -> None:
         self._generator = generator
+        self.needs_each_event = generator.needs_each_event
         self._idle_timeout_ms = idle_timeout_ms
         self._processing_time = processing_time
         self._saw_event = False
@@ -216,6 +225,18 @@ class WatermarkStrategy:
         drift = milliseconds_of(max_allowed_watermark_drift)
         interval = 1_000 if update_interval is None else milliseconds_of(update_interval)
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))
+
+    @property
+    def makes_watermarks(self) -> bool:
+        """Whether the strategy does anything but assign timestamps: generators are made only where it does."""
+        return self.generator_factory is not NoWatermarksGenerator or self.idle_timeout_ms is not None
+
+    @property
+    def needs_timestamps(self) -> bool:
+        """Whether a record without a timestamp is an error: the strategies made here need one, custom generators may
+        look at the record itself.
+        """
+        return isinstance(self.generator_factory, _BoundedOutOfOrdernessFactory)
 
     def create_watermark_generator(self, processing_time: Callable[[], int]) -> WatermarkGenerator:
         """Make the generator of one subtask; `processing_time` returns the present in milliseconds."""

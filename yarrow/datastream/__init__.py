@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from yarrow.datastream.async_data_stream import AsyncDataStream
+    from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.checkpoint_config import CheckpointConfig
     from yarrow.datastream.checkpoint_storage import (
         CheckpointStorage,
@@ -84,11 +85,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.time_characteristic import TimeCharacteristic
     from yarrow.datastream.time_domain import TimeDomain
     from yarrow.datastream.timerservice import TimerService
-    from yarrow.datastream.unsupported_streams import (
-        BroadcastConnectedStream,
-        BroadcastStream,
-        WindowedStream,
-    )
+    from yarrow.datastream.unsupported_streams import WindowedStream
     from yarrow.datastream.window import (
         CountWindow,
         GlobalWindow,
@@ -193,9 +190,9 @@ _MODULE_OF = {
     "AsyncRetryPredicate": "functions",
     "AsyncRetryStrategy": "functions",
     "BaseBroadcastProcessFunction": "functions",
-    "BroadcastConnectedStream": "unsupported_streams",
+    "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastProcessFunction": "functions",
-    "BroadcastStream": "unsupported_streams",
+    "BroadcastStream": "broadcast_stream",
     "CheckpointConfig": "checkpoint_config",
     "CheckpointListener": "functions",
     "CheckpointStorage": "checkpoint_storage",

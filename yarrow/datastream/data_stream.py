@@ -49,6 +49,7 @@ from yarrow.runtime.graph.operator_spec import (
     SinkFunctionOperator,
     SinkWriterOperator,
     StreamKind,
+    TimestampsAndWatermarksOperator,
 )
 from yarrow.runtime.graph.transformations import OperatorTransformation, Transformation
 
@@ -56,13 +57,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.execution_config import ExecutionConfig
+    from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from yarrow.datastream.unsupported_streams import BroadcastConnectedStream, BroadcastStream
 
 __all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "CloseableIterator",
     "ColumnarKeyedStream",
     "ConnectedStreams",
@@ -89,6 +92,10 @@ def __getattr__(name: str) -> Any:
         from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
 
         return ColumnarKeyedStream
+    if name in ("BroadcastStream", "BroadcastConnectedStream"):
+        from yarrow.datastream import broadcast_stream
+
+        return getattr(broadcast_stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -203,10 +210,12 @@ class DataStream(OperatorSettings):
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Return this stream and another, of any type, for functions that take records of both."""
+        from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from yarrow.datastream.connected_streams import ConnectedStreams
 
-        if not isinstance(ds, DataStream):
-            refuse("connect with a broadcast stream", "broadcast state")
+        if isinstance(ds, BroadcastStream):
+            self._same_program(ds.input_stream, "connect")
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         self._same_program(ds, "connect")
         return ConnectedStreams(self, ds)
 
@@ -283,15 +292,44 @@ class DataStream(OperatorSettings):
         """Return the stream whose records all go to the first subtask."""
         return self._partition(PartitionerSpec(kind=PartitionerKind.GLOBAL))
 
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor[Any, Any],
+        *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
+    ) -> BroadcastStream: ...
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor[Any, Any] | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
-    ) -> DataStream:
-        """Return the stream whose records go to every subtask. Broadcast state is refused in this version."""
-        if broadcast_state_descriptor is not None or other_broadcast_state_descriptors:
-            refuse("broadcast with state descriptors", "broadcast state")
-        return self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
+    ) -> DataStream | BroadcastStream:
+        """Return the stream whose records go to every subtask.
+
+        With descriptors it is a BroadcastStream, for `connect`: functions there keep what they need of it in the
+        states described.
+        """
+        stream = self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
+        if broadcast_state_descriptor is None:
+            return stream
+        from yarrow.datastream.broadcast_stream import BroadcastStream
+
+        return BroadcastStream(stream, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
+
+    # Time
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Return the stream with the strategy's timestamps, and its watermarks in place of those so far.
+
+        A record without timestamp fails the job where the strategy needs one and has no timestamp assigner.
+        """
+        check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        name = "Timestamps/Watermarks"
+        spec = TimestampsAndWatermarksOperator(
+            strategy=self._builder.pickle(watermark_strategy, name, "watermark strategy")
+        )
+        return self._one_input(name, spec, self.transformation.output_type)
 
     # Columns
 
@@ -375,11 +413,6 @@ class DataStream(OperatorSettings):
 
     # What this version refuses
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Return this stream for WatermarkStrategy.no_watermarks(); others are refused in this version."""
-        refuse_event_time(watermark_strategy, "assign_timestamps_and_watermarks")
-        return self
-
     def window_all(self, window_assigner: Any) -> NoReturn:
         """Refused: this version has no windows."""
         refuse("window_all", "windows")
@@ -457,12 +490,17 @@ class DataStream(OperatorSettings):
         )
 
 
-def refuse_event_time(watermark_strategy: WatermarkStrategy | None, method: str) -> None:
-    """Raises UnsupportedFeatureError for any strategy but no_watermarks()."""
-    if watermark_strategy is not None and watermark_strategy != WatermarkStrategy.no_watermarks():
+def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:
+    """Raises TypeError for anything else than a strategy, UnsupportedFeatureError for what no source can do yet."""
+    if not isinstance(watermark_strategy, WatermarkStrategy):
+        raise TypeError(
+            f"{method} takes a WatermarkStrategy, such as WatermarkStrategy.for_monotonous_timestamps(), not"
+            f" {watermark_strategy!r}"
+        )
+    if watermark_strategy.alignment is not None:
         refuse(
-            f"{method} with a strategy other than WatermarkStrategy.no_watermarks()",
-            "event-time timestamps and watermarks",
+            f"{method} with watermark alignment (group {watermark_strategy.alignment.watermark_group!r})",
+            "alignment of sources: leave with_watermark_alignment out, and bound state by time to live",
         )
 
 

@@ -30,7 +30,7 @@ from yarrow.datastream.checkpoint_config import CheckpointConfig
 from yarrow.datastream.checkpointing_mode import CheckpointingMode
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.collection import CollectionSource
-from yarrow.datastream.data_stream import DataStream, refuse_event_time
+from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
 from yarrow.datastream.functions import ParallelSourceFunction, SourceFunction
 from yarrow.datastream.graph_builder import GraphBuilder, declared
@@ -38,6 +38,7 @@ from yarrow.datastream.job_waiting import wait_for_job
 from yarrow.datastream.operator_settings import group_name
 from yarrow.datastream.program_files import ProgramFiles
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
+from yarrow.datastream.time_characteristic import TimeCharacteristic
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError, JobExecutionError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
@@ -199,6 +200,29 @@ class StreamExecutionEnvironment:
         self._configuration.set_string(execution_options.RUNTIME_MODE.key, execution_mode.name)
         return self
 
+    def set_stream_time_characteristic(
+        self, characteristic: TimeCharacteristic
+    ) -> StreamExecutionEnvironment:
+        """Set which time the program goes by; EVENT_TIME is the default.
+
+        INGESTION_TIME has sources stamp records with the time at which they read them, and make watermarks of it.
+        PROCESSING_TIME asks no generator for watermarks; the others ask every 200 ms unless an interval was set.
+        """
+        if not isinstance(characteristic, TimeCharacteristic):
+            raise TypeError(
+                f"set_stream_time_characteristic takes a TimeCharacteristic, not {characteristic!r}"
+            )
+        self._configuration.set_string(pipeline_options.TIME_CHARACTERISTIC.key, characteristic.name)
+        if characteristic is TimeCharacteristic.PROCESSING_TIME:
+            self._config.set_auto_watermark_interval(0)
+        elif self._config.get_auto_watermark_interval() == 0:
+            self._config.set_auto_watermark_interval(200)
+        return self
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Return which time the program goes by."""
+        return TimeCharacteristic[self._settings().get(pipeline_options.TIME_CHARACTERISTIC).name]
+
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
@@ -290,8 +314,14 @@ class StreamExecutionEnvironment:
                 f"from_source takes a Source, not {type(source).__name__}; a SourceFunction goes to"
                 " add_source"
             )
-        refuse_event_time(watermark_strategy, "from_source")
-        return self._source(source_name, source, declared(type_info))
+        check_strategy(watermark_strategy, "from_source")
+        if source.produced_schema() is not None and watermark_strategy.timestamp_assigner is not None:
+            refuse(
+                f"from_source of {source_name!r}, which gives record batches, with a timestamp assigner",
+                "rows inside such a source: pass WatermarkStrategy.no_watermarks(), and call"
+                " assign_timestamps_and_watermarks behind the source",
+            )
+        return self._source(source_name, source, declared(type_info), watermark_strategy)
 
     def add_source(
         self,
@@ -338,6 +368,7 @@ class StreamExecutionEnvironment:
         name: str,
         source: Source[Any, Any],
         output_type: TypeInformation | None,
+        strategy: WatermarkStrategy | None = None,
         **settings: Any,
     ) -> DataStream:
         source.validate()
@@ -348,9 +379,17 @@ class StreamExecutionEnvironment:
             settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": schema_bytes(schema)}
         else:
             settings["output_type"] = output_type or declared(source.produced_type())
-        spec = SourceOperator(source=self.graph_builder.pickle(source, name, "source"))
+        spec = SourceOperator(
+            source=self.graph_builder.pickle(source, name, "source"),
+            watermark_strategy=self._pickled_strategy(strategy, name),
+        )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
         return DataStream(self, made)
+
+    def _pickled_strategy(self, strategy: WatermarkStrategy | None, name: str) -> bytes | None:
+        if strategy is None or not (strategy.makes_watermarks or strategy.timestamp_assigner is not None):
+            return None
+        return self.graph_builder.pickle(strategy, name, "watermark strategy")
 
     # Execution
 

@@ -1,7 +1,4 @@
-"""TimeCharacteristic:
-
-the older name of the choice between clocks; new programs choose by their window assigners.
-"""
+"""TimeCharacteristic: the older name of the choice between clocks; new programs choose by their window assigners."""
 
 from __future__ import annotations
 

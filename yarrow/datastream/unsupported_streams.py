@@ -1,6 +1,6 @@
 """Types of streams that this version cannot make: named for programs that annotate with them.
 
-Owner: none. The methods that would return them (`broadcast` with descriptors, `window`) are refused, naming
+Owner: none. The methods that would return them (`window`) are refused, naming
 what is missing; so are their constructors.
 """
 
@@ -10,25 +10,11 @@ from typing import NoReturn
 
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 
-__all__ = ["BroadcastConnectedStream", "BroadcastStream", "WindowedStream"]
+__all__ = ["WindowedStream"]
 
 
 def _refuse(name: str, missing: str) -> NoReturn:
     raise UnsupportedFeatureError(f"{name} cannot be made: this version has no {missing}.")
-
-
-class BroadcastStream:
-    """A stream that every subtask reads, with the state that is kept of it."""
-
-    def __init__(self, *arguments: object) -> None:
-        _refuse("BroadcastStream", "broadcast state")
-
-
-class BroadcastConnectedStream:
-    """A stream connected with a BroadcastStream."""
-
-    def __init__(self, *arguments: object) -> None:
-        _refuse("BroadcastConnectedStream", "broadcast state")
 
 
 class WindowedStream:

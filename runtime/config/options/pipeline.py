@@ -6,13 +6,31 @@ Flink's, and the text says so where they are not.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from yarrow.runtime.config.option import option, optional
-from yarrow.runtime.config.value_types import BOOLEAN, DURATION, MAP, POSITIVE, STRING, ValueType, integer
+from yarrow.runtime.config.value_types import (
+    BOOLEAN,
+    DURATION,
+    MAP,
+    POSITIVE,
+    STRING,
+    ValueType,
+    enum_of,
+    integer,
+)
 
 #: The largest number of key groups that a job can have.
 MAX_MAX_PARALLELISM: Final = 32768
+
+
+class TimeCharacteristic(enum.Enum):
+    """Which time a whole program goes by."""
+
+    PROCESSING_TIME = "ProcessingTime"
+    INGESTION_TIME = "IngestionTime"
+    EVENT_TIME = "EventTime"
 
 
 def _max_parallelism() -> ValueType[int]:
@@ -69,6 +87,21 @@ AUTO_WATERMARK_INTERVAL: Final = option(
     DURATION,
     "200 ms",
     "How often watermarks are made from event times; 0: never.",
+)
+WATERMARK_MAX_JUMP: Final = optional(
+    "pipeline.watermark.max-jump",
+    DURATION,
+    "How far a single record may push a watermark. One whose timestamp lies further ahead of the highest seen advances"
+    " the watermark by this much only and is counted (numWatermarkJumpsBounded): a clock that runs wrong then does not"
+    " make all other records late. Not in Flink.",
+    unset="no bound",
+)
+TIME_CHARACTERISTIC: Final = option(
+    "pipeline.time-characteristic",
+    enum_of(TimeCharacteristic),
+    "EventTime",
+    "Where timestamps come from: IngestionTime has sources stamp records as they read them, in place of timestamps of"
+    " their own; EventTime and ProcessingTime leave them to the program.",
 )
 AUTO_GENERATE_UIDS: Final = option(
     "pipeline.auto-generate-uids",

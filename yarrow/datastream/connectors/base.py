@@ -66,6 +66,8 @@ class SourceRecords:
     side: list[tuple[str, Any]] | None = None
     #: Malformed records that were skipped or sent to a side output: counted as numRecordsInErrors.
     num_errors: int = 0
+    #: Ids of splits that have ended before these records: they hold back no watermark any more.
+    finished_before: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

@@ -57,6 +57,8 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
         self._has_open_split = False
         self._asked = False
         self._no_more_splits = False
+        #: Splits that have ended since records were last handed over.
+        self._finished: list[str] = []
 
     @abstractmethod
     def open_split(self, split: SplitT) -> None:
@@ -91,7 +93,11 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
                 self._has_open_split = True
             found = self.read_split(max_rows)
             if found is not None:
+                if self._finished and isinstance(found, SourceRecords):
+                    found.finished_before = tuple(self._finished)
+                    self._finished.clear()
                 return found
+            self._finished.append(self.current_split().split_id)
             self._has_open_split = False
             self.close_split()
 

@@ -1,0 +1,209 @@
+"""Timestamps of rows, and what stands between a user's watermark generator and the stream.
+
+Owner: the task thread. Watermarks never go back, an idle stream becomes active with its next watermark, and one record
+pushes no further than `pipeline.watermark.max-jump`. Must not know batches, splits or chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol
+
+from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
+from yarrow.container.errors import TimestampError
+from yarrow.container.operators.base import Operator, OperatorContext
+from yarrow.container.task.failure import OperatorFailure, short_record
+from yarrow.runtime.config.options import pipeline
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+_TIMESTAMP_TYPES = frozenset((int, type(None)))
+
+#: The metric of records that came behind a watermark which said that they would not.
+LATE_RECORDS = "numLateRecords"
+#: The metric of records whose timestamp lay too far ahead to be believed.
+BOUNDED_JUMPS = "numWatermarkJumpsBounded"
+
+
+class WatermarkTarget(Protocol):
+    """Where an operator that makes watermarks puts them: the chain, which hands them on behind the operator."""
+
+    def emit_watermark(self, watermark: int) -> None:
+        """Hands on a watermark; one that is no higher than the last has no effect. Ends idleness."""
+
+    def set_idle(self, idle: bool) -> None:
+        """Hands on a change of status."""
+
+
+class WatermarkMaker(Operator):
+    """Base of operators that make watermarks."""
+
+    makes_watermarks = True
+
+    #: Set by the chain before `setup`.
+    watermarks_to: WatermarkTarget
+
+
+class TimeSettings:
+    """The options of watermarks, in milliseconds."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        settings = context.environment.settings
+        #: 0 = generators are never asked.
+        self.interval_ms = round(settings.get(pipeline.AUTO_WATERMARK_INTERVAL).seconds * 1000)
+        jump = settings.get(pipeline.WATERMARK_MAX_JUMP)
+        #: None = no bound.
+        self.max_jump_ms = None if jump is None else round(jump.seconds * 1000)
+        characteristic = settings.get(pipeline.TIME_CHARACTERISTIC)
+        #: Sources stamp rows with the machine's time.
+        self.ingestion = characteristic is pipeline.TimeCharacteristic.INGESTION_TIME
+
+
+def check_timestamps(timestamps: Sequence[int | None], rows: Sequence[Any], operator: str) -> None:
+    """Raises OperatorFailure naming the first row whose timestamp is neither None nor an int64."""
+    kinds = set(map(type, timestamps))
+    if kinds <= _TIMESTAMP_TYPES:
+        numbers = timestamps if len(kinds) == 1 else [t for t in timestamps if t is not None]
+        if kinds == {type(None)} or not timestamps:
+            return
+        if min(numbers) >= MIN_TIMESTAMP and max(numbers) <= MAX_TIMESTAMP:  # type: ignore[type-var, operator]
+            return
+    for timestamp, row in zip(timestamps, rows, strict=False):
+        if timestamp is not None:
+            check_timestamp(timestamp, row, operator)
+
+
+def check_timestamp(timestamp: Any, row: Any, operator: str) -> int:
+    """The timestamp; raises OperatorFailure naming the row where it is no int64."""
+    if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        return timestamp
+    error = TimestampError(
+        f"operator '{operator}': the timestamp of a record is {short_record(timestamp)} "
+        f"({type(timestamp).__name__}); expected whole milliseconds since the epoch, an int of 64 bits: convert it "
+        "in the timestamp assigner or source"
+    )
+    raise OperatorFailure(operator, short_record(row), error)
+
+
+def refuse_missing(row: Any, operator: str) -> NoReturn:
+    """Raises OperatorFailure for a row without timestamp."""
+    error = TimestampError(
+        f"operator '{operator}': a record has no timestamp, but its watermark strategy needs one: give the strategy a "
+        "timestamp assigner (with_timestamp_assigner), or emit records with timestamps from the source"
+    )
+    raise OperatorFailure(operator, short_record(row), error)
+
+
+class WatermarkTracker:
+    """One generator with what it has said so far; `changed` is called when that may move the stream's watermark.
+
+    It is the WatermarkOutput that the generator sees.
+    """
+
+    def __init__(
+        self, generator: WatermarkGenerator, max_jump_ms: int | None, changed: Callable[[], None]
+    ) -> None:
+        self._generator = generator
+        self._changed = changed
+        self._max_jump = max_jump_ms
+        self.needs_each_event = generator.needs_each_event
+        #: The highest timestamp believed; None before the first.
+        self.greatest: int | None = None
+        self.watermark = MIN_TIMESTAMP
+        self.idle = False
+        self.late_records = 0
+        self.bounded_jumps = 0
+        self._in_event = False
+
+    # ------------------------------------------------------------------ records
+
+    def on_event(self, row: Any, timestamp: int) -> None:
+        """A record was emitted."""
+        if timestamp <= self.watermark and timestamp != MIN_TIMESTAMP:
+            self.late_records += 1
+        self._in_event = True
+        self._generator.on_event(row, self._believed(timestamp), self)
+        self._in_event = False
+
+    def on_events(self, rows: Sequence[Any], timestamps: Sequence[int]) -> None:
+        """Many records were emitted; only for generators that do not need each."""
+        watermark = self.watermark
+        if min(timestamps) <= watermark:
+            self.late_records += sum(t <= watermark for t in timestamps)
+        greatest = max(timestamps)
+        bound = self._max_jump
+        if bound is None:
+            if self.greatest is None or greatest > self.greatest:
+                self.greatest = greatest
+        elif self.greatest is None or greatest - self.greatest > bound:
+            greatest = max(map(self._believed, timestamps))
+        else:
+            self.greatest = max(greatest, self.greatest)
+        self._generator.on_event(rows[-1], greatest, self)
+
+    def _believed(self, timestamp: int) -> int:
+        greatest = self.greatest
+        if greatest is None:
+            self.greatest = timestamp
+        elif timestamp > greatest:
+            bound = self._max_jump
+            if bound is not None and timestamp - greatest > bound:
+                self.bounded_jumps += 1
+                timestamp = greatest + bound
+            self.greatest = timestamp
+        return timestamp
+
+    def on_periodic_emit(self) -> None:
+        """The interval has passed."""
+        self._generator.on_periodic_emit(self)
+
+    # ------------------------------------------------------------------ WatermarkOutput
+
+    def emit_watermark(self, watermark: int) -> None:
+        if type(watermark) is not int or not MIN_TIMESTAMP <= watermark <= MAX_TIMESTAMP:
+            raise TimestampError(
+                f"a watermark generator emitted {short_record(watermark)} ({type(watermark).__name__}); expected whole "
+                "milliseconds since the epoch, an int of 64 bits"
+            )
+        former = self.watermark
+        if watermark <= former:
+            return
+        bound = self._max_jump
+        if self._in_event and bound is not None and former != MIN_TIMESTAMP and watermark - former > bound:
+            self.bounded_jumps += 1
+            watermark = former + bound
+        self.watermark = watermark
+        self.idle = False
+        self._changed()
+
+    def mark_idle(self) -> None:
+        if not self.idle:
+            self.idle = True
+            self._changed()
+
+    def mark_active(self) -> None:
+        if self.idle:
+            self.idle = False
+            self._changed()
+
+
+def tracker_of(
+    strategy: WatermarkStrategy, context: OperatorContext, settings: TimeSettings, changed: Callable[[], None]
+) -> WatermarkTracker:
+    """A new generator of the strategy."""
+    generator = strategy.create_watermark_generator(context.environment.clock.epoch_ms)
+    return WatermarkTracker(generator, settings.max_jump_ms, changed)
+
+
+class PeriodicEmission:
+    """When generators are asked next; an interval of 0 never asks."""
+
+    def __init__(self, interval_ms: int, now_ms: int) -> None:
+        self._interval = interval_ms
+        self.next_ms: int | None = now_ms + interval_ms if interval_ms else None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time; the next time is set then."""
+        if self.next_ms is None or now_ms < self.next_ms:
+            return False
+        self.next_ms = now_ms + self._interval
+        return True
