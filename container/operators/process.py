@@ -181,9 +181,9 @@ class ProcessingOperator(FunctionOperator):
         fired = False
         while (timer := timers.pop(limit)) is not None:
             fired = True
-            timestamp = timer.timestamp
+            timestamp, key, _ = timer
             stamp = timestamp if domain is TimeDomain.EVENT_TIME else None
-            state.current_key = user_key(timer.key)
+            state.current_key = user_key(key)
             context.element_timestamp = timestamp
             context.domain = domain
             try:

@@ -36,6 +36,9 @@ class TimerQueue:
         #: Heap of the timestamps in `_buckets`.
         self._times: list[int] = []
         self._count = 0
+        #: Timestamps whose bucket is a set, and those of them whose set a snapshot holds: it is copied when it changes.
+        self._several: set[int] = set()
+        self._frozen: set[int] = set()
         #: Timestamps whose bucket is None.
         self._emptied = 0
         #: The timestamp that is being fired, with its timers as a heap of (encoded key, order of namespace, entry);
@@ -61,11 +64,12 @@ class TimerQueue:
             elif type(bucket) is set:
                 if entry in bucket:
                     return
-                bucket.add(entry)
+                self._changing(timestamp, bucket).add(entry)
             elif bucket == entry:
                 return
             else:
                 buckets[timestamp] = {bucket, entry}  # type: ignore[arg-type]
+                self._several.add(timestamp)
         self._count += 1
         if timestamp == self._front_time:
             heappush(self._front, _ordered(entry))
@@ -84,14 +88,23 @@ class TimerQueue:
         if type(bucket) is set:
             if entry not in bucket:
                 return False
-            bucket.remove(entry)
-            if bucket:
+            if len(bucket) > 1:
+                self._changing(timestamp, bucket).remove(entry)
                 return True
+            self._several.discard(timestamp)
+            self._frozen.discard(timestamp)
         elif bucket != entry:
             return False
         self._buckets[timestamp] = None
         self._emptied += 1
         return True
+
+    def _changing(self, timestamp: int, bucket: set[_Entry]) -> set[_Entry]:
+        if timestamp not in self._frozen:
+            return bucket
+        self._frozen.remove(timestamp)
+        self._buckets[timestamp] = copied = bucket.copy()
+        return copied
 
     def _sweep(self) -> None:
         self._buckets = {time: bucket for time, bucket in self._buckets.items() if bucket is not None}
@@ -108,8 +121,8 @@ class TimerQueue:
             self._emptied -= 1
         return times[0] if times else None
 
-    def pop(self, limit: int) -> Timer | None:
-        """Takes out the first timer with a timestamp <= limit; None where there is none."""
+    def pop(self, limit: int) -> tuple[int, Any, Any] | None:
+        """Takes out the first timer with a timestamp <= limit: (timestamp, key, namespace); None where there is none."""
         timestamp = self.next_timestamp
         if timestamp is None or timestamp > limit:
             return None
@@ -130,16 +143,14 @@ class TimerQueue:
         if timestamp == self._front_time and self._buckets[timestamp] is None:
             self._front_time = None
             self._front = []
-        return Timer(timestamp, *entry)
+        return timestamp, entry[0], entry[1]
 
     # ------------------------------------------------------------------ TimerSection
 
     def snapshot_timers(self) -> Collection[Timer]:
         """The timers of this moment; see TimerSection."""
-        copied = {
-            time: bucket.copy() if type(bucket) is set else bucket for time, bucket in self._buckets.items()
-        }
-        return _FrozenTimers(copied, self._count)
+        self._frozen = self._several.copy()
+        return _FrozenTimers(self._buckets.copy(), self._count)
 
     def restore_timers(self, timers: Iterable[Timer]) -> None:
         """Registers what a snapshot held."""
