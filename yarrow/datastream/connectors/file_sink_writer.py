@@ -48,8 +48,7 @@ class FileSinkWriter(SinkWriter[Any]):
             or settings.encoder is None
             or scheme_of(settings.base_path) != "file"
         )
-        #: New for every writer, so that no attempt ever writes under a name that another one used.
-        self._unique = f"{ids.hex_id()[:16]}-{context.subtask_index}"
+        self._unique = f"{self._names.writer}-{context.subtask_index}"
         self._counter = 0
         self._open: dict[str, PartFile] = {}
         #: Earliest time for which a timer is registered.

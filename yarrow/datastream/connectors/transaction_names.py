@@ -13,7 +13,9 @@ import re
 from yarrow.datastream.connectors.base import SinkWriterContext
 from yarrow.runtime.common.ids import IdFactory
 
-_NAME = re.compile(r"([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
+_NAME = re.compile(
+    r"(?P<tag>[0-9a-f]{16})-(?P<subtask>\d+)-(?P<epoch>\d+)-(?P<writer>[0-9a-f]{16})-(?P<count>\d+)"
+)
 
 
 class TransactionNames:
@@ -27,30 +29,43 @@ class TransactionNames:
         self._parallelism = context.parallelism
         self._restored = context.restored_checkpoint_id
         self._epoch = self._restored or 0
-        self._ids = ids
+        #: New for every writer, so that no attempt makes a name that another one has made.
+        self.writer = ids.hex_id()[-16:]
+        self._count = 0
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
         """What begins from now on is not part of that checkpoint."""
         self._epoch = checkpoint_id
 
     def next(self) -> str:
-        """A name used once: `<tag>-<subtask>-<checkpoint>-<16 hex digits>`."""
-        return f"{self.tag}-{self._subtask}-{self._epoch}-{self._ids.hex_id()[-16:]}"
+        """A name used once: `<tag>-<subtask>-<checkpoint>-<writer>-<count>`."""
+        self._count += 1
+        return f"{self.tag}-{self._subtask}-{self._epoch}-{self.writer}-{self._count}"
 
     def is_of_this_sink(self, name: str) -> bool:
         """True when this job's sink made the name, in any attempt and subtask."""
         found = _NAME.fullmatch(name)
-        return found is not None and found.group(1) == self.tag
+        return found is not None and found["tag"] == self.tag
 
     def is_leftover(self, name: str) -> bool:
         """True for what an earlier attempt began and no restored state knows of: it is this subtask's to remove.
 
-        False for everything of other jobs and sinks, and of subtasks that others take over. To be asked before the
-        first `next`: afterwards it would hold for the writer's own names.
+        False for everything of other jobs and sinks, of subtasks that others take over, and of this writer.
         """
         found = _NAME.fullmatch(name)
-        if found is None or found.group(1) != self.tag:
+        if found is None or found["tag"] != self.tag or found["writer"] == self.writer:
             return False
-        if int(found.group(2)) % self._parallelism != self._subtask:
+        if int(found["subtask"]) % self._parallelism != self._subtask:
             return False
-        return self._restored is None or int(found.group(3)) >= self._restored
+        return self._restored is None or int(found["epoch"]) >= self._restored
+
+
+def checkpoint_of(name: str) -> int:
+    """The last checkpoint before the transaction of that name began: in its order a key's transactions follow.
+
+    Raises ValueError for what is no such name.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no name of a transaction")
+    return int(found["epoch"])

@@ -1,0 +1,94 @@
+"""Sinks whose committed rows can be read back, for tests of exactly-once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from yarrow.common.serialization import Encoder
+from yarrow.container.operators.sink_writing import SinkWritingOperator
+from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, RollingPolicy
+from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+
+
+class Outside(ABC):
+    """A folder, the sink that writes there, and what readers of it see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    @abstractmethod
+    def sink(self) -> Sink[Any]:
+        """The sink."""
+
+    @abstractmethod
+    def release(self, operator: SinkWritingOperator) -> None:
+        """What the system does with the open files of a killed process."""
+
+    @abstractmethod
+    def rows(self) -> list[str]:
+        """What is visible."""
+
+    @abstractmethod
+    def leftovers(self) -> list[str]:
+        """What is there and not visible."""
+
+
+class Transactions(Outside):
+    """The two-phase-commit test sink."""
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return TransactionalFiles(str(self.folder))
+
+    def release(self, operator: SinkWritingOperator) -> None:
+        operator._sink.close()  # type: ignore[attr-defined]
+
+    def rows(self) -> list[str]:
+        committed = CommittedFiles(self.folder)
+        assert committed.committed_twice() == []
+        return committed.rows()
+
+    def leftovers(self) -> list[str]:
+        return CommittedFiles(self.folder).leftovers()
+
+
+class RowFiles(Outside):
+    """A FileSink whose files stay open over checkpoints."""
+
+    rolling = RollingPolicy(part_size=60)
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return (
+            FileSink.for_row_format(str(self.folder), Encoder.simple_string_encoder())
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .with_rolling_policy(self.rolling)
+            .build()
+        )
+
+    def release(self, operator: SinkWritingOperator) -> None:
+        writer: Any = operator._writer
+        for part in writer._open.values() if writer is not None else ():
+            part._stream.close()
+
+    def rows(self) -> list[str]:
+        files = sorted(path for path in self.folder.glob("part-*"))
+        return [line for path in files for line in path.read_text().splitlines()]
+
+    def leftovers(self) -> list[str]:
+        return sorted(path.name for path in self.folder.rglob(".*"))
+
+
+class CheckpointFiles(RowFiles):
+    """A FileSink whose files are closed at checkpoints."""
+
+    rolling = RollingPolicy.on_checkpoint_rolling_policy()
+
+
+OUTSIDES: list[Callable[[Path], Outside]] = [Transactions, RowFiles, CheckpointFiles]
