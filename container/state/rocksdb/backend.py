@@ -1,0 +1,392 @@
+"""RocksDBKeyedStateBackend: keyed state in a RocksDB database of the operator's subtask.
+
+Owner: the task thread. One column family a state; decoded values at hand in bounded write-back caches; timers and what
+operators keep themselves stay on the heap and travel in the canonical form. The database is opened with the first
+state, so that operators without keyed state cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rocksdict import Options
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.backend import (
+    KeyedBackendContext,
+    KeyedSection,
+    PendingKeyedSnapshot,
+    TimerSection,
+)
+from yarrow.container.state.errors import StateConflictError
+from yarrow.container.state.heap_sections import HeapSections
+from yarrow.container.state.heap_snapshot import state_form
+from yarrow.container.state.registering_backend import RegisteringBackend, StateRegistration
+from yarrow.container.state.rocksdb.canonical import StoredForm
+from yarrow.container.state.rocksdb.database import HELPER, ColumnFamily, Database
+from yarrow.container.state.rocksdb.folders import new_folder
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
+from yarrow.container.state.rocksdb.list_store import ListStore, RocksDBListState
+from yarrow.container.state.rocksdb.map_store import MapKeys, MapStore, RocksDBMapState
+from yarrow.container.state.rocksdb.memory import WORKER_MEMORY
+from yarrow.container.state.rocksdb.migration import Migration, stored_values
+from yarrow.container.state.rocksdb.options import database_settings, rocksdb_options
+from yarrow.container.state.rocksdb.restore import NativeRestore
+from yarrow.container.state.rocksdb.snapshot import (
+    CanonicalPart,
+    CanonicalSnapshot,
+    LinkedDatabase,
+    NativeSnapshot,
+    SnapshotScope,
+)
+from yarrow.container.state.rocksdb.store import LARGEST_VALUE, StateStore, StoreContext
+from yarrow.container.state.rocksdb.uploads import UploadedFiles
+from yarrow.container.state.rocksdb.value_store import (
+    RocksDBValueState,
+    RocksDBValueTable,
+    TableStore,
+    ValueStore,
+    canonical_keys,
+)
+from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.container.state.ttl import TimeToLive
+from yarrow.container.state.value_table import ValueTable
+from yarrow.datastream.state import ListState, MapState, ValueState
+from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.options import checkpointing, rocksdb
+from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.snapshot.handles import (
+    FileStateHandle,
+    RocksDBSnapshot,
+    StateKind,
+    StateMetaInfo,
+)
+from yarrow.runtime.snapshot.key_group_form import StateForm
+from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_serializer, value_serializer
+
+
+def rocksdb_state_backend(context: KeyedBackendContext) -> RocksDBKeyedStateBackend:
+    """The factory of the backend."""
+    return RocksDBKeyedStateBackend(context)
+
+
+class RocksDBKeyedStateBackend(RegisteringBackend):
+    """The keyed state of one operator's subtask."""
+
+    def __init__(self, context: KeyedBackendContext, *, largest_value: int = LARGEST_VALUE) -> None:
+        super().__init__(context)
+        self._largest_value = largest_value
+        self._canonical = RestoredKeyedState(
+            # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
+            context.restored, context.key_groups, context.read, context.operator_name, trusted=True,
+        )  # fmt: skip
+        self._native = [handle for handle in context.restored if isinstance(handle, RocksDBSnapshot)]
+        #: Restored native states that the program has not asked for.
+        self._carried: dict[str, StateMetaInfo] = {}
+        self._sections = HeapSections(context, self._canonical)
+        self._stores: dict[str, StateStore] = {}
+        #: Stores that read the keys of a chunk in advance.
+        self._prefetched: list[ValueStore] = []
+        self._keys = DatabaseKeys(context.max_parallelism)
+        self._files = UploadedFiles()
+        self._incremental = context.settings.get(checkpointing.INCREMENTAL)
+        self._resources: _Resources | None = None
+        self._scope = SnapshotScope(
+            context.operator_name, context.key_groups, context.max_parallelism, RandomIdFactory().hex_id()
+        )
+        self._cuts = 0
+        if self._native:
+            self._open()
+
+    # ------------------------------------------------------------------ database
+
+    def _open(self) -> _Resources:
+        if self._resources is None:
+            resources = self._resources = _Resources(self.context, self._scope.backend_id)
+            restored = resources.open(self._native)
+            self._native = []
+            self._carried = restored
+            self._register_metrics(resources)
+        return self._resources
+
+    def _register_metrics(self, resources: _Resources) -> None:
+        metrics, memory = self.context.metrics, resources.memory
+
+        def over_families(measure: Callable[[Any], int]) -> int:
+            database = resources.database if self._resources is resources else None
+            return 0 if database is None else sum(measure(f) for f in list(database.families.values()))
+
+        metrics.gauge("rocksdb_block-cache-usage", lambda: memory.used)
+        metrics.gauge("rocksdb_block-cache-capacity", lambda: memory.limit)
+        metrics.gauge(
+            "rocksdb_cur-size-all-mem-tables", lambda: over_families(lambda f: f.write_buffer_bytes)
+        )
+        metrics.gauge("rocksdb_estimate-num-keys", lambda: over_families(lambda f: f.estimated_entries))
+
+    # ------------------------------------------------------------------ states
+
+    def open_value(self, state: StateRegistration) -> ValueState[Any]:
+        store = ValueStore(*self._prepare(state))
+        self._take(state.name, store, self._restored(state), store.put)
+        self._prefetched.append(store)
+        self.wants_keys = True
+        fix = None if self.context.object_reuse else freeze_or_copy
+        return RocksDBValueState(store, state.name, self, fix)
+
+    def open_list(self, state: StateRegistration) -> ListState[Any]:
+        store = ListStore(*self._prepare(state))
+        self._take(state.name, store, self._restored(state), store.append)
+        return RocksDBListState(store, state.name, self.context.operator_name, self)
+
+    def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
+        restored = self._restored_map_keys(state)
+        map_keys = MapKeys(restored or self._serializer(state.map_key_type, state.name))
+        store = MapStore(*self._prepare(state), map_keys)
+
+        def put(key: Any, content: Mapping[Any, Any]) -> None:
+            entries: dict[bytes, bytes | None] = {}
+            for map_key, value in content.items():
+                entries[map_keys.dump(map_key)] = store.checked(key, store.values.dump(value))
+            store.put_all(key, entries)
+
+        self._take(state.name, store, self._restored(state), put)
+        return RocksDBMapState(store, state.name, self)
+
+    def value_table(self, name: str, value_type: TypeInformation | None) -> ValueTable:
+        state = self.register(StateRegistration(name, StateKind.VALUE, value_type))
+        store = self._stores.get(name)
+        if store is None:
+            store = table = TableStore(*self._prepare(state))
+            self._take(name, table, self._restored(state), table.rows.__setitem__)
+        if not isinstance(store, TableStore):
+            raise StateConflictError(
+                f"operator '{self.context.operator_name}': the state name '{name}' is taken by the operator itself; "
+                "give your state another name"
+            )
+        return RocksDBValueTable(store)
+
+    def _prepare(
+        self, state: StateRegistration
+    ) -> tuple[StoreContext, ColumnFamily, StateValues, TimeToLive | None]:
+        """What a store is made of; what was restored natively is in its present form afterwards."""
+        self._sections.refuse_name(state.name)
+        database = self._open().database
+        family = database.family(state.name)
+        migration = self._migration(state)
+        serializer = (
+            self._serializer(state.value_type, state.name)
+            if migration is None
+            else migration.value_serializer
+        )
+        values = StateValues(serializer, state.value_type, state.ttl is not None)
+        if migration is not None:
+            migration.run(family, values, self.context.key_groups)
+            del self._carried[state.name]
+        context = StoreContext(
+            self.context.operator_name, database, self._keys, self.context.key_groups, self._largest_value
+        )
+        return context, family, values, state.ttl
+
+    def _migration(self, state: StateRegistration) -> Migration | None:
+        self._open()
+        meta = self._carried.get(state.name)
+        if meta is None:
+            return None
+        return Migration(self.context.operator_name, meta, state, self.context.clock.epoch_ms())
+
+    def _restored_map_keys(self, state: StateRegistration) -> ValueSerializer | None:
+        migration = self._migration(state)
+        return None if migration is None else migration.map_key_serializer
+
+    def _serializer(self, type_info: TypeInformation | None, name: str) -> ValueSerializer:
+        return value_serializer(type_info, name, self.context.operator_name)
+
+    def _restored(self, state: StateRegistration) -> Iterator[tuple[Any, Any]]:
+        runs = self._canonical.take(
+            state.name,
+            state.kind,
+            state.value_type,
+            state.map_key_type,
+            ttl=state.ttl is not None,
+            access_time_ms=self.context.clock.epoch_ms(),
+        )
+        return ((key, value) for run in runs for key, value in zip(run.keys, run.values, strict=True))
+
+    def _take(
+        self,
+        name: str,
+        store: StateStore,
+        entries: Iterator[tuple[Any, Any]],
+        put: Callable[[Any, Any], None],
+    ) -> None:
+        """Registers a store, with what a canonical snapshot holds of its state."""
+        for number, (key, content) in enumerate(entries, 1):
+            put(key, content)
+            if not number % 1024:
+                store.bound()
+        store.bound()
+        self._stores[name] = store
+
+    def register_timers(self, name: str, section: TimerSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register_timers(name, section)
+
+    def register_section(self, name: str, section: KeyedSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register(name, section)
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self.registrations:
+            raise StateConflictError(
+                f"operator '{self.context.operator_name}': '{name}' is a {self.registrations[name]} already; "
+                "give each state a name of its own"
+            )
+
+    def state_keys(self, name: str) -> Iterable[Any]:
+        store = self._stores.get(name)
+        if store is None:
+            return ()
+        store.write_all()
+        groups = self.context.key_groups
+        found: list[Any] = []
+        prefix = b""
+        for database_key, _ in store.family.scan(group_start(groups.start), group_start(groups.end + 1)):
+            if not prefix or not database_key.startswith(prefix):
+                key, rest = decode(database_key)
+                prefix = database_key[: len(database_key) - len(rest)]
+                found.append(key)
+        return found
+
+    # ------------------------------------------------------------------ life
+
+    def prefetch(self, keys: Sequence[Any]) -> None:
+        if self._prefetched:
+            canonical = canonical_keys(keys)
+            for store in self._prefetched:
+                store.prefetch(canonical)
+
+    def end_of_chunk(self) -> None:
+        for store in self._stores.values():
+            store.sweep()
+            store.bound()
+            store.forget_reads()
+
+    def announce_checkpoint(self, checkpoint_id: int) -> None:
+        if self._resources is not None:
+            self._resources.database.flush_ahead()
+
+    def snapshot(self, checkpoint_id: int, options: CheckpointOptions) -> PendingKeyedSnapshot:
+        for store in self._stores.values():
+            store.write_all()
+        linked = self._link(checkpoint_id)
+        sections = [
+            (state_form(section.registration, self.context.operator_name), section)
+            for section in self._sections.freeze()
+        ]
+        canonical = options.kind.is_savepoint or linked is None
+        forms = self._stored_forms() if canonical and linked is not None else []
+        rest = CanonicalPart(sections, self._canonical.carried(len(forms) + len(sections)))
+        if canonical:
+            return CanonicalSnapshot(self._scope, linked, forms, rest)
+        assert linked is not None
+        shares = self._incremental and bool(options.location.shared_directory)
+
+        def uploaded(files: Mapping[str, FileStateHandle]) -> None:
+            self._files.uploaded(checkpoint_id, files)
+
+        reusable = self._files.reusable if shares else None
+        return NativeSnapshot(self._scope, linked, self._metas(), rest, reusable, uploaded)
+
+    def _link(self, checkpoint_id: int) -> LinkedDatabase | None:
+        """Has the database linked as it is now; None where there is none or nothing in it."""
+        resources = self._resources
+        if resources is None or not resources.database.families:
+            return None
+        self._cuts += 1
+        path = resources.folder.checkpoint(f"{checkpoint_id}-{self._cuts}")
+        return LinkedDatabase(
+            path, resources.database.begin_checkpoint(path), resources.folder, resources.options
+        )
+
+    def _metas(self) -> tuple[StateMetaInfo, ...]:
+        return (*(self._meta(name, store) for name, store in self._stores.items()), *self._carried.values())
+
+    def _meta(self, name: str, store: StateStore) -> StateMetaInfo:
+        return StateMetaInfo(
+            name=name,
+            kind=self.registrations[name].kind,
+            value=store.values.config,
+            map_key=store.map_keys.serializer.config() if isinstance(store, MapStore) else None,
+            ttl=store.values.ttl,
+        )
+
+    def _stored_forms(self) -> list[StoredForm]:
+        """How the snapshot thread reads and writes each state, with serializers of its own."""
+        return [_stored_form(meta, self.context.operator_name) for meta in self._metas()]
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        self._files.completed(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._files.aborted(checkpoint_id)
+
+    @property
+    def entries(self) -> int:
+        """RocksDB's estimate, and what is not written yet."""
+        stores = self._stores.values()
+        return sum(s.family.estimated_entries + s.changes for s in stores) + self._sections.entries
+
+    def dispose(self) -> None:
+        self._stores.clear()
+        self._prefetched.clear()
+        resources, self._resources = self._resources, None
+        if resources is not None:
+            resources.close()
+
+
+class _Resources:
+    """The open database of a backend, its folder and its share of the worker's memory."""
+
+    def __init__(self, context: KeyedBackendContext, unique: str) -> None:
+        self._context = context
+        settings = context.settings
+        directories = settings.get(rocksdb.LOCAL_DIR) or ()
+        owner = f"{context.operator_id}-{context.subtask}"
+        self.folder = new_folder(directories, context.local_directory, owner, unique)
+        self.memory = WORKER_MEMORY.acquire(settings)
+        self.options: Options = rocksdb_options(database_settings(settings), self.memory)
+        self.database: Database
+        HELPER.acquire()
+
+    def open(self, snapshots: Sequence[RocksDBSnapshot]) -> dict[str, StateMetaInfo]:
+        """Opens the database with what native snapshots hold; gives the states in it."""
+        try:
+            restored = NativeRestore(self._context, self.folder, self.options).open(snapshots)
+        except BaseException:
+            self._release()
+            raise
+        self.database = restored.database
+        return restored.states
+
+    def close(self) -> None:
+        """Closes the database and removes its files, but for those that a snapshot still reads."""
+        try:
+            self.database.close()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        HELPER.release()
+        WORKER_MEMORY.release(self.memory)
+        self.folder.release()
+
+
+def _stored_form(meta: StateMetaInfo, operator: str) -> StoredForm:
+    map_key = (
+        None if meta.map_key is None else stored_serializer(meta.map_key, operator, meta.name, trusted=True)
+    )
+    values = stored_values(meta.value, operator, meta.name, meta.ttl)
+    return StoredForm(StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl), values)

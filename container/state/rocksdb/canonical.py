@@ -1,0 +1,83 @@
+"""From the entries of a database to the canonical form of keyed state, for savepoints.
+
+Owner: the snapshot thread, over a linked copy of the database that nobody writes to. Entries of a state are read in
+their order, which is that of key groups and keys, and handed on in pieces, so that little is in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocksdict import Rdict, ReadOptions
+
+from yarrow.container.state.heap_sections import FrozenSection
+from yarrow.container.state.rocksdb.keys import GROUP_BYTES, group_of, group_start
+from yarrow.container.state.rocksdb.list_store import NUMBER_BYTES
+from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.data.keys import decode_key_from
+from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.snapshot.key_columns import split_by_key_group
+from yarrow.runtime.snapshot.key_group_form import Run, StateForm
+
+#: Entries of the database that are read before they are handed on.
+_PIECE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredForm:
+    """A state as it lies in the database, and the form in which it leaves it."""
+
+    form: StateForm
+    values: StateValues
+
+
+def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGroupRange) -> Iterator[Run]:
+    """The runs of one state, key group by key group."""
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(group_start(groups.end + 1))
+    items = entries.items(from_key=group_start(groups.start), read_opt=bounds)
+    keys: list[Any] = []
+    contents: list[Any] = []
+    group, prefix, seen = -1, b"", 0
+    for database_key, data in items:
+        assert isinstance(database_key, bytes)
+        if not prefix or not database_key.startswith(prefix):
+            # Of another key: what was collected may be handed on.
+            if keys and (group_of(database_key) != group or seen >= _PIECE):
+                yield Run(number, group, keys, contents)
+                keys, contents, seen = [], [], 0
+            group = group_of(database_key)
+            key, end = decode_key_from(database_key, GROUP_BYTES)
+            prefix = database_key[:end]
+            keys.append(key)
+            contents.append(_empty(stored.form.kind))
+        _add(stored, contents, database_key[len(prefix) :], data)
+        seen += 1
+    if keys:
+        yield Run(number, group, keys, contents)
+
+
+def _empty(kind: StateKind) -> Any:
+    return [] if kind is StateKind.LIST else {} if kind is StateKind.MAP else None
+
+
+def _add(stored: StoredForm, contents: list[Any], rest: bytes, data: bytes) -> None:
+    value = stored.values.load(data)
+    if stored.form.kind is StateKind.LIST:
+        assert len(rest) == NUMBER_BYTES
+        contents[-1].append(value)
+    elif stored.form.kind is StateKind.MAP:
+        assert stored.form.map_key is not None
+        contents[-1][stored.form.map_key.load_value(rest)] = value
+    else:
+        contents[-1] = value
+
+
+def runs_of_section(number: int, section: FrozenSection, max_parallelism: int) -> Iterator[Run]:
+    """The runs of what an operator keeps itself: timers, arrays."""
+    for keys, values in section.pieces:
+        for group, (group_keys, group_values) in split_by_key_group(keys, max_parallelism, values):
+            yield Run(number, group, group_keys, group_values)

@@ -1,0 +1,292 @@
+"""One RocksDB database: column families, bounded write batches, and checkpoints that keep writers waiting, not readers.
+
+Owner: the task thread; flush and checkpoint run on a helper thread of the process. From a cut until its checkpoint is
+linked nothing is written (`held`): writers keep their changes in their caches meanwhile, so the task goes on. It must
+not know what keys and values mean.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from rocksdict import AccessType, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
+
+from yarrow.container.state.rocksdb.errors import RocksDBError
+from yarrow.container.state.rocksdb.keys import end_of
+from yarrow.container.state.rocksdb.options import write_options
+
+#: Entries and bytes of a write batch: it holds the GIL while it is applied, about 0.5 us an entry.
+BATCH_ENTRIES: Final = 1024
+BATCH_BYTES: Final = 1 << 20
+#: A write buffer below this is flushed within a cut's own checkpoint in a few milliseconds: no need to do it before.
+_WORTH_FLUSHING: Final = 4 << 20
+_DEFAULT: Final = "default"
+#: RocksDB has no limit for the name of a column family, but reserves this one.
+_STATE_PREFIX: Final = "state:"
+
+Entry = tuple[bytes, bytes]
+
+
+class ColumnFamily:
+    """The entries of one state."""
+
+    def __init__(self, database: Database, name: str, handle: Rdict) -> None:
+        self._database = database
+        #: Name of the state.
+        self.name = name
+        self.handle = handle
+        self.batch_handle = database.rdict.get_column_family_handle(_STATE_PREFIX + name)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key."""
+        try:
+            found: bytes | None = self.handle.get(key)
+            return found
+        except Exception as error:
+            raise self._database.failure(self.name, "read", error) from error
+
+    def get_all(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of many keys, in one call that lets other threads run."""
+        handle: Any = self.handle  # the binding's stubs want a list of a union
+        try:
+            found: list[bytes | None] = handle.get(keys)
+            return found
+        except Exception as error:
+            raise self._database.failure(self.name, "read", error) from error
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[Entry]:
+        """The entries from `start` up to but without `end`, in order, as they are now."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        try:
+            yield from self.handle.items(from_key=start, read_opt=bounds)
+        except Exception as error:
+            raise self._database.failure(self.name, "read", error) from error
+
+    def scan_prefix(self, prefix: bytes) -> Iterator[Entry]:
+        """The entries whose keys begin with `prefix`."""
+        return self.scan(prefix, end_of(prefix))
+
+    def put_all(self, entries: Iterable[Entry]) -> None:
+        """Writes entries in batches; waits while a checkpoint holds writes."""
+        self._database.write(self, entries, ())
+
+    def delete_all(self, keys: Iterable[bytes]) -> None:
+        """Removes entries in batches; waits while a checkpoint holds writes."""
+        self._database.write(self, (), keys)
+
+    @property
+    def estimated_entries(self) -> int:
+        """RocksDB's guess."""
+        return self.handle.property_int_value("rocksdb.estimate-num-keys") or 0
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        """Bytes that are not in files yet."""
+        return self.handle.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+
+
+class Database:
+    """An open database."""
+
+    def __init__(self, operator: str, path: str, options: Options, helper: Helper) -> None:
+        self._operator = operator
+        self._options = options
+        self._helper = helper
+        self.path = path
+        self._families: dict[str, ColumnFamily] = {}
+        self._released = threading.Event()
+        self._released.set()
+        self._hold_failure: BaseException | None = None
+        self._flush: Future[None] | None = None
+        try:
+            names = _column_families(path)
+            self.rdict = Rdict(path, options, dict.fromkeys(names or [_DEFAULT], options))
+            self.rdict.set_write_options(write_options())
+        except Exception as error:
+            raise self.failure(None, "open the database", error) from error
+        for name in names:
+            if name.startswith(_STATE_PREFIX):
+                self._add(name.removeprefix(_STATE_PREFIX), self.rdict.get_column_family(name))
+
+    def failure(self, state: str | None, action: str, error: BaseException) -> RocksDBError:
+        """The error of a call that RocksDB refused."""
+        return RocksDBError(self._operator, state, self.path, action, error)
+
+    # ------------------------------------------------------------------ column families
+
+    @property
+    def families(self) -> dict[str, ColumnFamily]:
+        """By state name."""
+        return self._families
+
+    def family(self, name: str) -> ColumnFamily:
+        """The column family of a state, made on demand."""
+        found = self._families.get(name)
+        if found is None:
+            self.wait_released()
+            try:
+                made = self.rdict.create_column_family(_STATE_PREFIX + name, self._options)
+            except Exception as error:
+                raise self.failure(name, "make a column family", error) from error
+            found = self._add(name, made)
+        return found
+
+    def _add(self, name: str, handle: Rdict) -> ColumnFamily:
+        handle.set_write_options(write_options())
+        self._families[name] = ColumnFamily(self, name, handle)
+        return self._families[name]
+
+    # ------------------------------------------------------------------ writes
+
+    @property
+    def held(self) -> bool:
+        """True while a checkpoint is being linked: whoever can keep changes to himself should."""
+        return not self._released.is_set()
+
+    def wait_released(self) -> None:
+        """Returns when writes are allowed. Raises RocksDBError when the checkpoint failed."""
+        self._released.wait()
+        if self._hold_failure is not None:
+            raise self.failure(None, "write a checkpoint", self._hold_failure) from self._hold_failure
+
+    def write(self, family: ColumnFamily, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
+        """Small batches, one after the other."""
+        self.wait_released()
+        rdict, handle = self.rdict, family.batch_handle
+        try:
+            batch = WriteBatch(raw_mode=True)
+            count = size = 0
+            for key, value in puts:
+                batch.put(key, value, handle)
+                count += 1
+                size += len(value)
+                if count >= BATCH_ENTRIES or size >= BATCH_BYTES:
+                    rdict.write(batch)
+                    batch = WriteBatch(raw_mode=True)
+                    count = size = 0
+            for key in deletes:
+                batch.delete(key, handle)
+                count += 1
+                if count >= BATCH_ENTRIES:
+                    rdict.write(batch)
+                    batch = WriteBatch(raw_mode=True)
+                    count = 0
+            if count:
+                rdict.write(batch)
+        except RocksDBError:
+            raise
+        except Exception as error:
+            raise self.failure(family.name, "write", error) from error
+
+    def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
+        """Removes the entries from `start` up to but without `end`."""
+        self.wait_released()
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(start, end, family.batch_handle)
+        try:
+            self.rdict.write(batch)
+        except Exception as error:
+            raise self.failure(family.name, "write", error) from error
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def flush_ahead(self) -> None:
+        """Has the helper write large write buffers to files, so that a checkpoint soon after finds little left."""
+        large = [f for f in self._families.values() if f.write_buffer_bytes > _WORTH_FLUSHING]
+        if large and not self.held and (self._flush is None or self._flush.done()):
+            self._flush = self._helper.submit(lambda: self._flush_families(large))
+
+    def begin_checkpoint(self, path: str) -> Future[None]:
+        """Has the helper link the database as it is now to the folder `path`; holds writes until that is done."""
+        self.wait_released()
+        self._released.clear()
+        try:
+            return self._helper.submit(lambda: self._checkpoint(path))
+        except BaseException:
+            self._released.set()
+            raise
+
+    def _checkpoint(self, path: str) -> None:
+        try:
+            # A flush lets other threads run, the checkpoint itself does not: right after a flush it takes 1-3 ms.
+            self._flush_families(list(self._families.values()))
+            Checkpoint(self.rdict).create_checkpoint(path)
+        except BaseException as error:
+            self._hold_failure = error
+            raise self.failure(None, "write a checkpoint", error) from error
+        finally:
+            self._released.set()
+
+    def _flush_families(self, families: list[ColumnFamily]) -> None:
+        for family in families:
+            family.handle.flush()
+
+    def close(self) -> None:
+        """Waits for the helper and closes; the files stay."""
+        self._released.wait()
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush.exception() if not self._flush.cancelled() else None
+        for family in self._families.values():
+            family.handle.close()
+        self._families.clear()
+        self.rdict.close()
+
+
+def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]]:
+    """A linked or downloaded database and its column families by state name; raises what rocksdict raises."""
+    names = _column_families(path)
+    rdict = Rdict(
+        path, options, dict.fromkeys(names, options), AccessType.read_only(error_if_log_file_exist=False)
+    )
+    states = {
+        name.removeprefix(_STATE_PREFIX): rdict.get_column_family(name)
+        for name in names
+        if name.startswith(_STATE_PREFIX)
+    }
+    return rdict, states
+
+
+def _column_families(path: str) -> list[str]:
+    try:
+        names: list[str] = Rdict.list_cf(path, Options(raw_mode=True))
+        return names
+    except Exception:  # there is no database yet
+        return []
+
+
+class Helper:
+    """The thread of a process that flushes and links; it starts with the first task and ends with the last database."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._users = 0
+
+    def acquire(self) -> None:
+        """One more database."""
+        with self._lock:
+            self._users += 1
+
+    def release(self) -> None:
+        """One database less; the last one ends the thread."""
+        with self._lock:
+            self._users -= 1
+            pool, self._pool = (self._pool, None) if not self._users else (None, self._pool)
+        if pool is not None:
+            pool.shutdown(wait=True)
+
+    def submit(self, action: Any) -> Future[None]:
+        """Runs an action behind those submitted before."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, thread_name_prefix="rocksdb-helper")
+            return self._pool.submit(action)
+
+
+#: Of this process.
+HELPER: Final = Helper()

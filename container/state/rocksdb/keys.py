@@ -1,0 +1,81 @@
+"""The keys of RocksDB: two bytes of key group, the canonical key's encoding, and what tells entries of one key apart.
+
+Owner: the task thread; no state but the number of key groups. Key encodings are self-delimiting, so that all entries of
+a key, and all keys of a key group, are one range each. Changing any of it makes native checkpoints unreadable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from yarrow.runtime.data.key_encoding import INT, VERSION
+from yarrow.runtime.data.key_groups import key_hash
+from yarrow.runtime.data.keys import decode_key_from, encode_key
+from yarrow.runtime.data.vectorized_keys import mix64_array
+
+GROUP_BYTES: Final = 2
+_INT_KEY: Final = np.dtype([("group", ">u2"), ("head", ">u2"), ("key", ">i8")])
+_INT_HEAD: Final = VERSION << 8 | INT
+#: Below this many keys, numpy costs more than it saves.
+_FEW: Final = 16
+
+
+class DatabaseKeys:
+    """Encodes canonical keys for one max parallelism."""
+
+    def __init__(self, max_parallelism: int) -> None:
+        self._max_parallelism = max_parallelism
+        self._groups = [group.to_bytes(GROUP_BYTES, "big") for group in range(max_parallelism)]
+
+    def encode(self, key: Any) -> bytes:
+        """The prefix of all entries of a canonical key."""
+        encoded = encode_key(key)
+        return self._groups[key_hash(encoded) % self._max_parallelism] + encoded
+
+    def encode_all(self, keys: Sequence[Any]) -> list[bytes]:
+        """The same for many; keys that are all 64-bit integers without a Python call each."""
+        if len(keys) >= _FEW and set(map(type, keys)) == {int}:
+            try:
+                return self._encode_integers(np.array(keys, np.int64))
+            except OverflowError:
+                pass
+        return [self.encode(key) for key in keys]
+
+    def _encode_integers(self, keys: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
+        out = np.empty(len(keys), _INT_KEY)
+        out["group"] = mix64_array(keys.view(np.uint64)) % np.uint64(self._max_parallelism)
+        out["head"] = _INT_HEAD
+        out["key"] = keys
+        encoded: list[bytes] = out.view(f"V{_INT_KEY.itemsize}").tolist()
+        return encoded
+
+
+def group_of(database_key: bytes) -> int:
+    """The key group that an entry lies in."""
+    return int.from_bytes(database_key[:GROUP_BYTES], "big")
+
+
+def split(database_key: bytes) -> tuple[bytes, bytes]:
+    """(encoding of the key, what follows it) of an entry's key. Raises KeyDecodeError."""
+    _, end = decode_key_from(database_key, GROUP_BYTES)
+    return database_key[GROUP_BYTES:end], database_key[end:]
+
+
+def decode(database_key: bytes) -> tuple[Any, bytes]:
+    """(canonical key, what follows it) of an entry's key. Raises KeyDecodeError."""
+    key, end = decode_key_from(database_key, GROUP_BYTES)
+    return key, database_key[end:]
+
+
+def group_start(group: int) -> bytes:
+    """The least key of a key group; of the group after the last, an end that no entry reaches."""
+    return group.to_bytes(GROUP_BYTES, "big") if group < 1 << 16 else b"\xff" * 17
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The least key behind all that begin with `prefix`, which must not consist of 0xff alone."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1])

@@ -1,0 +1,86 @@
+"""The memory of all databases of a worker: one block cache, and one bound on write buffers charged to it.
+
+Owner: any task thread of the worker, under a lock; made with the first database and given up with the last. It bounds
+what RocksDB takes, not what Python holds in write-back caches.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from rocksdict import Cache, WriteBufferManager
+
+from yarrow.runtime.config.memory import task_executor_budget
+from yarrow.runtime.config.options import rocksdb
+from yarrow.runtime.config.quantities import MemorySize
+from yarrow.runtime.config.settings import Settings
+
+#: The part of a slot's budget that RocksDB gets where no size is given; Flink's share of managed memory.
+MANAGED_FRACTION = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseMemory:
+    """What one database is opened with."""
+
+    cache: Cache
+    #: None where the memory is not managed: each state then has its own write buffers.
+    write_buffers: WriteBufferManager | None
+    #: Bytes that blocks and write buffers may take together; without write buffers of it where not managed.
+    limit: int
+
+    @property
+    def used(self) -> int:
+        """Bytes in blocks and, where managed, write buffers."""
+        return self.cache.get_usage()
+
+
+class WorkerMemory:
+    """Shares one DatabaseMemory among the databases of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: DatabaseMemory | None = None
+        self._users = 0
+
+    def acquire(self, settings: Settings) -> DatabaseMemory:
+        """The memory of one more database; the settings of the first decide for all that are open."""
+        if not (settings.get(rocksdb.MEMORY_MANAGED) or settings.is_set(rocksdb.MEMORY_PER_SLOT)):
+            size = settings.get(rocksdb.BLOCK_CACHE_SIZE).bytes
+            return DatabaseMemory(Cache(size), None, size)
+        with self._lock:
+            if self._shared is None:
+                self._shared = _managed(settings)
+            self._users += 1
+            return self._shared
+
+    def release(self, memory: DatabaseMemory) -> None:
+        """A database is closed."""
+        with self._lock:
+            if memory is self._shared:
+                self._users -= 1
+                if not self._users:
+                    self._shared = None
+
+
+#: Of this process: workers are forked before it is used.
+WORKER_MEMORY = WorkerMemory()
+
+
+def slot_memory(settings: Settings) -> MemorySize:
+    """What RocksDB may take in a slot."""
+    fixed = settings.get(rocksdb.MEMORY_PER_SLOT)
+    if fixed is not None:
+        return fixed
+    return MemorySize(int(task_executor_budget(settings).slot.bytes * MANAGED_FRACTION))
+
+
+def _managed(settings: Settings) -> DatabaseMemory:
+    total = slot_memory(settings).bytes
+    cache = Cache(total)
+    # Write buffers are charged to the cache as dummy entries: blocks and buffers together stay within its capacity.
+    # A manager begins to flush at 7/8 and lets buffers grow to 3/2 of its size before that takes effect.
+    buffers = int(total * settings.get(rocksdb.WRITE_BUFFER_RATIO) * 2 / 3)
+    manager = WriteBufferManager.new_write_buffer_manager_with_cache(buffers, False, cache)
+    return DatabaseMemory(cache, manager, total)

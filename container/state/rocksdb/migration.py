@@ -1,0 +1,118 @@
+"""What becomes of a restored native state when the program registers it: checked, and rewritten where its form changed.
+
+Owner: the task thread, before the state's first use. Entries of a form that is still the present one are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.registering_backend import StateRegistration
+from yarrow.container.state.rocksdb.database import ColumnFamily
+from yarrow.container.state.rocksdb.keys import decode, group_start
+from yarrow.container.state.rocksdb.map_store import MapKeys
+from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.errors import StateMigrationError
+from yarrow.runtime.snapshot.handles import SerializerConfig, StateMetaInfo, ValueFormat
+from yarrow.runtime.snapshot.value_serializers import (
+    MigratedValues,
+    ValueSerializer,
+    restored_serializer,
+    stored_serializer,
+)
+
+Convert = Callable[[Any], Any]
+
+
+def stored_values(config: SerializerConfig, operator: str, state: str, ttl: bool) -> StateValues:
+    """Reads and writes values as a native checkpoint holds them."""
+    return StateValues(stored_serializer(config, operator, state, trusted=True), type_of(config), ttl)
+
+
+def type_of(config: SerializerConfig) -> TypeInformation | None:
+    """The declared type of stored values; None = none."""
+    return TypeInformation.from_spec(config.type_spec) if config.format is ValueFormat.TYPED else None
+
+
+class Migration:
+    """Checks one restored state against its registration and rewrites it if needed."""
+
+    def __init__(self, operator: str, meta: StateMetaInfo, state: StateRegistration, now_ms: int) -> None:
+        """Raises StateMigrationError naming the state, and the field that does not convert."""
+        if meta.kind is not state.kind:
+            raise StateMigrationError(
+                operator, state.name, "", f"{meta.kind.value} state", f"{state.kind.value} state",
+                "Declare it as it was, or give the new state another name.",
+            )  # fmt: skip
+        self._operator = operator
+        self._meta = meta
+        self._now_ms = now_ms
+        self._ttl = state.ttl is not None
+        self._value, self._convert_value = self._reading(meta.value, state.value_type)
+        self._map_key: ValueSerializer | None = None
+        self._convert_key: Convert | None = None
+        if meta.map_key is not None:
+            self._map_key, self._convert_key = self._reading(meta.map_key, state.map_key_type)
+
+    @property
+    def value_serializer(self) -> ValueSerializer:
+        """What the values are written with from now on."""
+        return self._value
+
+    @property
+    def map_key_serializer(self) -> ValueSerializer | None:
+        """The same for the keys of a map."""
+        return self._map_key
+
+    def _reading(
+        self, config: SerializerConfig, declared: TypeInformation | None
+    ) -> tuple[ValueSerializer, Convert | None]:
+        """The serializer from now on, and what makes a stored value one of the declared type; None = it is one."""
+        name = self._meta.name
+        found = restored_serializer(config, declared, self._operator, name, trusted=True)
+        if not isinstance(found, MigratedValues):
+            return found, None
+        stored = stored_serializer(config, self._operator, name, trusted=True)
+        return found, lambda value: found.load_value(stored.dump_value(value))
+
+    def run(self, family: ColumnFamily, values: StateValues, groups: KeyGroupRange) -> None:
+        """Rewrites the entries whose form has changed; nothing where it is the same."""
+        meta = self._meta
+        if self._convert_value is None and self._convert_key is None and meta.ttl == self._ttl:
+            return
+        stored = stored_values(meta.value, self._operator, meta.name, meta.ttl)
+        entries = family.scan(group_start(groups.start), group_start(groups.end + 1))
+        renamed: list[bytes] = []
+        family.put_all(self._rewritten(entries, stored, values, renamed))
+        if renamed:
+            family.delete_all(renamed)
+
+    def _rewritten(
+        self,
+        entries: Iterator[tuple[bytes, bytes]],
+        stored: StateValues,
+        values: StateValues,
+        renamed: list[bytes],
+    ) -> Iterator[tuple[bytes, bytes]]:
+        old_keys = None if self._meta.map_key is None else self._stored_map_keys(self._meta.map_key)
+        new_keys = None if self._map_key is None else MapKeys(self._map_key)
+        for database_key, data in entries:
+            value = stored.load(data)
+            time, bare = value if self._meta.ttl else (self._now_ms, value)
+            if self._convert_value is not None and bare is not None:
+                bare = self._convert_value(bare)
+            written = values.dump((time, bare) if self._ttl else bare)
+            if self._convert_key is None or old_keys is None or new_keys is None:
+                yield database_key, written
+                continue
+            _, map_key = decode(database_key)
+            new_key = new_keys.dump(self._convert_key(old_keys.load(map_key)))
+            if new_key != map_key:
+                renamed.append(database_key)
+            yield database_key[: len(database_key) - len(map_key)] + new_key, written
+
+    def _stored_map_keys(self, config: SerializerConfig) -> MapKeys:
+        return MapKeys(stored_serializer(config, self._operator, self._meta.name, trusted=True))

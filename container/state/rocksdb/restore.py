@@ -1,0 +1,159 @@
+"""Restoring native checkpoints: a database is downloaded and opened, others are copied into it by key group.
+
+Owner: the task thread, before the first record; files are fetched by a few threads of its own. Nothing is decoded here:
+entries move as they are, and states that the program does not ask for move with them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+from rocksdict import Options, ReadOptions
+
+from yarrow.container.state.backend import KeyedBackendContext
+from yarrow.container.state.errors import StateBackendError
+from yarrow.container.state.rocksdb.database import HELPER, Database, open_read_only
+from yarrow.container.state.rocksdb.folders import DatabaseFolder
+from yarrow.container.state.rocksdb.keys import group_start
+from yarrow.container.state.rocksdb.list_store import NEXT_NUMBER, counter_entry, number_of
+from yarrow.runtime.config.options import rocksdb
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.handles import DatabaseFile, RocksDBSnapshot, StateMetaInfo
+
+#: What is not of a key group lies from here on.
+_BEHIND_GROUPS: Final = b"\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredDatabase:
+    """An open database and the states that lie in it."""
+
+    database: Database
+    states: dict[str, StateMetaInfo]
+
+
+class NativeRestore:
+    """Opens the database of a subtask, with what native checkpoints hold for it."""
+
+    def __init__(self, context: KeyedBackendContext, folder: DatabaseFolder, options: Options) -> None:
+        self._context = context
+        self._folder = folder
+        self._options = options
+
+    def open(self, snapshots: Sequence[RocksDBSnapshot]) -> RestoredDatabase:
+        """An empty database where there is nothing for this subtask.
+
+        Raises CorruptSnapshotError for damaged files, RocksDBError for what RocksDB refuses.
+        """
+        ours = [s for s in snapshots if self._shared_groups(s).number_of_key_groups]
+        states = self._states_of(ours)
+        if not ours:
+            return RestoredDatabase(self._open(), states)
+        # The database with most of our key groups is opened as it is; the others are copied into it.
+        ours.sort(key=lambda snapshot: self._shared_groups(snapshot).number_of_key_groups, reverse=True)
+        base, *others = ours
+        self._download(base, self._folder.database)
+        database = self._open()
+        try:
+            self._cut_to_own_groups(database, base)
+            for number, snapshot in enumerate(others):
+                path = self._folder.restored(number)
+                self._download(snapshot, path)
+                self._copy(path, self._shared_groups(snapshot), database)
+                shutil.rmtree(path, ignore_errors=True)
+        except BaseException:
+            database.close()
+            raise
+        return RestoredDatabase(database, states)
+
+    def _open(self) -> Database:
+        return Database(self._context.operator_name, self._folder.database, self._options, HELPER)
+
+    def _shared_groups(self, snapshot: RocksDBSnapshot) -> KeyGroupRange:
+        return self._context.key_groups.intersection(KeyGroupRange(*snapshot.key_groups))
+
+    def _states_of(self, snapshots: Sequence[RocksDBSnapshot]) -> dict[str, StateMetaInfo]:
+        found: dict[str, StateMetaInfo] = {}
+        for snapshot in snapshots:
+            for state in snapshot.states:
+                before = found.setdefault(state.name, state)
+                merged = _merged(before, state)
+                if merged is None:
+                    raise StateBackendError(
+                        f"operator '{self._context.operator_name}', state '{state.name}': two parts of the checkpoint "
+                        f"hold it in different forms ({before} and {state}); restore from another checkpoint or from a "
+                        "savepoint"
+                    )
+                found[state.name] = merged
+        return found
+
+    def _download(self, snapshot: RocksDBSnapshot, path: str) -> None:
+        target = Path(path)
+        target.mkdir(parents=True, exist_ok=True)
+
+        def fetch(file: DatabaseFile) -> None:
+            if Path(file.name).name != file.name:
+                raise StateBackendError(
+                    f"operator '{self._context.operator_name}': the checkpoint names a file '{file.name}' outside of "
+                    "its database; restore from another checkpoint"
+                )
+            data = self._context.read(file.handle)
+            try:
+                (target / file.name).write_bytes(data)
+            except OSError as error:
+                raise StateBackendError(
+                    f"operator '{self._context.operator_name}': {target / file.name} cannot be written while the "
+                    f"checkpoint is restored ({error}); look for a full disk"
+                ) from error
+
+        threads = self._context.settings.get(rocksdb.TRANSFER_THREADS)
+        with ThreadPoolExecutor(threads, thread_name_prefix="rocksdb-restore") as pool:
+            for _ in pool.map(fetch, (*snapshot.shared, *snapshot.private)):
+                pass
+
+    def _cut_to_own_groups(self, database: Database, base: RocksDBSnapshot) -> None:
+        own, (first, last) = self._context.key_groups, base.key_groups
+        for family in database.families.values():
+            if first < own.start:
+                database.delete_range(family, group_start(first), group_start(own.start))
+            if last > own.end:
+                database.delete_range(family, group_start(own.end + 1), _BEHIND_GROUPS)
+
+    def _copy(self, path: str, groups: KeyGroupRange, database: Database) -> None:
+        try:
+            source, states = open_read_only(path, self._options)
+        except Exception as error:
+            raise database.failure(None, f"open the restored part {path}", error) from error
+        try:
+            for name, entries in states.items():
+                family = database.family(name)
+                bounds = ReadOptions()
+                bounds.set_iterate_upper_bound(group_start(groups.end + 1))
+                start = group_start(groups.start)
+                family.put_all(entries.items(from_key=start, read_opt=bounds))  # type: ignore[arg-type]
+                number = max(number_of(entries.get(NEXT_NUMBER)), number_of(family.get(NEXT_NUMBER)))
+                if number:
+                    family.put_all((counter_entry(number),))
+        finally:
+            for entries in states.values():
+                entries.close()
+            source.close()
+
+
+def _merged(one: StateMetaInfo, other: StateMetaInfo) -> StateMetaInfo | None:
+    """One description of two parts of a state, which may differ in what was pickled; None where they differ more."""
+    pickled = tuple(sorted({*one.value.pickled, *other.value.pickled}))
+    merged = _with_pickled(one, pickled)
+    return merged if merged == _with_pickled(other, pickled) else None
+
+
+def _with_pickled(state: StateMetaInfo, pickled: tuple[str, ...]) -> StateMetaInfo:
+    # What was pickled among the keys of maps is of no consequence: they are read whatever they are.
+    map_key = None if state.map_key is None else structs.replace(state.map_key, pickled=())
+    return structs.replace(state, value=structs.replace(state.value, pickled=pickled), map_key=map_key)

@@ -1,0 +1,130 @@
+"""What the stores of all kinds of state share: their column family, bounds of what they keep back, the sweep.
+
+Owner: the task thread. A store keeps changes in memory and writes the oldest out between chunks, all of them at a cut;
+while a checkpoint holds writes it may keep several times as much. It must not know registrations or snapshots.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from yarrow.container.state.rocksdb.database import ColumnFamily, Database
+from yarrow.container.state.rocksdb.errors import StateValueTooLargeError
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_start
+from yarrow.container.state.rocksdb.values import StateValues, access_time
+from yarrow.container.state.ttl import TimeToLive
+from yarrow.runtime.data.key_groups import KeyGroupRange
+
+#: Values a store keeps back at most; the cut writes them all, at about 1 us each.
+MOST_CHANGES: Final = 8192
+#: Bytes they may have, by the mean size of the values written last.
+MOST_BYTES: Final = 16 << 20
+_LEAST_CHANGES: Final = 64
+#: While a checkpoint holds writes, a store keeps this many times as much before its task waits.
+HOLD_FACTOR: Final = 8
+#: The length of a value that RocksDB takes.
+LARGEST_VALUE: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """What all stores of a backend have in common."""
+
+    operator_name: str
+    database: Database
+    keys: DatabaseKeys
+    key_groups: KeyGroupRange
+    largest_value: int = LARGEST_VALUE
+
+
+class StateStore(ABC):
+    """The values of one state: what is in RocksDB under what is not written yet."""
+
+    def __init__(
+        self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
+    ) -> None:
+        self.context = context
+        self.family = family
+        self.values = values
+        self._ttl = ttl
+        self._mean_size = 0.0
+        self._cursor: bytes | None = None
+
+    @property
+    @abstractmethod
+    def changes(self) -> int:
+        """Changes that are not written yet."""
+
+    @abstractmethod
+    def write_out(self, count: int) -> None:
+        """Writes the oldest `count` changes."""
+
+    @abstractmethod
+    def forget_reads(self) -> None:
+        """Lets go of values that were read and not changed."""
+
+    @abstractmethod
+    def _forget(self, database_key: bytes) -> None:
+        """An entry was removed from RocksDB by the sweep."""
+
+    @property
+    def most_changes(self) -> int:
+        """The bound of `changes` between two chunks."""
+        if self._mean_size <= MOST_BYTES / MOST_CHANGES:
+            return MOST_CHANGES
+        return max(_LEAST_CHANGES, int(MOST_BYTES / self._mean_size))
+
+    def bound(self) -> None:
+        """Between two chunks: writes what is above the bound."""
+        above = self.changes - self.most_changes
+        if above <= 0:
+            return
+        if self.context.database.held and self.changes < HOLD_FACTOR * self.most_changes:
+            return
+        self.write_out(above)
+
+    def write_all(self) -> None:
+        """At a cut."""
+        if self.changes:
+            self.write_out(self.changes)
+
+    def checked(self, key: Any, data: bytes) -> bytes:
+        """The bytes of a value; raises StateValueTooLargeError."""
+        size = len(data)
+        self._mean_size += (size - self._mean_size) / 64
+        if size > self.context.largest_value:
+            raise StateValueTooLargeError(
+                self.context.operator_name, self.family.name, key, size, self.context.largest_value
+            )
+        return data
+
+    def sweep(self) -> None:
+        """Removes some of the entries that have expired, going round the key groups."""
+        ttl = self._ttl
+        if ttl is None or self.context.database.held:
+            return
+        budget = ttl.take_sweep_budget()
+        if not budget:
+            return
+        deadline = ttl.deadline()
+        seen = 0
+        expired = []
+        last = None
+        for last, data in islice(self._from_cursor(), budget):
+            seen += 1
+            if access_time(data) <= deadline:
+                expired.append(last)
+        self._cursor = None if seen < budget or last is None else last + b"\x00"
+        if expired:
+            # A change that is not written yet lies over the entry and is written later: nothing of it is lost.
+            self.family.delete_all(expired)
+            for key in expired:
+                self._forget(key)
+
+    def _from_cursor(self) -> Iterator[tuple[bytes, bytes]]:
+        groups = self.context.key_groups
+        return self.family.scan(self._cursor or group_start(groups.start), group_start(groups.end + 1))
