@@ -1,0 +1,66 @@
+"""The file `_metadata` of a checkpoint or savepoint: its bytes, and every way in which they can be wrong.
+
+Layout: magic, version, length of the body, SHA-256 over version, length and body, then the body in MessagePack (see
+docs/design/0011-snapshot-format.md). Owner: the calling thread; pure. It must not open files: the path it is given is
+for messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Final
+
+import msgspec
+
+from yarrow.runtime.snapshot.errors import CorruptSnapshotError
+from yarrow.runtime.snapshot.handles import METADATA_VERSION, CheckpointMetadata
+
+#: The name of the file: where it stands, a checkpoint is complete.
+METADATA_FILE: Final = "_metadata"
+#: Not text: a copy that translates line ends is found by its first bytes.
+MAGIC: Final = b"\x89YRW\r\n\x1a\n"
+_HEAD: Final = struct.Struct("<IQ")
+_HASH_SIZE: Final = 32
+_BODY_AT: Final = len(MAGIC) + _HEAD.size + _HASH_SIZE
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(CheckpointMetadata)
+
+
+def encode_metadata(metadata: CheckpointMetadata) -> bytes:
+    """The bytes of the file."""
+    body = _ENCODER.encode(metadata)
+    head = _HEAD.pack(METADATA_VERSION, len(body))
+    return b"".join((MAGIC, head, hashlib.sha256(head + body).digest(), body))
+
+
+def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
+    """The metadata of a file's bytes. Raises CorruptSnapshotError naming `path` and what is wrong."""
+    if not data:
+        raise CorruptSnapshotError(path, "the file is empty")
+    if data[: len(MAGIC)] != MAGIC[: len(data)]:
+        raise CorruptSnapshotError(
+            path, "it is no metadata of a checkpoint or savepoint (its first bytes are others)",
+            "Name the folder of a checkpoint or savepoint, or its _metadata file.",
+        )  # fmt: skip
+    if len(data) < _BODY_AT:
+        raise CorruptSnapshotError(path, f"it ends after {len(data)} bytes, within its head of {_BODY_AT}")
+    version, length = _HEAD.unpack_from(data, len(MAGIC))
+    if version > METADATA_VERSION:
+        raise CorruptSnapshotError(
+            path, f"its version is {version} and this release reads up to {METADATA_VERSION}",
+            "Restore with the release that wrote it or a later one; if that is this release, the file is damaged.",
+        )  # fmt: skip
+    if len(data) != _BODY_AT + length:
+        raise CorruptSnapshotError(
+            path, f"it has {len(data)} bytes where {_BODY_AT + length} were written: truncated or torn"
+        )
+    stored = data[_BODY_AT - _HASH_SIZE : _BODY_AT]
+    head = data[len(MAGIC) : len(MAGIC) + _HEAD.size]
+    if hashlib.sha256(head + data[_BODY_AT:]).digest() != stored:
+        raise CorruptSnapshotError(path, "its bytes are not those that were written (SHA-256 differs)")
+    try:
+        return _DECODER.decode(data[_BODY_AT:])
+    except msgspec.MsgspecError as error:
+        raise CorruptSnapshotError(path, f"its content is of another form ({error})") from error
