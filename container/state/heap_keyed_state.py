@@ -47,9 +47,6 @@ __all__ = ["NO_KEY", "HeapKeyedStateBackend"]
 
 Copier = Callable[[Any], Any]
 
-#: Content of these kinds is one value, handed out as it is.
-_SINGLE = (StateKind.VALUE, StateKind.REDUCING, StateKind.AGGREGATING)
-
 
 class HeapKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask."""
@@ -97,8 +94,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
         table = self._tables.get(state.name)
         if table is None:
             self._sections.refuse_name(state.name)
-            protect = copier_for(state.value_type) if state.kind in _SINGLE else freeze_or_copy
-            table = self._tables[state.name] = HeapTable(protect)
+            table = self._tables[state.name] = HeapTable(copier_for(state.value_type))
             self._fill(state, table)
             if state.ttl is not None:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))

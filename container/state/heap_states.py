@@ -142,8 +142,8 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         found: Any = self._shared()
         if found is MISSING:
             return []
-        if self._fix is not None and table.is_held:
-            return [self._fix(value) for value in found]
+        if table.protect is not None and table.is_held:
+            return list(map(table.protect, found))
         return list(found)
 
     def _shared(self) -> Any:
@@ -246,8 +246,9 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
         return own
 
     def _shown(self, value: V) -> V:
-        if self._fix is not None and self._table.is_held:
-            copied: V = self._fix(value)
+        table = self._table
+        if table.protect is not None and table.is_held:
+            copied: V = table.protect(value)
             return copied
         return value
 
@@ -290,10 +291,7 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
 
     def items(self) -> Iterable[tuple[K, V]]:
         entries = self._map() or {}
-        if self._fix is None or not self._table.is_held:
-            return ((shown_map_key(key), value) for key, value in entries.items())
-        fix = self._fix
-        return ((shown_map_key(key), fix(value)) for key, value in entries.items())
+        return ((shown_map_key(key), self._shown(value)) for key, value in entries.items())
 
     def keys(self) -> Iterable[K]:
         return (shown_map_key(key) for key in self._map() or ())

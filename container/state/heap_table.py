@@ -36,8 +36,9 @@ Layers = tuple[dict[Any, Any], ...]
 class HeapTable(ValueTable):
     """Content by canonical key.
 
-    `protect` copies content that a snapshot still holds before it is handed out for change; None where the declared
-    type proves that it cannot change.
+    `protect` copies a value that a snapshot still holds before it is handed out, since a program may change what it
+    gets and write it back; None where the declared type proves that it cannot change. Where a key's content is a list
+    or a map, it copies one of its values, and `find` is the way to the content.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class HeapTable(ValueTable):
         shards: int = SHARDS,
     ) -> None:
         super().__init__()
-        self._protect = protect
+        self.protect = protect
         self._flat_limit = flat_limit
         self._shards = shards
         #: Per shard: immutable dicts, the newest first, and the cut that froze each.
@@ -69,8 +70,8 @@ class HeapTable(ValueTable):
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
         key, shard, value = self.find(key)
-        if value is not MISSING and self._protect is not None and key not in shard:
-            value = self._protect(value)
+        if value is not MISSING and self.protect is not None and key not in shard:
+            value = self.protect(value)
         return key, shard, value
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:

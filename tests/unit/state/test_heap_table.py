@@ -1,0 +1,111 @@
+"""HeapTable against a model: random changes, cuts and releases in any order, at every size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from yarrow.container.state.heap_table import HeapTable, Layers, pieces_of
+from yarrow.container.state.value_table import MISSING
+
+KEYS = st.one_of(st.integers(-4, 30), st.sampled_from(["a", "b", None, (1, "x"), 1.0, True, float("nan")]))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), KEYS),
+        st.tuples(st.just("remove"), KEYS),
+        st.tuples(st.just("cut"), st.just(0)),
+        st.tuples(st.just("release"), st.integers(0, 5)),
+        st.tuples(st.just("divide"), st.just(0)),
+    ),
+    max_size=80,
+)
+
+
+def content(layers: Layers, size: int = 3) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for keys, values in pieces_of(layers, size):
+        assert 0 < len(keys) <= size
+        for key, value in zip(keys, values, strict=True):
+            assert key not in found
+            found[key] = value
+    return found
+
+
+def content_of_cut(frozen: list[tuple[int, Layers]]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for _, layers in frozen:
+        shard = content(layers)
+        assert not found.keys() & shard.keys()
+        found |= shard
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS, st.sampled_from([2, 10, 1000]))
+def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], flat_limit: int) -> None:
+    table = HeapTable(None, flat_limit=flat_limit, shards=7)
+    model: dict[Any, Any] = {}
+    held: list[tuple[int, list[tuple[int, Layers]], dict[Any, Any]]] = []
+    for number, (step, argument) in enumerate(steps):
+        if step == "put":
+            key, shard, value = table.miss(argument)
+            assert value == model.get(key, MISSING)
+            shard[key] = model[key] = number
+        elif step == "remove":
+            table.remove(argument)
+            model.pop(table.find(argument)[0], None)
+        elif step == "divide":
+            table.divide_if_large()
+        elif step == "cut":
+            held.append((number, table.cut(number), dict(model)))
+        elif held:
+            cut, frozen, then = held.pop(argument % len(held))
+            assert content_of_cut(frozen) == then
+            for index, _ in frozen:
+                table.release(cut, index)
+                table.release(cut, index)
+        for _, frozen, then in held:
+            assert content_of_cut(frozen) == then
+        assert {key: table.find(key)[2] for key in list(table.keys())} == model
+    for cut, frozen, _ in held:
+        for index, _ in frozen:
+            table.release(cut, index)
+    assert not table.is_held
+    assert table.entries == len(model)
+    assert {key: value for shard in table.live for key, value in shard.items()} == model
+
+
+def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
+    table = HeapTable(None)
+    table.live[0][0] = 0
+    previous: tuple[int, list[tuple[int, Layers]]] | None = None
+    for cut in range(1, 50):
+        frozen = table.cut(cut)
+        table.live[0][cut] = cut
+        if previous is not None:
+            table.release(previous[0], previous[1][0][0])
+        previous = cut, frozen
+        assert len(frozen[0][1]) <= 2
+    assert sorted(table.keys()) == list(range(50))
+
+
+def test_content_of_a_cut_is_given_as_a_copy() -> None:
+    table = HeapTable(list)
+    table.live[0]["k"] = [1]
+    frozen = table.cut(1)
+    _, shard, value = table.miss("k")
+    value.append(2)
+    assert "k" not in shard
+    assert content_of_cut(frozen) == {"k": [1]}
+
+
+@pytest.mark.parametrize("step", [1000, 1024, 86_400_000, 1 << 20])
+def test_keys_with_a_common_factor_spread_over_all_shards(step: int) -> None:
+    table = HeapTable(None, flat_limit=100)
+    table.live[0].update(dict.fromkeys(range(0, 100_000 * step, step)))
+    table.divide_if_large()
+    assert not table.flat
+    assert max(map(len, table.live)) < 2 * 100_000 / len(table.live)
