@@ -5,6 +5,7 @@ Owner: any thread; pure. Raises InvalidOptionValue, naming the key, for a value 
 
 from __future__ import annotations
 
+from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
 from yarrow.am.dispatcher.dispatcher import DispatcherSettings
 from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
@@ -85,6 +86,7 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
         attempts_history_size=merged.get(jobmanager.ATTEMPTS_HISTORY_SIZE),
         restart_backoff=restart_backoff_factory(merged),
         failover_scope=FailoverScope(merged.get(jobmanager.FAILOVER_STRATEGY).value),
+        checkpoints=CheckpointSettings.of(merged),
         inline_graph_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes // 4,
     )
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.graph.distribution import producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
@@ -30,43 +31,89 @@ class CheckpointPlan:
     finished: dict[JobVertexID, tuple[int, ...]] = field(default_factory=dict)
 
 
-def checkpoint_plan(graph: ExecutionGraph, after_tasks_finish: bool) -> CheckpointPlan | str:
-    """The plan for now, or why there can be no checkpoint."""
-    if graph.status is not JobStatus.RUNNING:
-        return f"the job is {graph.status.value}"
-    finished: dict[JobVertexID, tuple[int, ...]] = {}
-    for vertex_id, vertex in graph.vertices.items():
-        for execution in vertex.executions:
-            if execution.state not in (ExecutionState.RUNNING, ExecutionState.FINISHED):
-                return f"{execution.title} is {execution.state.value}, not RUNNING"
-        if vertex.counts[ExecutionState.FINISHED]:
-            finished[vertex_id] = tuple(
+class Participants(Protocol):
+    """The tasks of a job, as its coordinator asks about them."""
+
+    def problem(self) -> str:
+        """Why there can be no checkpoint now, "" when there can; cheap, asked at every event."""
+        ...
+
+    def all_await_end(self) -> frozenset[ExecutionAttemptID]:
+        """The tasks that run, when each is at the end of its input and waits for a checkpoint; else empty."""
+        ...
+
+    def plan(self) -> CheckpointPlan:
+        """Who takes part in a checkpoint that begins now; to be called when there is no problem."""
+        ...
+
+
+class GraphParticipants:
+    """Participants as an ExecutionGraph has them."""
+
+    def __init__(self, graph: ExecutionGraph, after_tasks_finish: bool) -> None:
+        self._graph = graph
+        self._after_tasks_finish = after_tasks_finish
+
+    def problem(self) -> str:
+        graph = self._graph
+        if graph.status is not JobStatus.RUNNING:
+            return f"the job is {graph.status.value}"
+        running = finished = 0
+        for vertex in graph.vertices.values():
+            counts = vertex.counts
+            running += counts[ExecutionState.RUNNING]
+            finished += counts[ExecutionState.FINISHED]
+            if counts[ExecutionState.RUNNING] + counts[ExecutionState.FINISHED] < vertex.vertex.parallelism:
+                return _not_running(vertex)
+        if not running:
+            return "all tasks have finished"
+        if finished and not self._after_tasks_finish:
+            return (
+                "some tasks have finished (execution.checkpointing.checkpoints-after-tasks-finish is false)"
+            )
+        return ""
+
+    def all_await_end(self) -> frozenset[ExecutionAttemptID]:
+        found = []
+        for execution in self._graph.executions():
+            if execution.state is ExecutionState.FINISHED:
+                continue
+            if not execution.awaits_final_checkpoint:
+                return frozenset()
+            found.append(execution.attempt_id)
+        return frozenset(found)
+
+    def plan(self) -> CheckpointPlan:
+        graph = self._graph
+        finished = {
+            vertex_id: tuple(
                 execution.subtask
                 for execution in vertex.executions
                 if execution.state is ExecutionState.FINISHED
             )
-    running = [
-        execution for execution in graph.executions() if execution.state is ExecutionState.RUNNING
-    ]
-    if not running:
-        return "all tasks have finished"
-    if finished and not after_tasks_finish:
-        return (
-            "some tasks have finished (execution.checkpointing.checkpoints-after-tasks-finish is false)"
+            for vertex_id, vertex in graph.vertices.items()
+            if vertex.counts[ExecutionState.FINISHED]
+        }
+        running = [execution for execution in graph.executions() if execution.state is ExecutionState.RUNNING]
+        return CheckpointPlan(
+            trigger=tuple(execution.attempt_id for execution in _without_running_producers(graph, running)),
+            acknowledge={
+                execution.attempt_id: (execution.vertex.id, execution.subtask) for execution in running
+            },
+            coordinators=tuple(
+                operator_id
+                for vertex in graph.job.vertices
+                if len(finished.get(vertex.id, ())) < vertex.parallelism
+                for operator_id in enumerator_of(vertex)
+            ),
+            finished=finished,
         )
-    return CheckpointPlan(
-        trigger=tuple(execution.attempt_id for execution in _without_running_producers(graph, running)),
-        acknowledge={
-            execution.attempt_id: (execution.vertex.id, execution.subtask) for execution in running
-        },
-        coordinators=tuple(
-            operator_id
-            for vertex in graph.job.vertices
-            if len(finished.get(vertex.id, ())) < vertex.parallelism
-            for operator_id in enumerator_of(vertex)
-        ),
-        finished=finished,
-    )
+
+
+def _not_running(vertex: ExecutionJobVertex) -> str:
+    fine = (ExecutionState.RUNNING, ExecutionState.FINISHED)
+    waiting = next(execution for execution in vertex.executions if execution.state not in fine)
+    return f"{waiting.title} is {waiting.state.value}, not RUNNING"
 
 
 def enumerator_of(vertex: JobVertex) -> tuple[OperatorID, ...]:
@@ -81,19 +128,26 @@ def _without_running_producers(graph: ExecutionGraph, running: list[Execution]) 
         inputs.setdefault(edge.target, []).append(edge)
     for execution in running:
         edges = inputs.get(execution.vertex.id, ())
-        if not any(_has_running_producer(graph, edge, execution.subtask) for edge in edges):
+        if execution.awaits_final_checkpoint or not any(
+            _has_running_producer(graph, edge, execution.subtask) for edge in edges
+        ):
             yield execution
 
 
 def _has_running_producer(graph: ExecutionGraph, edge: JobEdge, consumer: int) -> bool:
     source = graph.vertices[edge.source]
-    alive = source.counts[ExecutionState.RUNNING]
-    if alive in (0, source.vertex.parallelism):
-        return alive > 0
+    if source.counts[ExecutionState.RUNNING] == 0:
+        return False
     producers = producers_of(
         edge.partitioner.kind,
         source.vertex.parallelism,
         graph.vertices[edge.target].vertex.parallelism,
         consumer,
     )
-    return any(source.executions[producer].state is ExecutionState.RUNNING for producer in producers)
+    # In most jobs the first one answers: none has finished.
+    return any(_sends_barriers(source.executions[producer]) for producer in producers)
+
+
+def _sends_barriers(execution: Execution) -> bool:
+    """A task at the end of its input has told its consumers so: no barrier follows."""
+    return execution.state is ExecutionState.RUNNING and not execution.awaits_final_checkpoint

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from yarrow.am.checkpoint.restore import dispose_savepoint, starting_point
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.validation import decode_and_validate
@@ -28,6 +30,7 @@ from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
@@ -175,14 +178,37 @@ class Dispatcher(RpcEndpoint):
             jobs_failed=counts[JobStatus.FAILED],
         )
 
+    # The gateway: checkpoints.
+
     async def trigger_checkpoint(self, job_id: JobID) -> int:
-        raise JobNotFoundError(f"job {job_id} takes no checkpoints")
+        return await self._live(job_id, "takes no checkpoint").trigger_checkpoint()
 
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
-        raise JobNotFoundError(f"job {job_id} takes no checkpoints")
+        return await self._live(job_id, "takes no savepoint").trigger_savepoint(request)
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:
-        raise JobNotFoundError(f"no savepoint at {path}")
+        await self.run_blocking(dispose_savepoint, path)
+        return Acknowledge()
+
+    async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
+        return self._checkpoints_of(job_id).statistics()
+
+    async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
+        return self._checkpoints_of(job_id).record(checkpoint_id)
+
+    def _checkpoints_of(self, job_id: JobID) -> CheckpointStatisticsTracker:
+        if (master := self._masters.get(job_id)) is not None:
+            return master.checkpoint_statistics
+        return self._ended(job_id).checkpoints
+
+    def _live(self, job_id: JobID, otherwise: str) -> JobMaster:
+        master = self._masters.get(job_id)
+        if master is None:
+            status = self._ended(job_id).overview.status
+            raise JobAlreadyEndedError(f"job {job_id} {otherwise}: it is {status.value} already")
+        return master
+
+    # The gateway: results and files.
 
     async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
         if (master := self._masters.get(job_id)) is not None:
@@ -206,7 +232,9 @@ class Dispatcher(RpcEndpoint):
     # Jobs.
 
     async def _run(self, graph: JobGraph) -> None:
-        master = JobMaster(graph, self._services, self._settings.job_master(graph))
+        settings = self._settings.job_master(graph)
+        graph, start = await self.run_blocking(starting_point, graph, settings.checkpoints)
+        master = JobMaster(graph, self._services, settings, start)
         master.on_ended = self._job_ended
         self._masters[graph.job_id] = master
         try:
@@ -233,7 +261,9 @@ class Dispatcher(RpcEndpoint):
             for operator in vertex.operators
             if isinstance(operator.spec, CollectOperator)
         }
-        job = FinishedJob(master.overview(), master.details(), master.result(), collects)
+        job = FinishedJob(
+            master.overview(), master.details(), master.result(), collects, master.checkpoint_statistics
+        )
         self._finished.add(job)
         self._masters.pop(job_id, None)
         _log.info("job %s (%s) is %s", graph.job.name, job_id, graph.status.value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobID
@@ -23,6 +24,7 @@ class FinishedJob:
     result: JobResult
     #: Rows that the client has not fetched yet.
     collects: Mapping[str, CollectBuffer]
+    checkpoints: CheckpointStatisticsTracker
 
 
 class FinishedJobs:

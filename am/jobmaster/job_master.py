@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from yarrow.am.checkpoint.restore import StartingPoint, in_memory
 from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.errors import (
     NoResourceAvailableError,
@@ -20,13 +21,14 @@ from yarrow.am.errors import (
     UnknownTaskExecutorError,
     failure_of,
 )
+from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.am.jobmaster.checkpoint_requests import CheckpointRequests
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
-from yarrow.am.jobmaster.restore import JobsWithoutState, RestoreProvider
 from yarrow.am.jobmaster.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
@@ -49,7 +51,6 @@ from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
     IdFactory,
-    JobID,
     JobMasterID,
     ResourceID,
 )
@@ -57,18 +58,14 @@ from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
-from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
-    AcknowledgeCheckpoint,
-    AcknowledgeCoordinator,
     AllocatedSlotReport,
     BlobPart,
     CollectRows,
-    DeclineCheckpoint,
     ExecutionGraphDetails,
     FailureCause,
     JobOverview,
@@ -100,7 +97,7 @@ class JobMasterServices:
     ids: IdFactory
 
 
-class JobMaster(RpcEndpoint):
+class JobMaster(CheckpointRequests):
     """Implements JobMasterGateway; the Dispatcher beside it calls the other public methods."""
 
     def __init__(
@@ -108,6 +105,7 @@ class JobMaster(RpcEndpoint):
         job: JobGraph,
         services: JobMasterServices,
         settings: JobMasterSettings,
+        starting_point: StartingPoint | None = None,
     ) -> None:
         self.leader_id = JobMasterID(services.ids.hex_id())
         super().__init__(f"jobmanager_{job.job_id}", self.leader_id)
@@ -121,8 +119,6 @@ class JobMaster(RpcEndpoint):
             settings.attempts_history_size,
         )
         self._pool = SlotPool(settings.slot_idle_timeout)
-        #: Where restarted tasks begin.
-        self._restore: RestoreProvider = JobsWithoutState()
         self._scheduler = JobScheduler(
             self.graph,
             self._pool,
@@ -130,9 +126,18 @@ class JobMaster(RpcEndpoint):
             settings.restart_backoff(),
             settings.failover_scope,
         )
-        self._scheduler.needs_global_restart = lambda: self._restore.needs_global_restart()
+        self._scheduler.needs_global_restart = lambda: self._checkpoints.needs_global_restart()
         self._encoded = EncodedGraph(encode_job_graph(job))
         self._links: dict[ResourceID, TaskExecutorLink] = {}
+        self._savepoint_directory = settings.checkpoints.savepoint_directory
+        self._checkpoints = CheckpointLink(
+            self,
+            self,
+            self.graph,
+            CheckpointServices(services.clock, services.timers, services.ids, self._links),
+            settings.checkpoints,
+            starting_point or in_memory(settings.checkpoints),
+        )
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._collects: dict[str, CollectBuffer] = {}
         #: Events for executions that are not deployed yet.
@@ -176,6 +181,7 @@ class JobMaster(RpcEndpoint):
             timer.cancel()
         self._timers.clear()
         self._stop_slot_timer()
+        self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
         for buffer in self._collects.values():
@@ -319,20 +325,6 @@ class JobMaster(RpcEndpoint):
             self._route(execution, event)
         return Acknowledge()
 
-    async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
-        return Acknowledge()
-
-    async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge:
-        return Acknowledge()
-
-    async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge:
-        return Acknowledge()
-
-    async def notify_end_of_data(
-        self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
-    ) -> Acknowledge:
-        return Acknowledge()
-
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
         await self._collect(rows.collect_id).push(rows)
         return Acknowledge()
@@ -361,6 +353,11 @@ class JobMaster(RpcEndpoint):
             self._start_slot_timer()
         else:
             self._stop_slot_timer()
+        self._checkpoints.observe()
+
+    def fail_by_checkpoints(self, cause: FailureCause) -> None:
+        """More checkpoints failed than are tolerated; acted on behind what is being done now."""
+        self.loop.call_soon(lambda: self._carry_out(self._scheduler.fail(cause, self._now())))
 
     def _do(self, action: SchedulerAction) -> None:
         match action:
@@ -381,7 +378,7 @@ class JobMaster(RpcEndpoint):
             case ArmRestart(restart_id, seconds):
                 self._after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
             case TasksRestarting(attempts):
-                self._restore.on_restart(attempts)
+                self._checkpoints.on_restart(attempts)
             case ResetReader():
                 self._reset_reader(action)
             case JobEnded():
@@ -389,7 +386,7 @@ class JobMaster(RpcEndpoint):
 
     def _deploy(self, executions: tuple[Execution, ...]) -> None:
         deployments = build_deployments(
-            self.graph, self.leader_id, self._encoded, executions, self._restore.restore_for(executions)
+            self.graph, self.leader_id, self._encoded, executions, self._checkpoints.restore_for(executions)
         )
         for resource_id, deployment in deployments.items():
             self._links[resource_id].submit(deployment)
@@ -453,7 +450,7 @@ class JobMaster(RpcEndpoint):
                     job_id=self.graph.job.job_id,
                     operator_id=reset.operator_id,
                     subtask=reset.subtask,
-                    checkpoint_id=self._restore.checkpoint_id,
+                    checkpoint_id=self._checkpoints.checkpoint_id,
                 )
             )
 
@@ -468,6 +465,7 @@ class JobMaster(RpcEndpoint):
         for link in self._links.values():
             link.disconnect(f"the job is {self.graph.status.value}")
         await asyncio.gather(*(link.drained() for link in self._links.values()))
+        await self._checkpoints.end()
         self._ended.set()
         self.on_ended(self)
 

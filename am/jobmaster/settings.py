@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.jobmaster.restart_strategies import NoRestartBackoff, RestartBackoffFactory
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -54,6 +55,8 @@ class JobMasterSettings:
     restart_backoff: RestartBackoffFactory = NoRestartBackoff
     #: jobmanager.execution.failover-strategy
     failover_scope: FailoverScope = FailoverScope.REGION
+    #: execution.checkpointing.*
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     #: Graphs that encode to more travel through the blob store.
     inline_graph_bytes: int = DEFAULT_MAX_MESSAGE_BYTES // 4
     #: Rows of one collect operator that wait for the client before the operator is held up.

@@ -17,9 +17,17 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
-from yarrow.runtime.rpc.messages import Deployment, OperatorEvent, ResetSubtask
+from yarrow.runtime.rpc.messages import (
+    Deployment,
+    NotifyCheckpoint,
+    OperatorEvent,
+    ResetSubtask,
+    TriggerCheckpoint,
+)
 
 _log = logging.getLogger(__name__)
+#: Told that a TaskExecutor did not take a checkpoint's trigger, and why.
+OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
 #: Told that the attempts could not be started, and why.
 OnSubmitFailed = Callable[[tuple[ExecutionAttemptID, ...], YarrowError], None]
 
@@ -40,7 +48,15 @@ class _Disconnect:
     cause: str
 
 
-_Message = Deployment | OperatorEvent | ResetSubtask | _Cancel | _Free | _Disconnect
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    trigger: TriggerCheckpoint
+    on_failed: OnTriggerFailed
+
+
+_Message = (
+    Deployment | OperatorEvent | ResetSubtask | NotifyCheckpoint | _Trigger | _Cancel | _Free | _Disconnect
+)
 
 
 class TaskExecutorLink:
@@ -88,6 +104,14 @@ class TaskExecutorLink:
         """Has an enumerator take back what a reader had, before that starts again."""
         self._put(reset)
 
+    def trigger_checkpoint(self, trigger: TriggerCheckpoint, on_failed: OnTriggerFailed) -> None:
+        """Has tasks begin a checkpoint; `on_failed` hears when the message did not arrive."""
+        self._put(_Trigger(trigger, on_failed))
+
+    def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
+        """Tells what became of a checkpoint; a lost message is covered by a later one."""
+        self._put(notification)
+
     def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
         """Gives a slot back."""
         self._put(_Free(allocation_id, cause))
@@ -123,6 +147,8 @@ class TaskExecutorLink:
                 _log.info("message to TaskExecutor %s failed: %s", self.resource_id, error)
                 if isinstance(message, Deployment):
                     self._on_submit_failed(tuple(task.attempt_id for task in message.tasks), error)
+                elif isinstance(message, _Trigger):
+                    message.on_failed(message.trigger, error)
             else:
                 if isinstance(message, Deployment):
                     self.acknowledged.update(task.attempt_id for task in message.tasks)
@@ -143,6 +169,10 @@ class TaskExecutorLink:
                 return gateway.send_operator_event(leader, message)
             case ResetSubtask():
                 return gateway.reset_subtask(leader, message)
+            case NotifyCheckpoint():
+                return gateway.notify_checkpoint(leader, message)
+            case _Trigger(trigger):
+                return gateway.trigger_checkpoint(leader, trigger)
             case _Cancel(attempts):
                 return gateway.cancel_tasks(job, leader, attempts)
             case _Free(allocation_id, cause):

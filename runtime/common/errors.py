@@ -50,3 +50,11 @@ class JobNotFoundError(YarrowError):
 
 class JobAlreadyEndedError(YarrowError):
     """What was asked for needs a job that still runs."""
+
+
+class CheckpointFailedError(YarrowError):
+    """A checkpoint or savepoint that was asked for was not completed; the job goes on, unless the text says so."""
+
+
+class RestoreError(JobSubmissionError):
+    """A job cannot begin from the savepoint or checkpoint that it names: nothing of it was started."""

@@ -21,6 +21,7 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     AcknowledgeCheckpoint,
@@ -110,6 +111,14 @@ class DispatcherGateway(Protocol):
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:
         """Deletes a savepoint's files; refused for a folder that is none."""
+        ...
+
+    async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
+        """Checkpoints of a job so far, running or ended."""
+        ...
+
+    async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
+        """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
         ...
 
     @waits

@@ -10,6 +10,8 @@ import pytest
 
 from tests.unit.am.scheduling import Scheduling
 from tests.unit.rpc.loops import run, settled
+from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.blob_store import BlobNotFoundError, BlobStore
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.job_graph_store import (
@@ -108,7 +110,8 @@ def test_blobs_are_kept_under_their_hash_and_read_in_parts(tmp_path: Path) -> No
 
 def finished(number: int) -> FinishedJob:
     graph = Scheduling(linear_job(Stage(1), job_id=number)).graph
-    return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {})
+    checkpoints = CheckpointStatisticsTracker(graph.job, CheckpointSettings(), ManualClock())
+    return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {}, checkpoints)
 
 
 def test_finished_jobs_go_by_number_and_by_age() -> None:

@@ -1,0 +1,80 @@
+"""Why checkpoints fail, in words, and how many failures in a row a job survives.
+
+Owner: the JobMaster's loop. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from yarrow.am.checkpoint.pending import PendingCheckpoint
+from yarrow.am.errors import failure_of
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.messages import FailureCause
+
+#: Tasks that a message names before it counts the rest.
+_NAMED = 5
+
+
+class FailureCounter:
+    """Failures one after the other; a success forgets them."""
+
+    def __init__(self, tolerable: int) -> None:
+        self._tolerable = tolerable
+        self._count = 0
+
+    def succeeded(self) -> None:
+        """A checkpoint is complete."""
+        self._count = 0
+
+    def failed(self, cause: FailureCause) -> bool:
+        """One more; True when the job is to fail, which begins the count anew."""
+        self._count += 1
+        if self._count <= self._tolerable:
+            return False
+        self._count = 0
+        return True
+
+    def verdict(self, cause: FailureCause) -> FailureCause:
+        """Why the job fails."""
+        text = (
+            "Exceeded checkpoint tolerable failure threshold"
+            f" (execution.checkpointing.tolerable-failed-checkpoints: {self._tolerable}). The latest checkpoint"
+            f" failed: {cause.message}"
+        )
+        return msgspec.structs.replace(cause, message=text, stacktrace=cause.stacktrace or text)
+
+
+def expired_cause(pending: PendingCheckpoint, job: JobGraph, timeout: float) -> FailureCause:
+    """It took too long, and who is still missing."""
+    waiting = _missing(pending, job)
+    return failure_of(
+        CheckpointFailedError,
+        f"checkpoint {pending.checkpoint_id} expired before completing: it took longer than {timeout:g} s"
+        f" (execution.checkpointing.timeout){waiting}",
+    )
+
+
+def _missing(pending: PendingCheckpoint, job: JobGraph) -> str:
+    names: list[str] = []
+    if pending.plan is not None:
+        titles = {vertex.id: vertex.name for vertex in job.vertices}
+        places = [pending.plan.acknowledge[attempt] for attempt in pending.missing_tasks]
+        names = [f"{titles[vertex]} ({subtask + 1})" for vertex, subtask in sorted(places)]
+    if pending.missing_coordinators:
+        return "; the split enumerators of its sources did not answer"
+    if not names:
+        return f"; it was {pending.state.value}"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"; not acknowledged by {', '.join(names[:_NAMED])}{more}"
+
+
+def restart_cause(why: str) -> FailureCause:
+    """It was given up for no fault of its own."""
+    return failure_of(CheckpointFailedError, f"the checkpoint was aborted: {why}")
+
+
+def unavailable_cause(job_name: str, why: str) -> FailureCause:
+    """There can be none now."""
+    return failure_of(CheckpointFailedError, f"job {job_name!r} takes no checkpoint now: {why}")

@@ -1,0 +1,178 @@
+"""PendingCheckpoint: one checkpoint from its decision to its end, as a state machine with a transition table.
+
+Owner: the JobMaster's loop. Pure: what is still missing, and the metadata when nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from yarrow import __version__
+from yarrow.am.checkpoint.plan import CheckpointPlan
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
+from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    OperatorState,
+    OperatorSubtaskState,
+    StateHandle,
+)
+from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
+
+
+class CheckpointState(StrEnum):
+    """Where a checkpoint is on its way; each ends COMPLETED or ABORTED, once."""
+
+    #: Its folder is being made.
+    LOCATING = "LOCATING"
+    #: Split enumerators are being asked.
+    COORDINATORS = "COORDINATORS"
+    #: Barriers are under way; tasks acknowledge.
+    TASKS = "TASKS"
+    #: All have acknowledged; its metadata is being written.
+    STORING = "STORING"
+    COMPLETED = "COMPLETED"
+    ABORTED = "ABORTED"
+
+
+def _to(*states: CheckpointState) -> frozenset[CheckpointState]:
+    return frozenset(states)
+
+
+_S = CheckpointState
+CHECKPOINT_TRANSITIONS: Mapping[CheckpointState, frozenset[CheckpointState]] = MappingProxyType(
+    {
+        _S.LOCATING: _to(_S.COORDINATORS, _S.TASKS, _S.ABORTED),
+        _S.COORDINATORS: _to(_S.TASKS, _S.ABORTED),
+        _S.TASKS: _to(_S.STORING, _S.ABORTED),
+        _S.STORING: _to(_S.COMPLETED, _S.ABORTED),
+        _S.COMPLETED: _to(),
+        _S.ABORTED: _to(),
+    }
+)
+
+
+class PendingCheckpoint:
+    """A checkpoint that has not ended, and for a moment one that has."""
+
+    def __init__(
+        self,
+        checkpoint_id: int,
+        kind: SnapshotKind,
+        clock: Clock,
+        expires: float,
+        request_id: str | None = None,
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.kind = kind
+        #: Monotonic seconds at which it is given up.
+        self.expires = expires
+        #: Who asked for it; None = the interval.
+        self.request_id = request_id
+        self.timestamp_ms = clock.epoch_ms()
+        self.machine: StateMachine[CheckpointState] = StateMachine(
+            f"checkpoint {checkpoint_id}", CheckpointState.LOCATING, CHECKPOINT_TRANSITIONS, clock
+        )
+        self.location: CheckpointLocation | None = None
+        self.plan: CheckpointPlan | None = None
+        self.coordinator_states: dict[OperatorID, StateHandle] = {}
+        self.acknowledgements: dict[ExecutionAttemptID, AcknowledgeCheckpoint] = {}
+
+    @property
+    def state(self) -> CheckpointState:
+        """Its present state."""
+        return self.machine.state
+
+    @property
+    def has_ended(self) -> bool:
+        """True when it is COMPLETED or ABORTED."""
+        return self.machine.is_terminal
+
+    @property
+    def missing_coordinators(self) -> frozenset[OperatorID]:
+        """Enumerators that have not acknowledged."""
+        plan = self.plan
+        return frozenset(plan.coordinators if plan else ()) - self.coordinator_states.keys()
+
+    @property
+    def missing_tasks(self) -> frozenset[ExecutionAttemptID]:
+        """Tasks that have not acknowledged."""
+        plan = self.plan
+        return frozenset(plan.acknowledge if plan else ()) - self.acknowledgements.keys()
+
+    def shared_paths(self) -> Iterator[str]:
+        """Shared files of the parts that are in."""
+        directory = self.location.directory if self.location else ""
+        for acknowledgement in self.acknowledgements.values():
+            yield from shared_paths(acknowledgement, directory)
+
+    def metadata(self, job: JobGraph) -> CheckpointMetadata:
+        """What is written; every task has acknowledged."""
+        parts: dict[tuple[JobVertexID, int], AcknowledgeCheckpoint] = {}
+        assert self.plan is not None
+        for attempt_id, place in self.plan.acknowledge.items():
+            parts[place] = self.acknowledgements[attempt_id]
+        states = [
+            state
+            for vertex in job.vertices
+            for state in self._operators(vertex, parts, self.plan.finished.get(vertex.id, ()))
+        ]
+        return CheckpointMetadata(
+            engine_version=__version__,
+            job_id=job.job_id,
+            job_name=job.name,
+            checkpoint_id=self.checkpoint_id,
+            timestamp_ms=self.timestamp_ms,
+            kind=self.kind,
+            operators=tuple(states),
+        )
+
+    def _operators(
+        self,
+        vertex: JobVertex,
+        parts: Mapping[tuple[JobVertexID, int], AcknowledgeCheckpoint],
+        finished: tuple[int, ...],
+    ) -> Iterator[OperatorState]:
+        own = {
+            subtask: parts[vertex.id, subtask]
+            for subtask in range(vertex.parallelism)
+            if (vertex.id, subtask) in parts
+        }
+        ended = {*finished, *(subtask for subtask, part in own.items() if part.finished)}
+        for operator in vertex.operators:
+            subtasks: dict[int, OperatorSubtaskState] = {
+                subtask: part.states[operator.id]
+                for subtask, part in own.items()
+                if operator.id in part.states and not part.states[operator.id].is_empty
+            }
+            coordinator = self.coordinator_states.get(operator.id)
+            if subtasks or ended or coordinator is not None:
+                yield OperatorState(
+                    operator_id=operator.id,
+                    name=operator.name,
+                    uid=operator.uid,
+                    parallelism=vertex.parallelism,
+                    max_parallelism=vertex.max_parallelism,
+                    subtasks=subtasks,
+                    coordinator=coordinator,
+                    finished_subtasks=tuple(sorted(ended)),
+                )
+
+
+def shared_paths(acknowledgement: AcknowledgeCheckpoint, directory: str) -> Iterator[str]:
+    """Paths of the shared files that a task's part names, whole."""
+    for state in acknowledgement.states.values():
+        for file in state.shared_files():
+            yield absolute(file.path, directory)
+
+
+def absolute(path: str, directory: str) -> str:
+    """The whole path of a file that a snapshot in `directory` names."""
+    if path.startswith("/") or "://" in path or not directory:
+        return path
+    return f"{directory.rstrip('/')}/{path}"

@@ -1,0 +1,296 @@
+"""CheckpointStatisticsTracker: what REST and metrics show of a job's checkpoints.
+
+Owner: the JobMaster's loop; read by the Dispatcher on the same loop, also after the job's end. Pure but for the
+injected clock. Numbers of ended checkpoints are kept for the newest `web.checkpoints.history` ones and for the last of
+each kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.pending import PendingCheckpoint
+from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointRecord,
+    CheckpointStatistics,
+    CheckpointStatus,
+    CheckpointSummary,
+    NumberSummary,
+    RestoredRecord,
+    SubtaskCheckpoint,
+    VertexCheckpoint,
+)
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, FailureCause
+
+#: Completed checkpoints over which percentiles are taken.
+_SAMPLES = 1000
+_BACKENDS = {"hashmap": "HashMapStateBackend", "rocksdb": "EmbeddedRocksDBStateBackend"}
+_STORAGES = {"jobmanager": "JobManagerCheckpointStorage", "filesystem": "FileSystemCheckpointStorage"}
+
+
+class CheckpointStatisticsTracker:
+    """Follows checkpoints from their begin to their end."""
+
+    def __init__(self, job: JobGraph, settings: CheckpointSettings, clock: Clock) -> None:
+        self._names = {vertex.id: vertex.name for vertex in job.vertices}
+        self._clock = clock
+        self._configuration = configuration_record(settings)
+        self._running: dict[int, _Running] = {}
+        self._ended: deque[CheckpointRecord] = deque(maxlen=settings.history)
+        self._completed = 0
+        self._failed = 0
+        self._restored_count = 0
+        self._restored: RestoredRecord | None = None
+        self._latest: dict[str, CheckpointRecord] = {}
+        self._samples: dict[str, _Samples] = {
+            name: _Samples()
+            for name in ("checkpointed_size", "state_size", "duration", "processed", "persisted")
+        }
+
+    # What happens.
+
+    def begun(self, pending: PendingCheckpoint, options: tuple[bool, bool, int]) -> None:
+        """A checkpoint was decided on."""
+        self._running[pending.checkpoint_id] = _Running(pending, unaligned=options[1])
+
+    def planned(self, pending: PendingCheckpoint) -> None:
+        """Its participants are known."""
+        assert pending.plan is not None
+        running = self._running[pending.checkpoint_id]
+        for vertex_id, _ in pending.plan.acknowledge.values():
+            running.expected[vertex_id] = running.expected.get(vertex_id, 0) + 1
+
+    def acknowledged(self, pending: PendingCheckpoint, message: AcknowledgeCheckpoint) -> None:
+        """A task's part is in."""
+        assert pending.plan is not None
+        vertex_id, subtask = pending.plan.acknowledge[message.attempt_id]
+        now = self._clock.epoch_ms()
+        metrics = message.metrics
+        part = SubtaskCheckpoint(
+            subtask=subtask,
+            ack_timestamp=now,
+            duration=max(0, now - pending.timestamp_ms),
+            checkpointed_size=metrics.checkpointed_size,
+            state_size=sum(state.state_size for state in message.states.values()),
+            sync=round(metrics.sync_ms),
+            asynchronous=round(metrics.async_ms),
+            alignment=round(metrics.alignment_ms),
+            start_delay=round(metrics.start_delay_ms),
+            processed=metrics.processed_bytes,
+            persisted=metrics.persisted_bytes,
+            unaligned=metrics.unaligned,
+        )
+        self._running[pending.checkpoint_id].parts.setdefault(vertex_id, {})[subtask] = part
+
+    def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint) -> None:
+        """It is complete."""
+        record = self._end(pending, CheckpointStatus.COMPLETED, external_path=checkpoint.pointer)
+        self._completed += 1
+        self._latest["savepoint" if record.kind.is_savepoint else "completed"] = record
+        for name, samples in self._samples.items():
+            samples.add(getattr(record, name))
+
+    def failed(self, pending: PendingCheckpoint, cause: FailureCause) -> None:
+        """It was aborted."""
+        self._latest["failed"] = self._end(pending, CheckpointStatus.FAILED, failure_message=cause.message)
+        self._failed += 1
+
+    def discarded(self, checkpoint_id: int) -> None:
+        """Its files are being deleted."""
+        for index, record in enumerate(self._ended):
+            if record.checkpoint_id == checkpoint_id:
+                self._ended[index] = msgspec.structs.replace(record, discarded=True)
+        for name, record in self._latest.items():
+            if record.checkpoint_id == checkpoint_id:
+                self._latest[name] = msgspec.structs.replace(record, discarded=True)
+
+    def restored(self, checkpoint: CompletedCheckpoint) -> None:
+        """Tasks begin from it."""
+        self._restored_count += 1
+        self._restored = RestoredRecord(
+            checkpoint_id=checkpoint.checkpoint_id,
+            restore_timestamp=self._clock.epoch_ms(),
+            is_savepoint=checkpoint.kind.is_savepoint,
+            external_path=checkpoint.pointer,
+        )
+
+    def _end(
+        self,
+        pending: PendingCheckpoint,
+        status: CheckpointStatus,
+        external_path: str = "",
+        failure_message: str = "",
+    ) -> CheckpointRecord:
+        running = self._running.pop(pending.checkpoint_id)
+        now = self._clock.epoch_ms()
+        record = msgspec.structs.replace(
+            running.record(self._names, now),
+            status=status,
+            end_timestamp=now,
+            external_path=external_path,
+            failure_message=failure_message,
+        )
+        self._ended.appendleft(record)
+        return record
+
+    # What is shown.
+
+    def statistics(self) -> CheckpointStatistics:
+        """All but the parts of subtasks."""
+        now = self._clock.epoch_ms()
+        running = [item.record(self._names, now) for item in reversed(self._running.values())]
+        return CheckpointStatistics(
+            configuration=self._configuration,
+            restored_count=self._restored_count,
+            in_progress=len(running),
+            completed=self._completed,
+            failed=self._failed,
+            summary=CheckpointSummary(**{name: samples.summary() for name, samples in self._samples.items()}),
+            latest_completed=_brief(self._latest.get("completed")),
+            latest_savepoint=_brief(self._latest.get("savepoint")),
+            latest_failed=_brief(self._latest.get("failed")),
+            restored=self._restored,
+            history=tuple(_without_parts(record) for record in (*running, *self._ended)),
+        )
+
+    def record(self, checkpoint_id: int) -> CheckpointRecord | None:
+        """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
+        if (running := self._running.get(checkpoint_id)) is not None:
+            return running.record(self._names, self._clock.epoch_ms())
+        for record in (*self._ended, *self._latest.values()):
+            if record.checkpoint_id == checkpoint_id:
+                return record
+        return None
+
+
+class _Running:
+    def __init__(self, pending: PendingCheckpoint, unaligned: bool) -> None:
+        self.pending = pending
+        self.unaligned = unaligned
+        self.expected: dict[JobVertexID, int] = {}
+        self.parts: dict[JobVertexID, dict[int, SubtaskCheckpoint]] = {}
+
+    def record(self, names: dict[JobVertexID, str], now: int) -> CheckpointRecord:
+        pending = self.pending
+        return CheckpointRecord(
+            checkpoint_id=pending.checkpoint_id,
+            status=CheckpointStatus.IN_PROGRESS,
+            kind=pending.kind,
+            unaligned=self.unaligned,
+            trigger_timestamp=pending.timestamp_ms,
+            duration=max(0, now - pending.timestamp_ms),
+            vertices=tuple(
+                _vertex(vertex_id, names[vertex_id], count, self.parts.get(vertex_id, {}).values())
+                for vertex_id, count in self.expected.items()
+            ),
+        )
+
+
+def _vertex(
+    vertex_id: JobVertexID, name: str, expected: int, parts: Iterable[SubtaskCheckpoint]
+) -> VertexCheckpoint:
+    ordered = sorted(parts, key=lambda part: part.subtask)
+    return VertexCheckpoint(
+        vertex_id=vertex_id,
+        name=name,
+        subtasks=expected,
+        acknowledged=len(ordered),
+        latest_ack=max((part.ack_timestamp for part in ordered), default=-1),
+        checkpointed_size=sum(part.checkpointed_size for part in ordered),
+        state_size=sum(part.state_size for part in ordered),
+        duration=max((part.duration for part in ordered), default=-1),
+        processed=sum(part.processed for part in ordered),
+        persisted=sum(part.persisted for part in ordered),
+        parts=tuple(ordered),
+    )
+
+
+def _without_parts(record: CheckpointRecord) -> CheckpointRecord:
+    vertices = tuple(msgspec.structs.replace(vertex, parts=()) for vertex in record.vertices)
+    return msgspec.structs.replace(record, vertices=vertices)
+
+
+def _brief(record: CheckpointRecord | None) -> CheckpointRecord | None:
+    return None if record is None else _without_parts(record)
+
+
+class _Samples:
+    """Least, largest and mean of all values; the newest ones for percentiles."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = 0
+        self._min = 0
+        self._max = 0
+        self._newest: deque[int] = deque(maxlen=_SAMPLES)
+
+    def add(self, value: int) -> None:
+        self._min = value if not self._count else min(self._min, value)
+        self._max = max(self._max, value)
+        self._count += 1
+        self._sum += value
+        self._newest.append(value)
+
+    def summary(self) -> NumberSummary | None:
+        return summary_of(sorted(self._newest), self._min, self._max, self._sum // max(1, self._count))
+
+
+def summary_of(
+    ordered: Sequence[int], least: int | None = None, most: int | None = None, mean: int | None = None
+) -> NumberSummary | None:
+    """A summary of values in rising order, with other bounds where more values than these are known of."""
+    if not ordered:
+        return None
+    return NumberSummary(
+        min=ordered[0] if least is None else least,
+        max=ordered[-1] if most is None else most,
+        avg=sum(ordered) // len(ordered) if mean is None else mean,
+        p50=percentile(ordered, 0.5),
+        p90=percentile(ordered, 0.9),
+        p95=percentile(ordered, 0.95),
+        p99=percentile(ordered, 0.99),
+        p999=percentile(ordered, 0.999),
+    )
+
+
+def percentile(ordered: Sequence[int], part: float) -> float:
+    """Between the two values nearest to the place `part * (n + 1)` of n values in rising order."""
+    place = part * (len(ordered) + 1)
+    below = math.floor(place)
+    if below < 1:
+        return float(ordered[0])
+    if below >= len(ordered):
+        return float(ordered[-1])
+    lower, upper = ordered[below - 1], ordered[below]
+    return lower + (place - below) * (upper - lower)
+
+
+def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguration:
+    """The settings as REST shows them."""
+    retention = settings.retention
+    return CheckpointConfiguration(
+        exactly_once=settings.exactly_once,
+        interval=-1 if settings.interval is None else round(settings.interval * 1000),
+        timeout=round(settings.timeout * 1000),
+        min_pause=round(settings.min_pause * 1000),
+        max_concurrent=settings.max_concurrent,
+        externalized=retention is not ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
+        delete_on_cancellation=retention is not ExternalizedRetention.RETAIN_ON_CANCELLATION,
+        state_backend=_BACKENDS.get(settings.state_backend, settings.state_backend),
+        storage=_STORAGES[settings.storage.value],
+        unaligned=settings.unaligned,
+        tolerable_failures=settings.tolerable_failures,
+        aligned_timeout=settings.aligned_timeout_ms,
+        after_tasks_finish=settings.after_tasks_finish,
+    )

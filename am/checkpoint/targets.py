@@ -1,0 +1,47 @@
+"""Places of savepoints as requests name them: what is allowed, and how others are refused.
+
+Owner: none (pure). A path is looked at before anything touches a file system.
+"""
+
+from __future__ import annotations
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.fs.file_system import scheme_of
+
+#: Schemes of file systems that there are.
+SCHEMES = ("file", "hdfs", "webhdfs")
+
+
+class InvalidSavepointPathError(YarrowError):
+    """A request names a place where no savepoint can be."""
+
+
+def savepoint_target(requested: str | None, configured: str) -> str:
+    """The folder below which a savepoint is written: as asked for, else as configured."""
+    if requested is not None and requested.strip():
+        return checked_path(requested.strip(), "target directory of the savepoint")
+    if configured:
+        return configured
+    raise InvalidSavepointPathError(
+        "the request names no directory for the savepoint, and execution.checkpointing.savepoint-dir is not set:"
+        " name one, or set the key."
+    )
+
+
+def checked_path(path: str, what: str) -> str:
+    """The path, when it may be used; InvalidSavepointPathError names what is wrong with it."""
+    if any(ord(character) < 32 for character in path):
+        raise InvalidSavepointPathError(f"{what}: {path!r} holds a control character")
+    scheme = scheme_of(path)
+    if scheme not in SCHEMES:
+        raise InvalidSavepointPathError(
+            f"{what}: {path!r} has the scheme {scheme!r}; use an absolute local path, file:///... or"
+            " hdfs://host:port/..."
+        )
+    if "://" not in path and not path.startswith("/"):
+        raise InvalidSavepointPathError(
+            f"{what}: {path!r} is relative, and the JobManager's folder is not yours: name an absolute path"
+        )
+    if ".." in path.split("/"):
+        raise InvalidSavepointPathError(f"{what}: {path!r} leads upwards by '..': name the place itself")
+    return path
