@@ -26,6 +26,7 @@ from yarrow.container.errors import (
     TaskNotFoundError,
     UnknownLogFileError,
 )
+from yarrow.container.job_slots import DEATHS_UNTIL_FREED
 from yarrow.container.slot_table import SlotState
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
@@ -101,6 +102,7 @@ def test_a_crash_is_the_operators_failure_and_of_no_other_slot(
     async def body() -> None:
         async with cluster(mode, tmp_path) as c:
             slot, other = await c.active_slot(0, 1), await c.active_slot(1, 2)
+            first = c.job_master.offers[slot].worker.worker_id
             await c.submit(graph_of(name, "hold"), task(0, 1, slot), task(1, 0, other))
             await eventually(lambda: slot in c.job_master.failed_slots, "the slot was reported failed")
             cause = c.job_master.failed_slots[slot]
@@ -112,9 +114,33 @@ def test_a_crash_is_the_operators_failure_and_of_no_other_slot(
             if name == "segfault":
                 assert "Segmentation fault" in cause.stacktrace
                 assert "fake_worker.py" in cause.stacktrace, "the stack of the crash is kept"
-            await eventually(lambda: c.resource_manager.freed == [(0, slot)], "the slot is free")
+            await eventually(
+                lambda: c.job_master.offers[slot].worker.worker_id != first, "the slot has another worker"
+            )
+            await eventually(lambda: c.state_of(0) is SlotState.ACTIVE, "the slot was taken again")
+            assert c.resource_manager.freed == []
             assert c.state_of(1) is SlotState.ACTIVE
             assert c.job_master.state_of(attempt(1)) is ExecutionState.RUNNING
+
+    run(body())
+
+
+def test_a_slot_that_keeps_killing_its_workers_is_given_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster("fork", tmp_path) as c:
+            slot = await c.active_slot()
+            graph = graph_of("sys.exit")
+            for number in range(DEATHS_UNTIL_FREED):
+                worker = c.job_master.offers[slot].worker.worker_id
+                await c.submit(graph, task(0, 0, slot))
+                await eventually(lambda: slot in c.job_master.failed_slots, "the slot was reported failed")
+                del c.job_master.failed_slots[slot]
+                if number < DEATHS_UNTIL_FREED - 1:
+                    await eventually(
+                        lambda worker=worker: c.job_master.offers[slot].worker.worker_id != worker,  # type: ignore[misc]
+                        "the slot has another worker",
+                    )
+            await eventually(lambda: c.resource_manager.freed == [(0, slot)], "the slot is free")
 
     run(body())
 

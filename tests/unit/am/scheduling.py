@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
+
 from tests.unit.am.test_slot_pool import offer
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.restart_strategies import RestartBackoff
 from yarrow.am.jobmaster.scheduler_actions import Actions
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
-from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import CountingIdFactory, ResourceID
+from yarrow.runtime.common.ids import CountingIdFactory, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
+from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 T = TypeVar("T")
 BROKEN = FailureCause(exception_name="builtins.ValueError", message="broken", stacktrace="trace")
@@ -38,6 +40,11 @@ class Scheduling:
         self._offers = 0
 
     @property
+    def offers_made(self) -> int:
+        """How many slots were offered so far: the next allocation is `a<number>`."""
+        return self._offers
+
+    @property
     def now(self) -> float:
         return self.clock.monotonic()
 
@@ -49,6 +56,14 @@ class Scheduling:
         offers = [offer(f"a{self._offers + i}", i) for i in range(slots)]
         self._offers += slots
         return self.scheduler.offered(ResourceID(resource), offers, self.now)[1]
+
+    def offer_again(self, slot: HeldSlot, worker: str) -> Actions:
+        """Offers the same slot, with the same allocation, with a new worker."""
+        address = msgspec.structs.replace(slot.worker, worker_id=WorkerID(worker))
+        again = SlotOffer(
+            allocation_id=slot.allocation_id, slot_index=slot.slot_index, profile=slot.profile, worker=address
+        )
+        return self.scheduler.offered(slot.resource_id, [again], self.now)[1]
 
     def report(
         self, state: ExecutionState, *executions: Execution, cause: FailureCause | None = None

@@ -40,6 +40,7 @@ def test_diagram() -> None:
         "    FREE --> ALLOCATED",
         "    ALLOCATED --> ACTIVE",
         "    ALLOCATED --> RELEASING",
+        "    ACTIVE --> ALLOCATED",
         "    ACTIVE --> RELEASING",
         "    RELEASING --> FREE",
     ]
