@@ -224,6 +224,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def seconds_until_upkeep(self) -> float | None:
         clock = self.context.environment.clock
         due: list[float] = []
+        if self._commits_without_checkpoint:
+            due.append(0.0)
         if self._commits is not None and self._commits.next_attempt is not None:
             due.append(self._commits.next_attempt - clock.monotonic())
         if (first := self._timers.first) is not None:
@@ -233,6 +235,10 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def upkeep(self) -> None:
         clock = self.context.environment.clock
         commits = self._commits
+        if commits is not None and self._commits_without_checkpoint:
+            commits.add(END_OF_INPUT, self._last)
+            self._last = []
+            commits.complete(END_OF_INPUT)
         if (
             commits is not None
             and commits.next_attempt is not None
@@ -250,13 +256,16 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             return
         self._writer.flush(True)
         prepared = self._writer.prepare_commit()
-        if self._commits is None:
-            return
-        if self._awaits_checkpoint:
+        if self._commits is not None:
             self._last += prepared
-        else:
-            self._commits.add(END_OF_INPUT, prepared)
-            self._commits.complete(END_OF_INPUT)
+
+    @property
+    def _commits_without_checkpoint(self) -> bool:
+        """True when the tail waits and no checkpoint will come.
+
+        Looked at after `finish` only: where a savepoint stops the job, its cut follows at once and takes the tail.
+        """
+        return bool(self._last) and not self._awaits_checkpoint
 
     @property
     def is_drained(self) -> bool:

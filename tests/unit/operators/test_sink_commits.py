@@ -212,11 +212,27 @@ def test_without_checkpoints_the_end_of_the_input_commits() -> None:
     operator.take_rows(["a", "b"], None)
     Outside.troubles.append(OSError("down"))
     operator.finish()
+    wait(operator, clock, 0)
     assert not drained(operator)
     wait(operator, clock, 0.1)
     assert drained(operator)
     assert Outside.visible == ["a", "b"]
     assert Outside.calls == ["writer", "flush at the end"]
+
+
+@pytest.mark.parametrize("configuration", [{}, WITH_CHECKPOINTS])
+def test_the_tail_of_a_drained_job_belongs_to_the_savepoint_that_stops_it(
+    configuration: dict[str, str],
+) -> None:
+    operator, _ = opened(configuration=configuration)
+    operator.take_rows(["a"], None)
+    operator.finish()
+    snapshot(operator, 1)
+    assert operator.seconds_until_upkeep() is None
+    assert not drained(operator)
+    operator.notify_checkpoint_complete(1)
+    assert drained(operator)
+    assert Outside.visible == ["a"]
 
 
 def test_with_checkpoints_the_tail_waits_for_the_final_one() -> None:
