@@ -11,7 +11,7 @@ from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,6 @@ class CompletedCheckpoint:
     shared: tuple[str, ...] = ()
     #: False = of the user or of another job: never deleted by us.
     owned: bool = True
-    location: CheckpointLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,7 @@ class CheckpointCoordinator:
     def _stored(self, checkpoint_id: int, pointer: str) -> list[Action]:
         pending = self._pending.get(checkpoint_id)
         if pending is None:
-            return self._discard_written(checkpoint_id)
+            return self._discard_written(checkpoint_id, pointer)
         assert pending.location is not None
         pending.machine.transition(CheckpointState.COMPLETED)
         del self._pending[checkpoint_id]
@@ -359,7 +359,6 @@ class CheckpointCoordinator:
             pointer=pointer,
             shared=tuple(sorted({absolute(file.path, directory) for file in metadata.shared_files()})),
             owned=not pending.kind.is_savepoint,
-            location=pending.location,
         )
         self.statistics.completed(pending, completed)
         actions: list[Action] = []
@@ -442,9 +441,14 @@ class CheckpointCoordinator:
             actions.append(FailJob(self._failures.verdict(cause)))
         return actions
 
-    def _discard_written(self, checkpoint_id: int) -> list[Action]:
+    def _discard_written(self, checkpoint_id: int, pointer: str = "") -> list[Action]:
         aborted = self._writing.pop(checkpoint_id, None)
-        return [] if aborted is None else self._discard(aborted)
+        if aborted is None:
+            return []
+        if pointer:
+            # Where all state is inline the metadata alone may have a folder.
+            aborted.location = CheckpointLocation(directory=pointer)
+        return self._discard(aborted)
 
     def _discard(self, aborted: PendingCheckpoint) -> list[Action]:
         self._aborted[aborted.checkpoint_id] = aborted.location

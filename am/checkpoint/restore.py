@@ -6,45 +6,206 @@ Owner: `starting_point` blocks and runs in the Dispatcher's threads before anyth
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.pending import absolute
 from yarrow.am.checkpoint.plan import enumerator_of
-from yarrow.am.checkpoint.settings import CheckpointSettings
-from yarrow.am.checkpoint.snapshot_files import MemoryFiles, SnapshotFiles
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.jobmaster.execution_graph import Execution
 from yarrow.am.jobmaster.restore import RestorePlan, TaskRestore
-from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.common.errors import RestoreError, YarrowError
+from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.snapshot import storage as storages
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState
+from yarrow.runtime.snapshot.storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+    open_snapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
     """What a JobMaster needs to take checkpoints and to restore them."""
 
-    files: SnapshotFiles
+    storage: CheckpointStorage
     restored: CompletedCheckpoint | None = None
 
+    def remove_empty_folders(self) -> None:
+        """Nothing of the job is kept: its folders go where they are empty. Blocking."""
+        if not isinstance(self.storage, FileSystemCheckpointStorage):
+            return
+        folder = self.storage.job_folder
+        with contextlib.suppress(OSError, YarrowError):
+            files = file_system_for(folder)
+            for path in (
+                join(folder, storages.SHARED_FOLDER),
+                join(folder, storages.TASK_OWNED_FOLDER),
+                folder,
+            ):
+                files.delete(path)
 
-def in_memory(settings: CheckpointSettings) -> StartingPoint:
-    """A job that begins anew and keeps its checkpoints in the master's memory."""
-    return StartingPoint(MemoryFiles(settings.max_inline_state))
 
-
-def starting_point(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, StartingPoint]:
+def starting_point(
+    job: JobGraph, settings: CheckpointSettings, ids: IdFactory | None = None
+) -> tuple[JobGraph, StartingPoint]:
     """The job, with the max parallelism of what it restores, and where it begins. Blocking.
 
     Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
     cannot be written.
     """
-    return job, in_memory(settings)
+    storage = _storage(job.job_id, settings, ids)
+    if not settings.restore_path:
+        return job, StartingPoint(storage)
+    adopted, restored = _restored(job, settings)
+    return adopted, StartingPoint(storage, restored)
+
+
+def in_memory(job_id: JobID) -> StartingPoint:
+    """A job that begins anew and keeps its checkpoints in the master's memory."""
+    return StartingPoint(JobManagerCheckpointStorage(job_id))
+
+
+# Storage.
+
+
+def _storage(job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None) -> CheckpointStorage:
+    directory = settings.directory
+    if directory:
+        checked_path(directory, "execution.checkpointing.dir")
+    if settings.savepoint_directory:
+        checked_path(settings.savepoint_directory, "execution.checkpointing.savepoint-dir")
+    if settings.storage is StorageKind.JOB_MANAGER:
+        if directory:
+            _probe(directory, ids)
+        return JobManagerCheckpointStorage(
+            job_id,
+            max_state_size=settings.max_inline_state,
+            message_limit=settings.message_limit,
+            directory=directory,
+            inline_threshold=settings.inline_threshold,
+            ids=ids,
+        )
+    if not directory:
+        raise RestoreError(
+            "execution.checkpointing.storage: filesystem needs a folder: set execution.checkpointing.dir to one that"
+            " all processes reach"
+        )
+    if settings.interval is not None:
+        _probe(directory, ids)
+    return FileSystemCheckpointStorage(directory, job_id, inline_threshold=settings.inline_threshold, ids=ids)
+
+
+def _probe(directory: str, ids: IdFactory | None) -> None:
+    """A folder in which nobody may write is found before the job runs, not at its first checkpoint."""
+    path = join(directory, f"{storages.TEMPORARY_PREFIX}{(ids or RandomIdFactory()).hex_id()}")
+    try:
+        files = file_system_for(path)
+        with files.create(path) as stream:
+            stream.write(b"?")
+        files.delete(path)
+    except (OSError, YarrowError) as error:
+        raise RestoreError(
+            f"checkpoints cannot be written to {directory} (execution.checkpointing.dir): {error}. Check the path and"
+            " who may write there."
+        ) from error
+
+
+# The snapshot that a job begins from.
+
+
+def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, CompletedCheckpoint]:
+    path = checked_path(settings.restore_path, execution.SAVEPOINT_PATH.key)
+    if settings.claim_mode is execution.ClaimMode.LEGACY:
+        raise RestoreError(
+            f"{execution.CLAIM_MODE.key}: LEGACY is refused: nobody would own {path}. Use NO_CLAIM, which leaves it to"
+            " you, or CLAIM, which lets the job delete it when it needs it no more."
+        )
+    try:
+        opened = open_snapshot(path)
+    except (OSError, YarrowError) as error:
+        raise RestoreError(f"job {job.name!r} cannot be restored: {error}") from error
+    metadata, directory = opened.metadata, opened.directory
+    adopted = adopt_max_parallelism(job, metadata, directory)
+    check_fits(adopted, metadata, directory, settings.ignore_unclaimed_state)
+    completed = CompletedCheckpoint(
+        checkpoint_id=metadata.checkpoint_id,
+        kind=metadata.kind,
+        metadata=metadata,
+        directory=directory,
+        pointer=directory,
+        shared=tuple(sorted({absolute(file.path, directory) for file in metadata.shared_files()})),
+        owned=settings.claim_mode is execution.ClaimMode.CLAIM,
+    )
+    return adopted, completed
+
+
+def adopt_max_parallelism(job: JobGraph, metadata: CheckpointMetadata, directory: str) -> JobGraph:
+    """The job with the number of key groups that its state has, where the program did not set another.
+
+    Raises RestoreError naming the operator where it did, or where the parallelism is above it.
+    """
+    vertices = tuple(_adopted(vertex, metadata, directory) for vertex in job.vertices)
+    return msgspec.structs.replace(job, vertices=vertices)
+
+
+def _adopted(vertex: JobVertex, metadata: CheckpointMetadata, directory: str) -> JobVertex:
+    for operator in vertex.operators:
+        state = metadata.operator(operator.id)
+        if state is None or not _is_keyed(state) or state.max_parallelism == vertex.max_parallelism:
+            continue
+        if vertex.max_parallelism_explicit:
+            raise RestoreError(
+                f"operator {operator.name!r}: its state in {directory} has {state.max_parallelism} key groups, the"
+                f" program sets max parallelism {vertex.max_parallelism}. Set it to {state.max_parallelism}, or leave"
+                " it out."
+            )
+        if vertex.parallelism > state.max_parallelism:
+            raise RestoreError(
+                f"operator {operator.name!r}: its parallelism is {vertex.parallelism}, and its state in {directory} has"
+                f" {state.max_parallelism} key groups only. Lower the parallelism to {state.max_parallelism} or less."
+            )
+        vertex = msgspec.structs.replace(vertex, max_parallelism=state.max_parallelism)
+    return vertex
+
+
+def _is_keyed(state: OperatorState) -> bool:
+    return any(subtask.keyed for subtask in state.subtasks.values())
+
+
+def check_fits(job: JobGraph, metadata: CheckpointMetadata, directory: str, ignore_unclaimed: bool) -> None:
+    """Raises RestoreError naming operators whose state the job would lose, unless that is wanted."""
+    known = {operator.id for vertex in job.vertices for operator in vertex.operators}
+    lost = [
+        state
+        for state in metadata.operators
+        if state.operator_id not in known and (state.subtasks or state.coordinator is not None)
+    ]
+    if lost and not ignore_unclaimed:
+        names = ", ".join(f"{state.name!r} (uid {state.uid or 'not set'})" for state in lost)
+        raise RestoreError(
+            f"{directory} holds state of operators that job {job.name!r} does not have: {names}. Give the operators"
+            " that took their place the same uid, or drop the state by execution.state-recovery.ignore-unclaimed-state:"
+            " true (run -n)."
+        )
 
 
 def dispose_savepoint(path: str) -> None:
-    """Deletes a savepoint or retained checkpoint; refused for a folder that is none. Blocking."""
-    checked_path(path, "savepoint to dispose of")
+    """Deletes a savepoint; refused for a folder that is none. Blocking."""
+    storages.dispose_savepoint(checked_path(path, "savepoint to dispose of"))
+
+
+# What tasks get.
 
 
 def restore_plan(
@@ -54,8 +215,8 @@ def restore_plan(
     metadata = checkpoint.metadata
     states = {state.operator_id: state for state in metadata.operators}
     tasks: dict[ExecutionAttemptID, TaskRestore] = {}
-    for execution in executions:
-        vertex, subtask = execution.vertex, execution.subtask
+    for execution_ in executions:
+        vertex, subtask = execution_.vertex, execution_.subtask
         found = [states[operator.id] for operator in vertex.operators if operator.id in states]
         own = {state.operator_id: state.subtasks[subtask] for state in found if subtask in state.subtasks}
         enumerators = enumerator_of(vertex) if subtask == 0 else ()
@@ -66,5 +227,5 @@ def restore_plan(
             for state in found
         )
         if own or coordinator is not None or finished:
-            tasks[execution.attempt_id] = TaskRestore(own, coordinator, finished)
+            tasks[execution_.attempt_id] = TaskRestore(own, coordinator, finished)
     return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks)

@@ -11,8 +11,10 @@ from enum import StrEnum
 
 import yarrow.runtime.config.options.checkpointing as options
 import yarrow.runtime.config.options.execution as execution
+import yarrow.runtime.config.options.rpc as rpc
 import yarrow.runtime.config.options.web as web
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 
 
 class StorageKind(StrEnum):
@@ -47,6 +49,8 @@ class CheckpointSettings:
     inline_threshold: int = 20 * 1024
     #: Largest state of one subtask with the jobmanager storage.
     max_inline_state: int = 5 * 1024 * 1024
+    #: rpc.message.max-size: no inline state may be larger.
+    message_limit: int = DEFAULT_MAX_MESSAGE_BYTES
     #: web.checkpoints.history
     history: int = 10
     state_backend: str = "hashmap"
@@ -80,6 +84,7 @@ class CheckpointSettings:
             savepoint_directory=settings.get(options.SAVEPOINT_DIRECTORY) or "",
             inline_threshold=settings.get(options.DATA_INLINE_THRESHOLD).bytes,
             max_inline_state=settings.get(options.JOB_MANAGER_MAX_STATE_SIZE).bytes,
+            message_limit=settings.get(rpc.MESSAGE_MAX_SIZE).bytes,
             history=settings.get(web.CHECKPOINTS_HISTORY),
             state_backend=settings.get(options.STATE_BACKEND),
             incremental=settings.get(options.INCREMENTAL),

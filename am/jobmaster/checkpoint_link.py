@@ -40,7 +40,6 @@ from yarrow.am.checkpoint.events import (
 from yarrow.am.checkpoint.plan import GraphParticipants, enumerator_of
 from yarrow.am.checkpoint.restore import StartingPoint, restore_plan
 from yarrow.am.checkpoint.settings import CheckpointSettings
-from yarrow.am.checkpoint.snapshot_files import SnapshotFiles
 from yarrow.am.errors import failure_of
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.restore import RestorePlan
@@ -101,7 +100,8 @@ class CheckpointLink:
         self._graph = graph
         self._services = services
         self._settings = settings
-        self._files: SnapshotFiles = starting_point.files
+        self._starting_point = starting_point
+        self._storage = starting_point.storage
         participants = GraphParticipants(graph, settings.after_tasks_finish)
         self._coordinator = CheckpointCoordinator(graph.job, settings, participants, services.clock)
         if starting_point.restored is not None:
@@ -196,6 +196,8 @@ class CheckpointLink:
             self._discard(dropped)
         while self._work:
             await asyncio.gather(*self._work, return_exceptions=True)
+        if not self._coordinator.store.all:
+            await self._owner.run_blocking(self._starting_point.remove_empty_folders)
 
     # Requests.
 
@@ -268,7 +270,7 @@ class CheckpointLink:
     async def _prepare(self, action: PrepareLocation) -> None:
         try:
             location = await self._owner.run_blocking(
-                self._files.begin, action.checkpoint_id, action.kind, action.directory
+                self._storage.begin, action.checkpoint_id, action.kind, action.directory
             )
         except Exception as error:
             self.handle(LocationFailed(action.checkpoint_id, self._storage_failure(error, action.directory)))
@@ -286,7 +288,7 @@ class CheckpointLink:
 
     def _write(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
         fault_points.reach("coordinator.before-metadata", checkpoint_id=metadata.checkpoint_id)
-        pointer = self._files.complete(location, metadata)
+        pointer = self._storage.complete(location, metadata)
         fault_points.reach("coordinator.after-metadata", checkpoint_id=metadata.checkpoint_id)
         return pointer
 
@@ -300,7 +302,7 @@ class CheckpointLink:
 
     async def _delete(self, location: CheckpointLocation, shared: tuple[str, ...]) -> None:
         try:
-            await self._owner.run_blocking(self._files.discard, location, shared)
+            await self._owner.run_blocking(self._storage.discard, location, shared)
         except Exception as error:
             _log.warning("%s: %s was not deleted: %s", self._owner.name, location.directory, error)
 
@@ -310,7 +312,10 @@ class CheckpointLink:
 
     async def _delete_completed(self, dropped: Dropped) -> None:
         try:
-            await self._owner.run_blocking(self._files.discard_completed, dropped)
+            location = CheckpointLocation(
+                directory=dropped.checkpoint.pointer if dropped.checkpoint.owned else ""
+            )
+            await self._owner.run_blocking(self._storage.discard, location, dropped.shared)
         except Exception as error:
             _log.warning("%s: %s was not deleted: %s", self._owner.name, dropped.checkpoint.pointer, error)
 

@@ -136,7 +136,7 @@ class JobMaster(CheckpointRequests):
             self.graph,
             CheckpointServices(services.clock, services.timers, services.ids, self._links),
             settings.checkpoints,
-            starting_point or in_memory(settings.checkpoints),
+            starting_point or in_memory(job.job_id),
         )
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._collects: dict[str, CollectBuffer] = {}

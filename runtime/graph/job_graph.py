@@ -61,6 +61,8 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     buffer_timeout_ms: int
     #: A source or function that blocks has its own thread.
     blocking: bool = False
+    #: The program set `max_parallelism`: a savepoint with another one is refused instead of followed.
+    max_parallelism_explicit: bool = False
 
     @property
     def is_source(self) -> bool:

@@ -96,6 +96,7 @@ def _vertex(chain: Sequence[StreamNode], graph: StreamGraph, ids: Mapping[int, O
         ),
         parallelism=head.parallelism,
         max_parallelism=_max_parallelism(chain),
+        max_parallelism_explicit=any(node.max_parallelism is not None for node in chain),
         slot_sharing_group=head.slot_sharing_group,
         buffer_timeout_ms=_buffer_timeout(chain, position),
         blocking=any(node.blocking for node in chain),
