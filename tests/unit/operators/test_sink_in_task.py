@@ -1,4 +1,4 @@
-"""A sink in a task: commits come with completed checkpoints, are tried again behind the end of input, files close in time."""
+"""A sink in a task: commits come with completed checkpoints, are tried again behind the end, files close in time."""
 
 from __future__ import annotations
 
