@@ -25,7 +25,10 @@ from yarrow.runtime.rpc.gateway_type import JOB_MASTER
 from yarrow.runtime.rpc.gateways import JobMasterGateway
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     CollectRows,
+    DeclineCheckpoint,
     FailureCause,
     OperatorEvent,
     RegistrationRejection,
@@ -60,7 +63,21 @@ class FailedSlot(msgspec.Struct, frozen=True):
     cause: FailureCause
 
 
-Report = TaskExecutionStateUpdate | OperatorEvent | FailedSlot
+class EndOfData(msgspec.Struct, frozen=True):
+    """A task has put out all its records and waits for its last checkpoint."""
+
+    attempt_id: ExecutionAttemptID
+
+
+Report = (
+    TaskExecutionStateUpdate
+    | OperatorEvent
+    | FailedSlot
+    | EndOfData
+    | AcknowledgeCheckpoint
+    | AcknowledgeCoordinator
+    | DeclineCheckpoint
+)
 
 
 class JobConnection:
@@ -246,10 +263,10 @@ class JobConnection:
                 batch = self._first_updates()
                 await self._send_updates(batch)
                 return len(batch)
-            if isinstance(first, FailedSlot):
-                await self.gateway.fail_slot(self._resource_id, first.allocation_id, first.cause)
-            else:
-                await self.gateway.send_operator_event(first)
+            try:
+                await self._send_one(first)
+            except MessageTooLargeError as error:
+                await self._send_one(_as_decline(first, error))
         except RpcUnavailableError as error:
             _log.info("job %s: report not answered, tried again: %s", self.job_id, error)
             await self._pause()
@@ -261,6 +278,24 @@ class JobConnection:
                 "job %s: the JobMaster refused a report (%s): %s", self.job_id, type(first).__name__, error
             )
         return 1
+
+    async def _send_one(self, report: Report) -> None:
+        gateway = self.gateway
+        match report:
+            case FailedSlot():
+                await gateway.fail_slot(self._resource_id, report.allocation_id, report.cause)
+            case EndOfData():
+                await gateway.notify_end_of_data(self.job_id, (report.attempt_id,))
+            case OperatorEvent():
+                await gateway.send_operator_event(report)
+            case AcknowledgeCheckpoint():
+                await gateway.acknowledge_checkpoint(report)
+            case AcknowledgeCoordinator():
+                await gateway.acknowledge_coordinator(report)
+            case DeclineCheckpoint():
+                await gateway.decline_checkpoint(report)
+            case TaskExecutionStateUpdate():
+                await gateway.update_task_execution_states((report,))
 
     def _first_updates(self) -> tuple[TaskExecutionStateUpdate, ...]:
         batch: list[TaskExecutionStateUpdate] = []
@@ -281,6 +316,22 @@ class JobConnection:
                 await self._send_updates(batch[middle:])
                 return
             await self.gateway.update_task_execution_states((_without_payload(batch[0], str(error)),))
+
+
+def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
+    """Instead of an acknowledgement above the message limit: the checkpoint is declined, and why."""
+    if not isinstance(report, AcknowledgeCheckpoint | AcknowledgeCoordinator):
+        raise error
+    name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
+    message = (
+        f"{error}; state that stays in the master process travels in this message: use a FileSystemCheckpointStorage "
+        "(execution.checkpointing.dir), or a smaller execution.checkpointing.data-inline-threshold"
+    )
+    attempt = report.attempt_id if isinstance(report, AcknowledgeCheckpoint) else ExecutionAttemptID("")
+    cause = FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}")
+    return DeclineCheckpoint(
+        job_id=report.job_id, checkpoint_id=report.checkpoint_id, attempt_id=attempt, cause=cause
+    )
 
 
 def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecutionStateUpdate:

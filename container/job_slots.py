@@ -21,6 +21,7 @@ from yarrow.container.errors import (
     TaskSubmissionError,
     WorkerStartError,
 )
+from yarrow.container.job_checkpoints import JobCheckpoints, slot_of_attempt
 from yarrow.container.job_connection import FailedSlot, JobConnection
 from yarrow.container.lost_worker import lost_worker_cause
 from yarrow.container.output_files import OutputFiles
@@ -32,7 +33,7 @@ from yarrow.container.worker_protocol import CancelTasks, DeliverOperatorEvent, 
 from yarrow.container.worker_reports import WorkerReports
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, JobVertexID
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -88,6 +89,7 @@ class JobSlots:
         """
         self.table = table
         self.reports = WorkerReports(endpoint, files, self)
+        self.checkpoints = JobCheckpoints(table)
         self._endpoint = endpoint
         self._observer = observer
         self._clock = clock
@@ -142,6 +144,7 @@ class JobSlots:
             return
         _log.info("job %s: disconnected from its JobMaster: %s", job_id, cause)
         job.close()
+        self.checkpoints.job_closed(job_id)
         for slot in self.table.of_job(job_id):
             assert slot.owner is not None
             self.free(slot.owner.allocation_id, cause)
@@ -317,6 +320,7 @@ class JobSlots:
             raise TaskSubmissionError(str(error)) from error
         slot.tasks.update(names)
         slot.hosted.update(names)
+        self.checkpoints.tasks_started(graph, tasks)
 
     def cancel(self, job: JobConnection, attempts: Iterable[ExecutionAttemptID]) -> None:
         """Cancels; a worker whose tasks do not end in time is killed."""
@@ -358,19 +362,15 @@ class JobSlots:
     def deliver(self, event: OperatorEvent) -> None:
         """Hands an event to the worker of the subtask it is for; a coordinator lives beside subtask 0."""
         target = max(event.target_subtask, 0)
-
-        def has_target(tasks: Mapping[ExecutionAttemptID, TaskName]) -> bool:
-            return any(
-                name.vertex_id == event.vertex_id and name.subtask == target for name in tasks.values()
-            )
-
         slots = self.table.of_job(event.job_id)
-        running = [slot for slot in slots if has_target(slot.tasks)]
-        for slot in running or [slot for slot in slots if has_target(slot.hosted)]:
-            worker = self.workers.get(slot.index)
-            if worker is not None:
-                worker.handle.send(DeliverOperatorEvent(event=event))
-                return
+        # A coordinator outlives the reader beside it.
+        slot = slot_of_attempt(slots, event.target_attempt, hosted=event.target_subtask < 0)
+        if not event.target_attempt:
+            slot = _slot_of_subtask(slots, event.vertex_id, target)
+        worker = None if slot is None else self.workers.get(slot.index)
+        if worker is not None:
+            worker.handle.send(DeliverOperatorEvent(event=event))
+            return
         raise TaskNotFoundError(
             f"subtask {target} of the vertex {event.vertex_id} does not run in {self._endpoint.name}: "
             "an event for it cannot be delivered"
@@ -463,3 +463,13 @@ def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker
                     f"the task {task.attempt_id} was meant for the worker {meant}, which has ended; its slot has "
                     f"the worker {worker.worker_id} now: deploy it again"
                 )
+
+
+def _slot_of_subtask(slots: tuple[Slot, ...], vertex_id: JobVertexID, subtask: int) -> Slot | None:
+    """The slot that runs a subtask, else one that ran it."""
+
+    def named(tasks: Mapping[ExecutionAttemptID, TaskName]) -> bool:
+        return any(name.vertex_id == vertex_id and name.subtask == subtask for name in tasks.values())
+
+    running = [slot for slot in slots if named(slot.tasks)] or [slot for slot in slots if named(slot.hosted)]
+    return running[0] if running else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,14 +15,19 @@ from typing import Any
 import msgspec
 
 from yarrow.container.current_call import ChainLines, CurrentCallWriter
+from yarrow.container.fault_plans import install_fault_plan
 from yarrow.container.job_code import install_user_code
 from yarrow.container.network.network_environment import NetworkEnvironment
-from yarrow.container.operators.base import CollectMessage
+from yarrow.container.operators.base import CollectMessage, RestoredState
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
+from yarrow.container.task.checkpointing.restoring import FetchedState
+from yarrow.container.task.checkpointing.snapshot_files import open_snapshot_file, state_reader
+from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
+from yarrow.container.task.checkpointing.source_hosting import SourceHosting
+from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
 from yarrow.container.task.code_writer import CompiledCode
 from yarrow.container.task.failure import failure_cause
-from yarrow.container.task.source_coordinator import SourceCoordinator
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks, position_of
 from yarrow.container.task.task_metrics import register_task_metrics
@@ -31,24 +35,30 @@ from yarrow.container.task.task_thread import TaskThread
 from yarrow.container.worker_protocol import (
     CurrentUserCall,
     EmitCollectRows,
-    EmitOperatorEvent,
+    EndOfDataReached,
+    FromWorker,
     OutputLines,
     SubmitTasks,
     TaskStateChanged,
     WorkerSettings,
 )
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import CollectRows, FailureCause, OperatorEvent, TaskMetrics
+from yarrow.runtime.rpc.messages import (
+    CheckpointNotice,
+    CollectRows,
+    FailureCause,
+    NotifyCheckpoint,
+    TaskMetrics,
+    TriggerCheckpoint,
+)
 
 _log = logging.getLogger(__name__)
-
-COORDINATOR = -1
 
 
 class _Running:
@@ -69,14 +79,13 @@ class JobTasks:
         settings: Settings,
         network: NetworkEnvironment,
         thread: TaskThread,
-        send: Callable[[msgspec.Struct], None],
+        send: Callable[[FromWorker], None],
         output: CapturedOutput,
         calls: CurrentCallWriter | None,
         clock: Clock,
         *,
         own_process: bool,
     ) -> None:
-        self._worker = worker
         self._settings = settings
         self._network = network
         self._thread = thread
@@ -87,10 +96,13 @@ class JobTasks:
         self._own_process = own_process
         self._running: dict[ExecutionAttemptID, _Running] = {}
         self._graphs: dict[JobID, JobGraph] = {}
-        self._coordinators: dict[tuple[JobID, OperatorID], SourceCoordinator] = {}
-        self._early_events: dict[tuple[JobID, OperatorID, int], list[OperatorEvent]] = defaultdict(list)
         self._lock = threading.Lock()
-        self._hooks = TaskHooks(self, self._print, self._send_event, self._push_collected)
+        self.snapshot_thread = SnapshotThread()
+        self.checkpoints = WorkerCheckpoints(self.snapshot_thread, open_snapshot_file, send)
+        self.sources = SourceHosting(worker.worker_id, self, self.checkpoints, thread.post, send)
+        self._hooks = TaskHooks(
+            self, self._print, self.sources.from_reader, self._push_collected, self.checkpoints
+        )
 
     # ------------------------------------------------------------------ deployment
 
@@ -105,6 +117,7 @@ class JobTasks:
             return
         settings = self._settings.overlay(graph.configuration, "the job")
         per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
+        install_fault_plan(settings)
         builders = []
         for descriptor in deployment.tasks:
             wake = self._thread.wake
@@ -130,6 +143,12 @@ class JobTasks:
 
     def _start(self, position: int, builder: TaskBuilder, thread: TaskThread) -> None:
         attempt = builder.descriptor.attempt_id
+        descriptor = builder.descriptor
+        fetched = FetchedState()
+        if descriptor.restored_checkpoint_id >= 0:
+            builder.restored = RestoredState(
+                descriptor.restored_checkpoint_id, descriptor.restore, fetched.read
+            )
         try:
             task = builder.build()
         except BaseException as error:  # user code is loaded here
@@ -143,16 +162,45 @@ class JobTasks:
         with self._lock:
             self._running[attempt] = running
         self._note_calls(running)
-        # Before the task: should that fail to open, its end finds the coordinator and stops it.
-        self._start_coordinator(builder, task)
+        self.checkpoints.task_started(task.checkpoints.name)
         if thread is self._thread:
             thread.add(task, position)
-            task.start()
+            task.initialize()
         else:
             thread.post(lambda: thread.add(task, position))
-            thread.post(task.start)
+            thread.post(task.initialize)
             threading.Thread(target=thread.run, name=f"task {task.environment.task_name}", daemon=True).start()
-        self._deliver_early(builder)
+        if descriptor.restored_checkpoint_id >= 0:
+            self.snapshot_thread.run_soon(partial(self._fetch, running, fetched))
+        else:
+            self._open(running, None)
+
+    def _fetch(self, running: _Running, fetched: FetchedState) -> None:
+        """Snapshot thread: reads what the task restores, while other tasks of the worker run."""
+        builder, task = running.builder, running.task
+        descriptor = builder.descriptor
+        try:
+            read = state_reader(descriptor.restore_directory)
+            fetched.fetch(descriptor, builder.vertex, read)
+            coordinator = descriptor.restore_coordinator
+            state = None if coordinator is None else read(coordinator)
+        except BaseException as error:  # also an end of the process that a test asked for
+            task.post(partial(task.fail, error))
+            return
+        self._thread.post(lambda: self._open(running, state))
+
+    def _open(self, running: _Running, coordinator_state: bytes | None) -> None:
+        """Worker's task thread: all is there, the task begins."""
+        builder, task = running.builder, running.task
+        if self._running.get(builder.descriptor.attempt_id) is not running:
+            return  # Cancelled meanwhile.
+        # Before the task: should that fail to open, its end finds the coordinator and stops it.
+        self.sources.task_began(builder, task, coordinator_state)
+        if running.thread is self._thread:
+            task.open()
+        else:
+            running.thread.post(task.open)
+        self.sources.deliver_early(builder)
 
     def _note_calls(self, running: _Running) -> None:
         """Has the page that survives a crash name this chain while it runs."""
@@ -187,80 +235,47 @@ class JobTasks:
 
         running.task.chain.on_compiled = tell_lines
 
-    # ------------------------------------------------------------------ sources
+    # ------------------------------------------------------------------ checkpoints, events of sources
 
-    def _start_coordinator(self, builder: TaskBuilder, task: StreamTask) -> None:
-        head = builder.vertex.operators[0]
-        if builder.descriptor.subtask != 0 or not isinstance(head.spec, SourceOperator):
-            return
+    def task_of(self, attempt: ExecutionAttemptID) -> StreamTask | None:
+        """The task of an attempt that has not ended."""
+        running = self._running.get(attempt)
+        return None if running is None else running.task
 
-        def send(target: int, payload: bytes) -> None:
-            self._route(builder, head.id, target, COORDINATOR, payload)
+    def begin_checkpoint(self, trigger: TriggerCheckpoint) -> None:
+        """Begins a checkpoint at tasks and coordinators of this worker; one that has ended declines."""
+        self.sources.begin_checkpoint(trigger)
+        barrier = barrier_of(trigger)
+        for attempt in trigger.attempts:
+            running = self._running.get(attempt)
+            if running is None:
+                self.checkpoints.decline_absent(trigger.job_id, trigger.checkpoint_id, attempt)
+            else:
+                running.task.post(partial(running.task.trigger_checkpoint, barrier))
 
-        def fail(error: BaseException) -> None:
-            task.post(lambda: task.fail(error))
+    def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
+        """Tells tasks and coordinators of the job what became of a checkpoint."""
+        checkpoint_id = notification.checkpoint_id
+        if notification.notice is CheckpointNotice.COMPLETED:
+            self.checkpoints.completed(notification.job_id, checkpoint_id)
+        elif notification.notice is CheckpointNotice.ABORTED:
+            self.checkpoints.aborted(notification.job_id, checkpoint_id)
+        self.sources.notify(notification)
+        for running in list(self._running.values()):
+            task = running.task
+            if running.builder.graph.job_id != notification.job_id:
+                continue
+            if notification.notice is CheckpointNotice.COMPLETED:
+                task.post(partial(task.checkpoint_completed, checkpoint_id))
+            elif notification.notice is CheckpointNotice.ABORTED:
+                task.post(partial(task.checkpoint_aborted, checkpoint_id))
+                if notification.latest_completed >= 0:
+                    task.post(partial(task.checkpoint_completed, notification.latest_completed))
 
-        coordinator = SourceCoordinator(head.name, head.spec.source, builder.vertex.parallelism, send, fail)
-        self._coordinators[(builder.graph.job_id, head.id)] = coordinator
-        coordinator.start()
-
-    def _send_event(self, builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes) -> None:
-        self._route(builder, OperatorID(operator_id), target, source, payload)
-
-    def _route(self, builder: TaskBuilder, operator: OperatorID, target: int, source: int, payload: bytes) -> None:
-        """To this worker's own end directly, else by way of the JobMaster."""
-        event = OperatorEvent(
-            job_id=builder.graph.job_id,
-            vertex_id=builder.vertex.id,
-            operator_id=operator,
-            target_subtask=target,
-            source_subtask=source,
-            payload=payload,
-        )
-        host = builder.address_of(builder.vertex.id, max(target, 0))
-        if host.worker_id == self._worker.worker_id:
-            self._thread.post(lambda: self.deliver(event))
-        else:
-            self._send(EmitOperatorEvent(event=event))
-
-    def deliver(self, event: OperatorEvent) -> None:
-        """An event for a coordinator or reader of this worker; held until its task is there."""
-        key = (event.job_id, event.operator_id)
-        if event.target_subtask == COORDINATOR:
-            coordinator = self._coordinators.get(key)
-            if coordinator is not None:
-                coordinator.handle(event.source_subtask, event.payload)
-                return
-        else:
-            running = self._reader(event)
-            if running is not None:
-                source = running.task.chain.source
-                assert source is not None
-                task = running.task
-                task.post(lambda: self._hand_to_reader(task, event.payload))
-                return
-        self._early_events[(*key, event.target_subtask)].append(event)
-
-    @staticmethod
-    def _hand_to_reader(task: StreamTask, payload: bytes) -> None:
-        source = task.chain.source
-        if source is not None:
-            with task.chain.attributed(0):
-                source.handle_event(payload)
-            task.wake()
-
-    def _reader(self, event: OperatorEvent) -> _Running | None:
-        for running in self._running.values():
-            builder = running.builder
-            if builder.vertex.id == event.vertex_id and builder.descriptor.subtask == event.target_subtask:
-                return running
-        return None
-
-    def _deliver_early(self, builder: TaskBuilder) -> None:
-        head = builder.vertex.operators[0]
-        for target in (COORDINATOR, builder.descriptor.subtask):
-            for event in self._early_events.pop((builder.graph.job_id, head.id, target), ()):
-                self.deliver(event)
+    def end_of_data_reached(self, task: StreamTask) -> None:
+        """TaskListener: on the task's thread."""
+        environment = task.environment
+        self._send(EndOfDataReached(job_id=JobID(environment.job_id), attempt_id=environment.attempt_id))
 
     # ------------------------------------------------------------------ cancel, collect, print
 
@@ -278,8 +293,7 @@ class JobTasks:
                 running.task.cancel()
             else:
                 running.task.post(running.task.cancel)
-        for coordinator in self._coordinators.values():
-            coordinator.stop()
+        self.sources.stop_all()
 
     def collect_credit(self, collect_id: str, subtask: int, sequence: int) -> None:
         """The client's side has taken a message of a collect operator."""
@@ -320,8 +334,10 @@ class JobTasks:
             running = self._running.pop(attempt, None)
             left = len(self._running)
         self._network.release(attempt)
+        self.checkpoints.task_ended(task.checkpoints.name)
+        threads_left: tuple[str, ...] = task.threads_left
         if running is not None:
-            self._stop_coordinator(running)
+            threads_left += self.sources.task_ended(running.builder)
             if running.thread is not self._thread:
                 running.thread.stop()
         self._send(
@@ -333,16 +349,9 @@ class JobTasks:
                 accumulators=accumulators,
                 metrics=metrics,
                 tasks_left=left,
+                threads_left=threads_left,
             )
         )
-
-    def _stop_coordinator(self, running: _Running) -> None:
-        # It lives with subtask 0, and subtasks end in any order.
-        builder = running.builder
-        if all(other.builder.vertex.id != builder.vertex.id for other in list(self._running.values())):
-            coordinator = self._coordinators.pop((builder.graph.job_id, builder.vertex.operators[0].id), None)
-            if coordinator is not None:
-                coordinator.stop()
 
     def _report(self, attempt: ExecutionAttemptID, state: ExecutionState, cause: FailureCause | None) -> None:
         self._send(
@@ -368,6 +377,15 @@ class JobTasks:
             if values:
                 accumulators[attempt] = values
         return metrics, accumulators
+
+
+def barrier_of(trigger: TriggerCheckpoint) -> CheckpointBarrier:
+    """What the tasks of a trigger send on."""
+    options = trigger.options
+    alignment = BarrierAlignment.UNALIGNED if options.unaligned else BarrierAlignment.ALIGNED
+    if not options.exactly_once:
+        alignment = BarrierAlignment.AT_LEAST_ONCE
+    return CheckpointBarrier(trigger.checkpoint_id, trigger.timestamp_ms, alignment, options)
 
 
 def _grant(task: StreamTask, operator: CollectingOperator, sequence: int) -> None:

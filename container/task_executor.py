@@ -47,14 +47,17 @@ from yarrow.runtime.rpc.messages import (
     AllocatedSlotReport,
     Deployment,
     FileInfo,
+    NotifyCheckpoint,
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    ResetSubtask,
     SlotReport,
     SlotRequest,
     TaskExecutorRegistration,
     TaskExecutorToJobMasterHeartbeat,
     TaskExecutorToResourceManagerHeartbeat,
+    TriggerCheckpoint,
 )
 from yarrow.runtime.rpc.registration import LeaderConnection
 from yarrow.runtime.rpc.service import RpcService
@@ -339,6 +342,23 @@ class TaskExecutor(RpcEndpoint):
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
         self.slots.job(event.job_id, job_master_id)
         self.slots.deliver(event)
+        return Acknowledge()
+
+    async def trigger_checkpoint(self, job_master_id: JobMasterID, trigger: TriggerCheckpoint) -> Acknowledge:
+        job = self.slots.job(trigger.job_id, job_master_id)
+        self.slots.checkpoints.trigger(job, self.workers, trigger)
+        return Acknowledge()
+
+    async def notify_checkpoint(
+        self, job_master_id: JobMasterID, notification: NotifyCheckpoint
+    ) -> Acknowledge:
+        job = self.slots.job(notification.job_id, job_master_id)
+        self.slots.checkpoints.notify(job, self.workers, notification)
+        return Acknowledge()
+
+    async def reset_subtask(self, job_master_id: JobMasterID, reset: ResetSubtask) -> Acknowledge:
+        job = self.slots.job(reset.job_id, job_master_id)
+        self.slots.checkpoints.reset(job, self.workers, reset)
         return Acknowledge()
 
     async def disconnect_job_master(

@@ -2,8 +2,8 @@
 
 Owner: threads as follows. The task thread (a worker process's main thread) builds and runs all tasks but blocking ones;
 the control thread reads the supervisor's messages, answers thread dumps and posts all else on; the I/O thread moves
-data frames; the report thread sends metrics once a second. The end of the control socket ends the worker, and its
-process where it has one of its own: a worker never outlives its parent.
+data frames; the snapshot thread reads and writes state; the report thread sends metrics once a second. The end of the
+control socket ends the worker, and its process where it has one of its own: a worker never outlives its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.garbage_collection import GarbageCollection
 from yarrow.container.task.task_thread import TaskThread
 from yarrow.container.worker_protocol import (
+    BeginCheckpoint,
     CancelTasks,
+    CheckpointNotification,
     CollectCredit,
     DeliverOperatorEvent,
     LogLines,
@@ -35,6 +37,7 @@ from yarrow.container.worker_protocol import (
     MetricsReport,
     OutputLines,
     RequestThreadDump,
+    ResetReader,
     StartWorker,
     StopWorker,
     SubmitTasks,
@@ -47,6 +50,8 @@ from yarrow.runtime.config.settings import Settings
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
+#: How long the end of a worker waits for a write that is under way; what it has written is unknown to the job.
+_STOP_SECONDS = 1.0
 #: Switch interval of the interpreter: at the default of 5 ms the I/O thread would wait that long for the task thread.
 _SWITCH_SECONDS = 0.0005
 
@@ -110,6 +115,7 @@ class Worker:
 
     def _shut_down(self) -> None:
         self._stopping.set()
+        self._jobs.snapshot_thread.stop(_STOP_SECONDS)
         self._network.stop()
         self._io.stop()
         self._io.join(2)
@@ -146,7 +152,13 @@ class Worker:
         elif isinstance(message, CancelTasks):
             self._thread.post(lambda: jobs.cancel(message.attempts))
         elif isinstance(message, DeliverOperatorEvent):
-            self._thread.post(lambda: jobs.deliver(message.event))
+            self._thread.post(lambda: jobs.sources.deliver(message.event))
+        elif isinstance(message, BeginCheckpoint):
+            self._thread.post(lambda: jobs.begin_checkpoint(message.trigger))
+        elif isinstance(message, CheckpointNotification):
+            self._thread.post(lambda: jobs.notify_checkpoint(message.notification))
+        elif isinstance(message, ResetReader):
+            self._thread.post(lambda: jobs.sources.reset(message.reset))
         elif isinstance(message, CollectCredit):
             self._thread.post(lambda: jobs.collect_credit(message.collect_id, message.subtask, message.sequence))
         elif isinstance(message, RequestThreadDump):

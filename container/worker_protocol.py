@@ -15,11 +15,17 @@ import msgspec
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID, WorkerID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     CollectRows,
+    DeclineCheckpoint,
     Deployment,
     FailureCause,
+    NotifyCheckpoint,
     OperatorEvent,
+    ResetSubtask,
     TaskMetrics,
+    TriggerCheckpoint,
     WorkerAddress,
 )
 
@@ -83,6 +89,24 @@ class DeliverOperatorEvent(ToWorker, frozen=True, kw_only=True):
     event: OperatorEvent
 
 
+class BeginCheckpoint(ToWorker, frozen=True, kw_only=True):
+    """Begin a checkpoint at these tasks, or at these split enumerators; all of them are this worker's."""
+
+    trigger: TriggerCheckpoint
+
+
+class CheckpointNotification(ToWorker, frozen=True, kw_only=True):
+    """What became of a checkpoint, for all tasks and enumerators of the job in this worker."""
+
+    notification: NotifyCheckpoint
+
+
+class ResetReader(ToWorker, frozen=True, kw_only=True):
+    """A reader will start again from a checkpoint: its enumerator, which lives in this worker, goes back with it."""
+
+    reset: ResetSubtask
+
+
 class CollectCredit(ToWorker, frozen=True, kw_only=True):
     """The JobMaster has taken a CollectRows: the operator may send the next."""
 
@@ -130,6 +154,8 @@ class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
     accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
     tasks_left: int = 0
+    #: Threads of user code that the ended task has left behind.
+    threads_left: tuple[str, ...] = ()
 
 
 class MetricsReport(FromWorker, frozen=True, kw_only=True):
@@ -150,6 +176,31 @@ class EmitCollectRows(FromWorker, frozen=True, kw_only=True):
     """Rows for the client; CollectCredit answers."""
 
     rows: CollectRows
+
+
+class CheckpointAcknowledged(FromWorker, frozen=True, kw_only=True):
+    """A task's part of a checkpoint is stored."""
+
+    acknowledgement: AcknowledgeCheckpoint
+
+
+class CoordinatorAcknowledged(FromWorker, frozen=True, kw_only=True):
+    """A split enumerator's part of a checkpoint is stored."""
+
+    acknowledgement: AcknowledgeCoordinator
+
+
+class CheckpointDeclined(FromWorker, frozen=True, kw_only=True):
+    """A task or enumerator cannot take part in a checkpoint."""
+
+    decline: DeclineCheckpoint
+
+
+class EndOfDataReached(FromWorker, frozen=True, kw_only=True):
+    """A task has put out all its records and waits for the checkpoint that covers them."""
+
+    job_id: JobID
+    attempt_id: ExecutionAttemptID
 
 
 class OutputLines(FromWorker, frozen=True, kw_only=True):
@@ -188,6 +239,9 @@ MessageToWorker = (
     | SubmitTasks
     | CancelTasks
     | DeliverOperatorEvent
+    | BeginCheckpoint
+    | CheckpointNotification
+    | ResetReader
     | CollectCredit
     | RequestThreadDump
     | StopWorker
@@ -199,6 +253,10 @@ MessageFromWorker = (
     | MetricsReport
     | EmitOperatorEvent
     | EmitCollectRows
+    | CheckpointAcknowledged
+    | CoordinatorAcknowledged
+    | CheckpointDeclined
+    | EndOfDataReached
     | OutputLines
     | LogLines
     | ThreadDump

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from yarrow.container.job_connection import JobConnection
+from yarrow.container.job_connection import EndOfData, JobConnection
 from yarrow.container.output_files import OutputFiles
 from yarrow.container.slot_table import Slot
 from yarrow.container.slot_workers import SlotWorker
 from yarrow.container.worker_handle import WorkerHandle
 from yarrow.container.worker_protocol import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
     CollectCredit,
+    CoordinatorAcknowledged,
     CurrentUserCall,
     EmitCollectRows,
     EmitOperatorEvent,
+    EndOfDataReached,
     LogLines,
     MessageFromWorker,
     MetricsReport,
@@ -59,7 +63,7 @@ class WorkerReports:
                 worker.last_call = message
             case MetricsReport():
                 self._metrics[slot.index] = message
-            case TaskStateChanged() | EmitOperatorEvent() | EmitCollectRows():
+            case _:
                 job = None if slot.owner is None else self._jobs.find_job(slot.owner.job_id)
                 if job is not None:
                     self._report(slot, worker, job, message)
@@ -69,7 +73,7 @@ class WorkerReports:
         slot: Slot,
         worker: SlotWorker,
         job: JobConnection,
-        message: TaskStateChanged | EmitOperatorEvent | EmitCollectRows,
+        message: MessageFromWorker,
     ) -> None:
         match message:
             case TaskStateChanged():
@@ -83,10 +87,17 @@ class WorkerReports:
                         cause=message.cause,
                         accumulators=message.accumulators,
                         metrics=message.metrics,
+                        threads_left=message.threads_left,
                     )
                 )
             case EmitOperatorEvent():
                 job.report(message.event)
+            case CheckpointAcknowledged() | CoordinatorAcknowledged():
+                job.report(message.acknowledgement)
+            case CheckpointDeclined():
+                job.report(message.decline)
+            case EndOfDataReached():
+                job.report(EndOfData(message.attempt_id))
             case EmitCollectRows():
                 self._endpoint.spawn(
                     self._push_collected(job, worker.handle, message.rows), f"collect-{job.job_id}"

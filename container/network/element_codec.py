@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ from yarrow.runtime.data.elements import (
     WatermarkStatus,
 )
 from yarrow.runtime.data.serializers import TypeSerializer, dump_timestamps, load_timestamps
+from yarrow.runtime.snapshot.options import decode_checkpoint_options, encode_checkpoint_options
 
 Buffer = bytes | bytearray | memoryview
 
@@ -152,7 +154,8 @@ def encode_control(element: ControlElement) -> tuple[FrameType, bytes]:
         return FrameType.WATERMARK_STATUS, b"\x01" if element.idle else b"\x00"
     if isinstance(element, CheckpointBarrier):
         payload = _BARRIER.pack(element.checkpoint_id, element.timestamp_ms, element.alignment)
-        return FrameType.BARRIER, payload
+        options = b"" if element.options is None else encode_checkpoint_options(element.options)
+        return FrameType.BARRIER, payload + options
     if isinstance(element, LatencyMarker):
         head = struct.pack("<qI", element.marked_time_ms, element.subtask)
         return FrameType.LATENCY_MARKER, head + element.operator_id.encode()
@@ -167,14 +170,16 @@ def decode_control(frame_type: FrameType, payload: Buffer) -> ControlElement:
         if frame_type is FrameType.WATERMARK_STATUS:
             return WatermarkStatus(bytes(payload) == b"\x01")
         if frame_type is FrameType.BARRIER:
-            checkpoint_id, timestamp, alignment = _BARRIER.unpack(payload)
-            return CheckpointBarrier(checkpoint_id, timestamp, BarrierAlignment(alignment))
+            checkpoint_id, timestamp, alignment = _BARRIER.unpack_from(payload)
+            rest = memoryview(payload)[_BARRIER.size :]
+            options = decode_checkpoint_options(rest) if rest else None
+            return CheckpointBarrier(checkpoint_id, timestamp, BarrierAlignment(alignment), options)
         if frame_type is FrameType.LATENCY_MARKER:
             marked, subtask = struct.unpack_from("<qI", payload)
             return LatencyMarker(marked, bytes(payload[12:]).decode(), subtask)
         if frame_type is FrameType.END_OF_DATA:
             return EndOfData()
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, msgspec.DecodeError) as error:
         raise WireProtocolError(f"data connection: malformed {frame_type.name} frame: {error}") from error
     raise WireProtocolError(f"data connection: {frame_type.name} is no stream element")
 

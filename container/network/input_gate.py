@@ -1,15 +1,17 @@
 """The inputs of a task: channels of all edges that lead to it, taken in turn.
 
-Owner: the task thread. Combines watermarks per logical input (minimum over channels, idle ones left out), aligns
-barriers over all channels, and knows when an input has ended. Must not decode or run operators.
+Owner: the task thread. Combines watermarks per logical input (minimum over channels, idle ones left out), has its
+barriers gathered by a BarrierHandler, and knows when an input has ended. Must not decode or run operators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from yarrow.container.network.barrier_handler import AligningBarrierHandler, BarrierHandler
 from yarrow.container.network.input_channel import InputChannel
-from yarrow.runtime.data.elements import MIN_TIMESTAMP, CheckpointBarrier, StreamElement
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 
 
 class GateChannel:
@@ -73,52 +75,15 @@ class WatermarkValve:
         self.watermark = max(self.watermark, reached)
 
 
-class BarrierAligner:
-    """Blocks each channel behind its barrier until all open channels have delivered it."""
-
-    def __init__(self, channels: Sequence[GateChannel]) -> None:
-        self._channels = channels
-        self._pending: CheckpointBarrier | None = None
-        self._arrived: set[int] = set()
-
-    def barrier(self, position: int, barrier: CheckpointBarrier) -> CheckpointBarrier | None:
-        """A barrier came on channel `position`; returned again when it is aligned on all of them."""
-        if self._pending is not None and barrier.checkpoint_id < self._pending.checkpoint_id:
-            return None
-        if self._pending is None or barrier.checkpoint_id > self._pending.checkpoint_id:
-            self._release()
-            self._pending = barrier
-        self._arrived.add(position)
-        self._channels[position].channel.blocked = True
-        return self._complete()
-
-    def channel_ended(self) -> CheckpointBarrier | None:
-        """A channel has ended, which counts as arrived."""
-        return self._complete() if self._pending is not None else None
-
-    def _complete(self) -> CheckpointBarrier | None:
-        if any(i not in self._arrived and not c.channel.ended for i, c in enumerate(self._channels)):
-            return None
-        barrier = self._pending
-        self._release()
-        return barrier
-
-    def _release(self) -> None:
-        for position in self._arrived:
-            self._channels[position].channel.blocked = False
-        self._arrived.clear()
-        self._pending = None
-
-
 class InputGate:
     """All channels of a task; `input_index` of a channel says which input of the head operator it feeds."""
 
-    def __init__(self, channels: Sequence[GateChannel], inputs: int) -> None:
+    def __init__(self, channels: Sequence[GateChannel], inputs: int, clock: Clock | None = None) -> None:
         self.channels = tuple(channels)
         self.valves = tuple(
             WatermarkValve([c for c in self.channels if c.input_index == index]) for index in range(inputs)
         )
-        self.aligner = BarrierAligner(self.channels)
+        self.barriers: BarrierHandler = AligningBarrierHandler(self.channels, clock or SystemClock())
         self._next = 0
 
     @property
@@ -147,6 +112,13 @@ class InputGate:
             entry = channels[position]
             if entry.channel.has_data:
                 self._next = position + 1
+                return position, entry, entry.channel.take()
+        return None
+
+    def poll_ended(self) -> tuple[int, GateChannel, StreamElement] | None:
+        """The next element behind the ends of data of all channels; a peer that broke off there is no failure."""
+        for position, entry in enumerate(self.channels):
+            if entry.channel.queued and not entry.channel.blocked:
                 return position, entry, entry.channel.take()
         return None
 

@@ -7,7 +7,6 @@ enumerator lives in source_coordinator.
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,11 +16,23 @@ from typing import Any, cast
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.errors import TimestampError
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.checkpointed import (
+    initialize_function,
+    notify_function_aborted,
+    notify_function_complete,
+    snapshot_function,
+)
 from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import close_function, load_function, open_function
+from yarrow.container.task.checkpointing.source_events import (
+    Message,
+    Progress,
+    ReaderInbox,
+    encode_to_coordinator,
+)
 from yarrow.datastream.connectors.base import (
     NothingAvailable,
     Source,
@@ -30,15 +41,18 @@ from yarrow.datastream.connectors.base import (
     SourceSplit,
 )
 from yarrow.datastream.functions import SourceFunction
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import SourceFunctionOperator, SourceOperator
 
 _log = logging.getLogger(__name__)
 
-#: Event payloads are pickled tuples. To the coordinator: ("register", host), ("request",), ("event", object),
-#: ("finished",); to a reader: ("splits", [...]), ("no_more",), ("event", object), ("complete",).
 COORDINATOR = -1
+#: Names of operator states; part of the format of savepoints.
+SPLITS = "source-splits"
+PROGRESS = "source-progress"
 
 
 class SourceHead(WatermarkMaker):
@@ -77,6 +91,18 @@ class SourceHead(WatermarkMaker):
         """An event from the coordinator."""
         return None
 
+    def before_cut(self) -> Iterable[SourceRecords]:
+        """Records that were read and belong before the barrier; nothing is read between them and `after_cut`."""
+        return ()
+
+    def after_cut(self, checkpoint_id: int) -> None:
+        """The state is frozen, or the cut has failed."""
+        return None
+
+    def stopped(self) -> None:
+        """A savepoint has stopped the job: nothing more is waited for."""
+        return None
+
     def cancel(self) -> None:
         """The task is being cancelled: let go of threads that run user code."""
         return None
@@ -90,9 +116,10 @@ class SourceHead(WatermarkMaker):
 class ReaderContext(SubtaskContext):
     """The SourceReaderContext of one subtask."""
 
-    def __init__(self, context: OperatorContext) -> None:
+    def __init__(self, context: OperatorContext, inbox: ReaderInbox) -> None:
         super().__init__(context)
         self._context = context
+        self._inbox = inbox
 
     def request_split(self) -> None:
         """Asks the enumerator."""
@@ -105,7 +132,10 @@ class ReaderContext(SubtaskContext):
     def send(self, *message: Any) -> None:
         """A message to the coordinator."""
         self._environment.send_operator_event(
-            self._context.descriptor.id, COORDINATOR, self._environment.subtask, pickle.dumps(message, 5)
+            self._context.descriptor.id,
+            COORDINATOR,
+            self._environment.subtask,
+            encode_to_coordinator(self._inbox.taken, message),
         )
 
     def wake_up(self) -> None:
@@ -114,7 +144,10 @@ class ReaderContext(SubtaskContext):
 
 
 class ReadingSource(SourceHead):
-    """Polls the reader of a Source."""
+    """Polls the reader of a Source.
+
+    Its state is the list of splits with their positions, and which event of the enumerator it has taken last.
+    """
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
         super().__init__(name)
@@ -122,6 +155,11 @@ class ReadingSource(SourceHead):
         self._strategy_blob = spec.watermark_strategy
         self._reader: SourceReader[Any, SourceSplit] | None = None
         self._coordinator_complete = False
+        self._no_more_splits = False
+        #: Waits for this at its end: the first checkpoint behind it, where the reader commits by notifications.
+        self._commits = False
+        self._ended = False
+        self._last_cut: int | None = None
         self._errors = 0
 
     def strategy(self) -> WatermarkStrategy | None:
@@ -129,11 +167,29 @@ class ReadingSource(SourceHead):
         return None if blob is None else cast(WatermarkStrategy, load_function(blob, self.name))
 
     def open(self) -> None:
+        environment = self.context.environment
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
-        context = ReaderContext(self.context)
+        state = self.context.operator_state
+        self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
+        self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
+        restored: list[SourceSplit] = list(self._splits_state.get())
+        progress = [tuple(entry) for entry in self._progress_state.get()]
+        own = (environment.subtask, environment.parallelism)
+        mine = next((entry for entry in progress if entry[:2] == own), None)
+        self._inbox = ReaderInbox(environment.restored.checkpoint_id, -1 if mine is None else mine[2])
+        context = self._reader_context = ReaderContext(self.context, self._inbox)
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
-        context.send("register", "")
+        self._commits = (
+            type(self._reader).notify_checkpoint_complete is not SourceReader.notify_checkpoint_complete
+            and environment.settings.get(checkpointing.INTERVAL) is not None
+            and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
+        )
+        context.send("register", "", progress)
+        if restored:
+            self._add_splits(restored)
+        if mine is not None and mine[3]:
+            self._take([("no_more",)])
         self._reader.start()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
@@ -145,17 +201,22 @@ class ReadingSource(SourceHead):
         return records
 
     def handle_event(self, payload: bytes) -> None:
-        message = pickle.loads(payload)
-        if message[0] == "complete":
-            self._coordinator_complete = True
-        elif self._reader is None:
-            return
-        elif message[0] == "splits":
-            self._add_splits(message[1])
-        elif message[0] == "no_more":
-            self._reader.notify_no_more_splits()
-        elif message[0] == "event":
-            self._reader.handle_source_event(message[1])
+        if self._reader is not None:
+            self._take(self._inbox.receive(payload))
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        reader = self._reader
+        assert reader is not None
+        for message in messages:
+            if message[0] == "complete":
+                self._coordinator_complete = True
+            elif message[0] == "splits":
+                self._add_splits(message[1])
+            elif message[0] == "no_more":
+                self._no_more_splits = True
+                reader.notify_no_more_splits()
+            elif message[0] == "event":
+                reader.handle_source_event(message[1])
 
     def _add_splits(self, splits: Sequence[SourceSplit]) -> None:
         """Assigned or restored ones: each counts for the watermark from now on."""
@@ -163,13 +224,45 @@ class ReadingSource(SourceHead):
         self._time.add_splits([split.split_id for split in splits])
         self._reader.add_splits(splits)
 
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        environment = self.context.environment
+        self._splits_state.update(self._reader.snapshot_state(checkpoint_id))
+        progress: Progress = (
+            environment.subtask, environment.parallelism, self._inbox.taken, self._no_more_splits,
+        )  # fmt: skip
+        self._progress_state.update([progress])
+        if self._ended and self._last_cut is None:
+            self._last_cut = checkpoint_id
+
+    def after_cut(self, checkpoint_id: int) -> None:
+        if self._reader is not None:
+            self._reader_context.send("cut", checkpoint_id)
+            self._take(self._inbox.cut(checkpoint_id))
+            self.context.environment.wake()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        self._reader.notify_checkpoint_complete(checkpoint_id)
+        if self._last_cut is not None and checkpoint_id >= self._last_cut:
+            self._commits = False
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._take(self._inbox.give_up(checkpoint_id))
+        self.context.environment.wake()
+
     def finish(self) -> None:
-        ReaderContext(self.context).send("finished")
+        self._ended = True
+        self._reader_context.send("finished")
+
+    def stopped(self) -> None:
+        self._coordinator_complete = True
+        self._commits = False
 
     @property
     def is_drained(self) -> bool:
         # The coordinator lives with subtask 0 and must outlive the other readers.
-        return self.context.environment.subtask != 0 or self._coordinator_complete
+        return not self._commits and (self.context.environment.subtask != 0 or self._coordinator_complete)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -179,8 +272,51 @@ class ReadingSource(SourceHead):
 
 #: How long the end of a task waits for run() to return after cancel(); meanwhile its thread stands still.
 _JOIN_SECONDS = 1.0
+#: How long the task waits for a SourceFunction's lock before it takes rows, for which that thread may be waiting.
+_HOLD_SECONDS = 0.002
 #: Rows a SourceFunction may be ahead of the task.
 _HANDOVER_ROWS = 8192
+
+
+class CheckpointLock(AbstractContextManager[None]):
+    """Held by a source function while it emits records and moves its position; the task holds it during a cut.
+
+    A task that wants it goes first: a function that emits without a pause would not let it in otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = threading.Event()
+        self._open.set()
+        self._owner: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner != me:
+            self._open.wait()
+            self._lock.acquire()
+            self._owner = me
+        self._depth += 1
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            self._lock.release()
+
+    # ---- task thread
+
+    def hold(self, seconds: float) -> bool:
+        """True when nobody emits any more until `let_go`; False when somebody still did after `seconds`."""
+        self._open.clear()
+        return self._lock.acquire(timeout=seconds)
+
+    def let_go(self, *, held: bool) -> None:
+        """Functions may emit again."""
+        if held:
+            self._lock.release()
+        self._open.set()
 
 
 class _Handover:
@@ -196,7 +332,7 @@ class _Handover:
         self._marks_put = 0
         self._marks_taken = 0
         self._room = threading.Condition()
-        self._lock = threading.RLock()
+        self._lock = CheckpointLock()
         self._sleeping = True
         self.cancelled = False
 
@@ -214,6 +350,11 @@ class _Handover:
         self._append((element if self._object_reuse else freeze_or_copy(element), timestamp))
 
     def _append(self, entry: tuple[Any, int | None] | Watermark | WatermarkStatus) -> None:
+        # Nothing comes between the last row before a cut and the cut.
+        with self._lock:
+            self._append_locked(entry)
+
+    def _append_locked(self, entry: tuple[Any, int | None] | Watermark | WatermarkStatus) -> None:
         rows = self._rows
         if len(rows) >= _HANDOVER_ROWS:
             with self._room:
@@ -252,6 +393,14 @@ class _Handover:
         return None
 
     # ---- task thread
+    def hold(self) -> bool:
+        """Keeps the source's thread from emitting until `let_go`; False when it is still emitting."""
+        return self._lock.hold(_HOLD_SECONDS)
+
+    def let_go(self, *, held: bool) -> None:
+        """The source's thread may emit again."""
+        self._lock.let_go(held=held)
+
     def take(
         self, max_rows: int
     ) -> tuple[list[Any], list[int | None] | None, Watermark | WatermarkStatus | None]:
@@ -294,11 +443,13 @@ class SourceFunctionHead(SourceHead):
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._done = False
+        self._held = False
         self._mark: Watermark | WatermarkStatus | None = None
 
     def open(self) -> None:
         environment = self.context.environment
         self._function: SourceFunction[Any] = load_function(self._blob, self.name)
+        initialize_function(self._function, self.context, None)
         open_function(self._function, OperatorRuntimeContext(self.context, keyed=False))
         self._handover = _Handover(environment.wake, self.name, environment.object_reuse)
         self._thread = threading.Thread(
@@ -318,20 +469,25 @@ class SourceFunctionHead(SourceHead):
             self.context.environment.wake()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
-        while True:
-            done = self._done
-            rows, stamps, self._mark = self._handover.take(max_rows)
-            if rows:
-                self.records_in += len(rows)
-                return SourceRecords(rows, stamps)
-            if self._mark is None:
-                break
-            self._send_mark()
+        done = self._done
+        records = self._take_rows(max_rows)
+        if records is not None:
+            return records
         if done:
             if self._failure is not None:
                 raise self._failure
             return None
         return NothingAvailable()
+
+    def _take_rows(self, max_rows: int = _HANDOVER_ROWS) -> SourceRecords | None:
+        while True:
+            rows, stamps, self._mark = self._handover.take(max_rows)
+            if rows:
+                self.records_in += len(rows)
+                return SourceRecords(rows, stamps)
+            if self._mark is None:
+                return None
+            self._send_mark()
 
     def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
         self.watermarks_to.set_idle(False)
@@ -348,6 +504,29 @@ class SourceFunctionHead(SourceHead):
             self.watermarks_to.set_idle(False)
         else:
             self.watermarks_to.set_idle(True)
+
+    def before_cut(self) -> Iterator[SourceRecords]:
+        """Everything emitted before the function could be stopped between two records."""
+        while True:
+            # A function that holds the lock may wait for room: it gets it.
+            self._held = self._handover.hold()
+            while isinstance(records := self._take_rows(), SourceRecords):
+                yield records
+            if self._held:
+                return
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        snapshot_function(self._function, checkpoint_id)
+
+    def after_cut(self, checkpoint_id: int) -> None:
+        self._handover.let_go(held=self._held)
+        self._held = False
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        notify_function_complete(self._function, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        notify_function_aborted(self._function, checkpoint_id)
 
     def cancel(self) -> None:
         if self._thread is None or self._done or self._handover.cancelled:

@@ -20,16 +20,21 @@ from yarrow.container.operators.base import (
     TaskEnvironment,
 )
 from yarrow.container.operators.builder import build_operator
+from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.sinks import BulkRowOperator, CollectingOperator
 from yarrow.container.operators.sources import SourceHead
+from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.task.chain_compiler import ChainCompiler
+from yarrow.container.task.chain_time import ChainTime
+from yarrow.container.task.checkpointing.pending_snapshot import OperatorPart
 from yarrow.container.task.code_writer import CompiledCode
 from yarrow.container.task.failure import OperatorFailure, generated_line, short_record
 from yarrow.container.task.metric_registry import metric_scope
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
+from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
+from yarrow.runtime.snapshot.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
@@ -64,8 +69,11 @@ class OperatorChain:
             for index, operator in enumerate(self.operators)
             if type(operator).upkeep is not Operator.upkeep
         ]
+        #: Keyed states that want to know when a chunk is done; known after `open`.
+        self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
         self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
-        self._watermark = MIN_TIMESTAMP
+        #: Carries watermarks and idleness through the operators.
+        self.time = ChainTime(vertex, self.operators, self._partitions, self._emit_results, self._settle)
         self._closed = False
         #: Told of each generated function before its first call.
         self.on_compiled: Callable[[CompiledCode], None] | None = None
@@ -81,12 +89,18 @@ class OperatorChain:
         from_last = list(enumerate(zip(self.operators, self._vertex.operators, strict=True)))[::-1]
         for index, (operator, descriptor) in from_last:
             with self.attributed(index):
+                if isinstance(operator, WatermarkMaker):
+                    operator.watermarks_to = self.time.behind[index]
                 operator.setup(OperatorContext.of(self._environment, descriptor))
                 operator.open()
+                state = operator.context.state
+                if isinstance(state, KeyedStateBackend):
+                    self._keyed_states.append((index, state))
         for index, descriptor in enumerate(self._vertex.operators):
             if isinstance(descriptor.spec, RowsToArrowOperator):
                 converter = cast("RowsToArrowConverter", self.operators[index])
                 converter.deliver = self._deliverer(index)
+        self._timestamped = any(operator.stamps_rows for operator in self.operators)
         self._register_metrics()
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
@@ -112,6 +126,52 @@ class OperatorChain:
             for code in self._compiled.values():
                 code.dispose()
         return errors
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def announce_checkpoint(self, checkpoint_id: int) -> None:
+        """A checkpoint is on its way: backends may prepare its cut."""
+        for operator in self.operators:
+            state = operator.context.state
+            if isinstance(state, KeyedStateBackend):
+                state.announce_checkpoint(checkpoint_id)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Before the barrier: what operators keep back flows on, in chain order."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                operator.prepare_snapshot(checkpoint_id)
+                self.end_of_chunk()
+
+    def snapshot_operator(self, index: int, checkpoint_id: int, options: CheckpointOptions) -> OperatorPart:
+        """Freezes the state of one operator."""
+        operator, descriptor = self.operators[index], self._vertex.operators[index]
+        with self.attributed(index):
+            operator.snapshot_state(checkpoint_id)
+            context = operator.context
+            state = context.state
+            keyed = state.snapshot(checkpoint_id, options) if isinstance(state, KeyedStateBackend) else None
+            return OperatorPart(
+                descriptor.id, operator.name, keyed, context.operator_state.snapshot(checkpoint_id)
+            )
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Operators and backends learn that a checkpoint is complete."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                state = operator.context.state
+                if isinstance(state, KeyedStateBackend):
+                    state.checkpoint_completed(checkpoint_id)
+                operator.notify_checkpoint_complete(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Operators and backends learn that a checkpoint is given up."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                state = operator.context.state
+                if isinstance(state, KeyedStateBackend):
+                    state.checkpoint_aborted(checkpoint_id)
+                operator.notify_checkpoint_aborted(checkpoint_id)
 
     @property
     def head(self) -> Operator:
@@ -172,11 +232,20 @@ class OperatorChain:
         self._hand_on(0, batch)
         self.end_of_chunk()
 
-    def end_of_chunk(self) -> None:
-        """Bulk operators take what the loop has put aside; full exchange buffers go out."""
+    def _settle(self) -> None:
+        """Rows that bulk operators put aside go their way, before a control element; also in the middle of a chunk."""
         for index, operator in self._bulk:
             with self.attributed(index):
                 operator.end_of_chunk()
+
+    def end_of_chunk(self) -> None:
+        """Bulk operators take what the loop has put aside; state bounds its caches; full exchange buffers go out."""
+        for index, operator in self._bulk:
+            with self.attributed(index):
+                operator.end_of_chunk()
+        for index, state in self._keyed_states:
+            with self.attributed(index):
+                state.end_of_chunk()
         for partition in self._partitions:
             partition.flush_full()
 
@@ -249,12 +318,6 @@ class OperatorChain:
 
     # ------------------------------------------------------------------ time
 
-    def on_watermark(self, timestamp: int) -> None:
-        """The watermark of all inputs together has risen."""
-        self._watermark = timestamp
-        for index, operator in enumerate(self.operators):
-            self._emit_results(index, operator.on_watermark(timestamp))
-
     def seconds_until_upkeep(self) -> float | None:
         """Until an operator has upkeep to do."""
         times = [t for _, operator in self._kept_up if (t := operator.seconds_until_upkeep()) is not None]
@@ -284,13 +347,14 @@ class OperatorChain:
         emitted = 0
         with self.attributed(index):
             # Each result flows on before the function runs on: it may change what it has emitted.
-            for value, _timestamp in results:
+            for value, timestamp in results:
                 emitted += 1
+                stamps = None if timestamp is None else (timestamp,)
                 if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
                     if value[0].tag_id in self._compiler.side_outputs(index):
-                        self._run(("behind", index, value[0].tag_id), [value[1]], None)
+                        self._run(("behind", index, value[0].tag_id), (value[1],), stamps)
                 else:
-                    self._run(("behind", index, None), [value], None)
+                    self._run(("behind", index, None), (value,), stamps)
         if emitted:
             self.end_of_chunk()
         return emitted
@@ -339,10 +403,9 @@ class OperatorChain:
             scope = metric_scope(operator.name)
             registry.register(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]
             registry.register(f"{scope}.numRecordsOut", lambda i=index: self.records_out_of(i))  # type: ignore[misc]
-            registry.register(f"{scope}.currentOutputWatermark", self._current_watermark)
-
-    def _current_watermark(self) -> float:
-        return self._watermark
+            time = self.time.behind[index]
+            registry.register(f"{scope}.currentInputWatermark", lambda t=time: t.input_watermark)  # type: ignore[misc]
+            registry.register(f"{scope}.currentOutputWatermark", lambda t=time: t.watermark)  # type: ignore[misc]
 
 
 class _Attribution:

@@ -11,10 +11,17 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
+from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
+    NoSnapshots,
+    SnapshotReceiver,
+    SubtaskCheckpointCoordinator,
+)
 from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.mails import ChunkAtHand, MailDelays
@@ -34,9 +41,11 @@ from yarrow.runtime.data.elements import (
     StreamElement,
     Watermark,
     WatermarkStatus,
+    stamps_column,
 )
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: A task whose peer broke off waits this long for the JobMaster's verdict (the peer's own failure is the cause).
 VERDICT_SECONDS = 5.0
@@ -47,8 +56,10 @@ class TaskStage(Enum):
 
     CREATED = "created"
     RUNNING = "running"
-    #: Input has ended; outputs and operators are being drained.
+    #: Input has ended; outputs and operators are being drained, which may take until a checkpoint is complete.
     FINISHING = "finishing"
+    #: Behind the cut of a savepoint that stops the job: nothing runs until it is known what became of it.
+    SUSPENDED = "suspended"
     #: A peer broke off: waits to be cancelled, fails by itself after a while.
     AWAITING_VERDICT = "awaiting verdict"
     ENDED = "ended"
@@ -58,6 +69,10 @@ class TaskListener(Protocol):
     """Learns of state changes; called on the task's thread."""
 
     def task_state_changed(self, task: StreamTask, state: ExecutionState, cause: FailureCause | None) -> None: ...
+
+    def end_of_data_reached(self, task: StreamTask) -> None:
+        """Everything was put out; the task waits for somebody outside, as a rule for a checkpoint."""
+        ...
 
 
 class StreamTask:
@@ -75,6 +90,7 @@ class StreamTask:
         buffer_timeout_ms: int,
         wake_thread: Callable[[], None],
         latency: LatencyTracker,
+        snapshots: SnapshotReceiver | None = None,
     ) -> None:
         #: Called with True before and False after each slice: the worker notes whose code runs.
         self.on_slice: Callable[[bool], None] | None = None
@@ -99,7 +115,12 @@ class StreamTask:
         self._woken = True
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
-        self._finish_announced = False
+        #: `finish` of the operators was called; only the last checkpoint is still to come.
+        self._finished = False
+        #: The listener was told that the task waits for the checkpoint behind its end.
+        self._end_announced = False
+        #: The savepoint at whose cut the task stands still, and the stage it had before.
+        self._stopping: tuple[CheckpointBarrier, TaskStage] | None = None
         #: The rows that a generated loop works on.
         self.chunk = ChunkAtHand()
         #: True while outputs lack credit: until it comes there is nothing to do.
@@ -108,8 +129,20 @@ class StreamTask:
         self._markers_sent = 0
         self._idle = False
         self.output_watermark = MIN_TIMESTAMP
+        #: True while event-time timers are left that the watermark made due.
+        self._firing = False
+        #: End of the present slice.
+        self._deadline = 0.0
         self.records_in = 0
         self.mail_delays = MailDelays()
+        self.checkpoints = SubtaskCheckpointCoordinator(
+            environment,
+            chain,
+            snapshots or NoSnapshots(),
+            broadcast=self.broadcast,
+            emit=self._emit_source_records,
+        )
+        gate.barriers.listener = self
 
     # ------------------------------------------------------------------ any thread
 
@@ -139,7 +172,17 @@ class StreamTask:
 
     def start(self) -> None:
         """Opens the chain; a failure ends the task."""
+        self.initialize()
+        self.open()
+
+    def initialize(self) -> None:
+        """Tells that the task is being restored."""
         self._listener.task_state_changed(self, ExecutionState.INITIALIZING, None)
+
+    def open(self) -> None:
+        """Opens the chain, whose state has been fetched; a failure ends the task, one that has ended stays so."""
+        if self.stage is not TaskStage.CREATED:
+            return
         try:
             self.chain.open()
         except BaseException as error:  # user code runs in open
@@ -218,7 +261,9 @@ class StreamTask:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
             return self._drain()
-        if self.stage is TaskStage.AWAITING_VERDICT and self.environment.clock.monotonic() >= self._verdict_at:
+        if self.stage is TaskStage.SUSPENDED:
+            self._drain_overdrafts()
+        elif self.stage is TaskStage.AWAITING_VERDICT and self.environment.clock.monotonic() >= self._verdict_at:
             assert self._verdict is not None
             self._fail(self._verdict)
         return False, Phase.IDLE
@@ -228,7 +273,14 @@ class StreamTask:
         if self._blocked:
             self._flush_if_due()
             return False, Phase.BACK_PRESSURED if self._has_input() else Phase.IDLE
-        fired = self._fire_timers(now + self._slice_seconds)
+        self._deadline = now + self._slice_seconds
+        fired = self._fire_timers(self._deadline)
+        if self._firing:
+            self._continue_watermark()
+            if self.gate.all_ended and not self._firing:
+                self._input_ended()
+            self._flush_if_due()
+            return True, Phase.BUSY
         if self.chain.source is not None:
             self._send_latency_marker()
             worked = self._take_source(now)
@@ -271,6 +323,7 @@ class StreamTask:
                 self._woken = True
                 return True
         if records is None:
+            self.chain.time.end()
             self._input_ended()
             return True
         assert isinstance(records, NothingAvailable)
@@ -281,20 +334,25 @@ class StreamTask:
         return chunk_started != now
 
     def _emit_source_records(self, records: SourceRecords) -> None:
-        rows = records.rows
-        self.records_in += len(rows)
-        self.chain.run_source_side(records.side)
-        if isinstance(rows, Sequence):
-            self.chain.run_source_rows(rows, records.timestamps)
-        else:
-            self.chain.run_source_batch(ArrowBatch(rows))
+        source = self.chain.source
+        assert source is not None
+        with self.chain.attributed(0):
+            # Between two parts the source sends a watermark.
+            for part in source.timed(records):
+                rows = part.rows
+                self.records_in += len(rows)
+                self.chain.run_source_side(part.side)
+                if isinstance(rows, Sequence):
+                    self.chain.run_source_rows(rows, part.timestamps)
+                else:
+                    self.chain.run_source_batch(ArrowBatch(rows, stamps_column(part.timestamps)))
 
     # ---- inputs
 
     def _take_input(self, now: float) -> bool:
         deadline = now + self._slice_seconds
         worked = False
-        while self.stage is TaskStage.RUNNING:
+        while self.stage is TaskStage.RUNNING and not self._firing:
             if self._batch is None:
                 element = self.gate.poll()
                 if element is None:
@@ -346,35 +404,37 @@ class StreamTask:
             valve.set_idle(entry, element.idle)
             self._advance_watermark()
         elif isinstance(element, CheckpointBarrier):
-            self._on_barrier(self.gate.aligner.barrier(position, element))
+            self._cut(self.gate.barriers.barrier(position, element))
         elif isinstance(element, LatencyMarker):
             self._on_latency_marker(element)
         elif isinstance(element, EndOfData):
             self.gate.end_channel(entry)
             valve.channel_ended()
             self._advance_watermark()
-            self._on_barrier(self.gate.aligner.channel_ended())
-            if self.gate.all_ended:
+            if not self.gate.all_ended:
+                self._cut(self.gate.barriers.channel_ended())
+            elif not self._firing:
                 self._input_ended()
 
     def _advance_watermark(self) -> None:
         """Hands on what a change at the inputs means for the outputs: active before, idle after the watermark."""
-        idle = self.gate.idle
-        if self._idle and not idle:
+        if self._idle and not self.gate.idle:
             self._idle = False
-            self.broadcast(WatermarkStatus(False))
+            self.chain.time.set_input_idle(False)
         risen = self.gate.combined_watermark
         if risen > self.output_watermark:
             self.output_watermark = risen
-            self.chain.on_watermark(risen)
-            self.broadcast(Watermark(risen))
-        if idle and not self._idle:
-            self._idle = True
-            self.broadcast(WatermarkStatus(True))
+            self.chain.time.begin(risen)
+        self._continue_watermark()
 
-    def _on_barrier(self, barrier: CheckpointBarrier | None) -> None:
-        if barrier is not None:
-            self.broadcast(barrier)
+    def _continue_watermark(self) -> None:
+        """Fires what the watermark made due, as far as the slice goes; until all has fired no input is taken."""
+        self._firing = not self.chain.time.proceed(self._deadline)
+        if self._firing:
+            return
+        if self.gate.idle and not self._idle:
+            self._idle = True
+            self.chain.time.set_input_idle(True)
 
     def _on_latency_marker(self, marker: LatencyMarker) -> None:
         self._latency.arrived(marker)
@@ -396,6 +456,102 @@ class StreamTask:
         """Sends a control element behind everything emitted so far, on all outputs."""
         for partition in self.partitions:
             partition.broadcast_control(element)
+
+    # ---- checkpoints
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+            self._cut(self.gate.barriers.trigger(barrier))
+        elif self.stage is TaskStage.SUSPENDED:
+            reason = "the task stands at a savepoint that stops the job"
+            self.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
+        else:
+            self.checkpoints.decline(
+                barrier.checkpoint_id, CheckpointRefusedError(f"the task is {self.stage.value}")
+            )
+
+    def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
+        """BarrierListener."""
+        self.checkpoints.announce(barrier)
+
+    def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
+        """BarrierListener."""
+        self.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete, and so are all before it."""
+        if self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
+            return
+        self.gate.barriers.abort(checkpoint_id)
+        self.checkpoints.completed(checkpoint_id)
+        stopping = self._stopping
+        if stopping is not None and stopping[0].checkpoint_id <= checkpoint_id:
+            self._stopping = None
+            self._end_of_stopped(stopping[1])
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will never be complete."""
+        if self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
+            return
+        self.gate.barriers.abort(checkpoint_id)
+        self.checkpoints.aborted(checkpoint_id)
+        stopping = self._stopping
+        if stopping is not None and stopping[0].checkpoint_id == checkpoint_id:
+            self._stopping = None
+            self._go_on(*stopping)
+
+    def _go_on(self, barrier: CheckpointBarrier, stage: TaskStage) -> None:
+        """The savepoint that was to stop the job has failed."""
+        drains = barrier.options is not None and barrier.options.kind is SnapshotKind.SAVEPOINT_TERMINATE
+        if drains and stage is TaskStage.RUNNING:
+            raise CheckpointRefusedError(
+                f"savepoint {barrier.checkpoint_id}, which was to stop the job, was given up after the job had been "
+                "drained: it goes on from its last checkpoint"
+            )
+        self.stage = stage
+        self._woken = True
+
+    def _cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
+        for ready in checkpoints:
+            options = ready.barrier.options
+            kind = SnapshotKind.CHECKPOINT if options is None else options.kind
+            if kind is SnapshotKind.SAVEPOINT_TERMINATE and self.stage is TaskStage.RUNNING:
+                self._drain_operators()
+            self.checkpoints.cut(ready, finished=self._finished, settled=self._snapshot_settled)
+            if kind.stops_job and self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+                self._stopping = (ready.barrier, self.stage)
+                self.stage = TaskStage.SUSPENDED
+
+    def _drain_operators(self) -> None:
+        """The end of time, for a job that will not go on: all timers fire, operators finish."""
+        if self.chain.source is not None:
+            self.chain.time.end()
+        if not self._finished:
+            self._finished = True
+            self.chain.finish()
+
+    def _end_of_stopped(self, stage: TaskStage) -> None:
+        """The savepoint that stops the job is complete."""
+        if stage is TaskStage.RUNNING:
+            self.broadcast(EndOfData())
+        if self.chain.source is not None:
+            self.chain.source.stopped()
+        self._finished = True
+        self.stage = TaskStage.FINISHING
+
+    def _snapshot_settled(self) -> None:
+        """Any thread."""
+        self.post(self._count_settled)
+
+    def _count_settled(self) -> None:
+        self.checkpoints.unsettled -= 1
+
+    @property
+    def threads_left(self) -> tuple[str, ...]:
+        """Threads of user code that a task which has ended has left behind."""
+        source = self.chain.source
+        return (f"source {source.name}",) if source is not None and source.has_live_thread else ()
 
     # ---- timers, flushing, end
 
@@ -424,22 +580,50 @@ class StreamTask:
                 partition.flush_all()
 
     def _input_ended(self) -> None:
-        self.chain.finish()
+        if not self._finished:
+            self._finished = True
+            self.chain.finish()
         self.broadcast(EndOfData())
         self._flush_at = None
         self.stage = TaskStage.FINISHING
+        # Behind the end, so that a checkpoint that begins with it includes it.
+        self._cut(self.gate.barriers.channel_ended())
 
     def _drain(self) -> tuple[bool, Phase]:
+        if not self._drain_overdrafts():
+            return False, Phase.BACK_PRESSURED
+        moved = self._take_barriers()
+        if self.stage is not TaskStage.FINISHING:
+            return True, Phase.IDLE
+        if not self.chain.is_drained:
+            if not self._end_announced:
+                self._end_announced = True
+                self._listener.end_of_data_reached(self)
+            return moved, Phase.IDLE
+        if self.checkpoints.unsettled:
+            # The JobMaster is to have the parts of a task before it learns that the task has ended.
+            return moved, Phase.IDLE
+        self._end(ExecutionState.FINISHED, None, "")
+        return True, Phase.IDLE
+
+    def _drain_overdrafts(self) -> bool:
         drained = True
         for partition in self.partitions:
             if not partition.drain_overdraft():
                 drained = False
-        if not drained:
-            return False, Phase.BACK_PRESSURED
-        if self.chain.is_drained:
-            self._end(ExecutionState.FINISHED, None, "")
-            return True, Phase.IDLE
-        return False, Phase.IDLE
+        return drained
+
+    def _take_barriers(self) -> bool:
+        """Behind the end of data a channel still brings the barriers of tasks that wait for their last checkpoint."""
+        moved = False
+        while self.stage is TaskStage.FINISHING:
+            element = self.gate.poll_ended()
+            if element is None:
+                return moved
+            moved = True
+            if isinstance(element[2], CheckpointBarrier):
+                self._cut(self.gate.barriers.barrier(element[0], element[2]))
+        return moved
 
     def _await_verdict(self, error: BaseException) -> None:
         self.stage = TaskStage.AWAITING_VERDICT

@@ -18,6 +18,7 @@ from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
+from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.freezing import needs_fixing
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
@@ -46,7 +47,10 @@ class TaskHooks:
         write_output: Callable[[str], None],
         send_operator_event: Callable[[TaskBuilder, str, int, int, bytes], None],
         push_collected: Callable[[TaskBuilder, CollectMessage], None],
+        snapshots: SnapshotReceiver | None = None,
     ) -> None:
+        #: Where tasks hand over what they froze; None = they take part in no checkpoint.
+        self.snapshots = snapshots
         self.listener = listener
         self.write_output = write_output
         self.send_operator_event = send_operator_event
@@ -108,12 +112,17 @@ class TaskBuilder:
                 environment.metrics,
                 self._clock,
             ),
+            snapshots=self._hooks.snapshots,
         )
         return self._task
 
     def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress:
         """The worker that runs a subtask."""
         return self.deployment.workers[self._placements[vertex_id][subtask].worker]
+
+    def attempt_of(self, vertex_id: str, subtask: int) -> ExecutionAttemptID:
+        """The attempt of a subtask at the time of this deployment."""
+        return self._placements[vertex_id][subtask].attempt_id
 
     def task_environment(self) -> TaskEnvironment:
         """What the task's operators know of it and may ask it for."""
@@ -201,7 +210,7 @@ class TaskBuilder:
                 key = (ExecutionAttemptID(self.descriptor.attempt_id), edge.index, producer)
                 channel = self._network.open_input(key, codec, batches, window, self._wake_thread)
                 channels.append(GateChannel(channel, edge.target_input))
-        return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0))
+        return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0), self._clock)
 
     def _producers(self, edge: JobEdge) -> range:
         producers = self.graph.vertex(edge.source).parallelism

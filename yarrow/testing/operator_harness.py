@@ -100,6 +100,8 @@ class OperatorHarness:
         self.printed: list[str] = []
         #: (task name, state) in the order reported.
         self.states: list[tuple[str, ExecutionState]] = []
+        #: Tasks that wait for somebody outside at the end of their input.
+        self.waiting: list[str] = []
         #: The cause of each FAILED.
         self.failures: list[FailureCause] = []
         self._input_types = list(types) if types is not None else [None] * inputs
@@ -218,6 +220,10 @@ class OperatorHarness:
         if state is ExecutionState.FAILED:
             assert cause is not None
             self.failures.append(cause)
+
+    def end_of_data_reached(self, task: StreamTask) -> None:
+        """TaskListener."""
+        self.waiting.append(task.environment.task_name)
 
     def _print(self, text: str) -> None:
         self.printed += text.splitlines()

@@ -31,6 +31,7 @@ from yarrow.runtime.config.options import (
     security,
     sink,
     taskmanager,
+    testing,
     web,
 )
 
@@ -91,6 +92,7 @@ OPTION_GROUPS: Final = (
     OptionGroup("High availability", high_availability),
     OptionGroup("Security", security),
     OptionGroup("Processes", cluster),
+    OptionGroup("Tests of the engine", testing),
 )
 ALL_OPTIONS: Final = tuple(option for group in OPTION_GROUPS for option in group.options)
 #: Keys and unambiguous older names to their option.

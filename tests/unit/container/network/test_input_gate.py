@@ -124,8 +124,8 @@ def is_idle(made: InputGate) -> bool:
 
 
 def barrier(made: InputGate, channel: int, number: int) -> int | None:
-    aligned = made.aligner.barrier(channel, CheckpointBarrier(number, 0))
-    return None if aligned is None else aligned.checkpoint_id
+    ready = made.barriers.barrier(channel, CheckpointBarrier(number, 0))
+    return ready[0].barrier.checkpoint_id if ready else None
 
 
 def blocked(made: InputGate) -> list[bool]:
@@ -161,8 +161,7 @@ def test_an_ended_channel_counts_as_arrived() -> None:
     made = gate(0, 0)
     barrier(made, 0, 1)
     made.end_channel(made.channels[1])
-    aligned = made.aligner.channel_ended()
-    assert aligned is not None and aligned.checkpoint_id == 1
+    assert [ready.barrier.checkpoint_id for ready in made.barriers.channel_ended()] == [1]
     assert blocked(made) == [False, False]
     assert barrier(made, 0, 2) == 2
 

@@ -1,0 +1,189 @@
+"""When a task cuts: barriers of its channels gathered, channels held back behind theirs where exactly-once asks for it.
+
+Owner: the task thread. `BarrierHandler` is what a task knows; how records in flight are treated is the handler's
+business alone. Must not snapshot anything, and must not know operators or outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from yarrow.container.network.input_channel import InputChannel
+from yarrow.runtime.common.clock import Clock, perf_counter
+from yarrow.runtime.data.elements import CheckpointBarrier
+
+
+class ReadyCheckpoint(NamedTuple):
+    """A checkpoint at whose cut a task now stands."""
+
+    barrier: CheckpointBarrier
+    #: From the first barrier to now.
+    alignment_seconds: float
+    #: From the checkpoint's trigger to the first barrier.
+    start_delay_seconds: float
+    #: What its channels have received during the alignment.
+    processed_bytes: int
+
+
+class GateChannelView(Protocol):
+    """What a handler needs of a channel of the gate."""
+
+    @property
+    def channel(self) -> InputChannel: ...
+
+
+class BarrierListener(Protocol):
+    """Learns what a handler decides besides the cuts it returns."""
+
+    def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
+        """The first sign of a checkpoint: its cut will come."""
+        ...
+
+    def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
+        """The barriers of this checkpoint will never be complete here."""
+        ...
+
+
+class BarrierHandler(Protocol):
+    """Each method returns the checkpoints at whose cut the task stands after it, in rising order."""
+
+    listener: BarrierListener | None
+
+    def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        """A barrier came on the channel at `position`; one may come behind the end of data, too."""
+        ...
+
+    def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        """The checkpoint begins here: channels that are still open will end without a barrier."""
+        ...
+
+    def channel_ended(self) -> Sequence[ReadyCheckpoint]:
+        """A channel has ended, which counts as the barrier of all checkpoints to come."""
+        ...
+
+    def abort(self, checkpoint_id: int) -> None:
+        """That checkpoint is given up: nothing waits for it, and barriers of it that still come are dropped."""
+        ...
+
+
+class _Alignment:
+    """A checkpoint some of whose barriers have come."""
+
+    def __init__(self, barrier: CheckpointBarrier, now: float, delay: float, received: int) -> None:
+        self.barrier = barrier
+        self.arrived: set[int] = set()
+        self.started = now
+        self.delay = delay
+        self.received = received
+
+    @property
+    def blocks(self) -> bool:
+        """True where a channel that has brought its barrier waits for the others."""
+        options = self.barrier.options
+        return options is None or options.exactly_once
+
+
+class AligningBarrierHandler:
+    """Exactly once: a channel stands still behind its barrier until all open channels have brought theirs. At least
+    once: barriers are counted and nothing stands still.
+
+    A channel delivers barriers in the order of their checkpoints, so one that brings a later barrier will not bring
+    an earlier any more: the earlier checkpoint is given up.
+    """
+
+    def __init__(self, channels: Sequence[GateChannelView], clock: Clock) -> None:
+        self.listener: BarrierListener | None = None
+        self._channels = channels
+        self._clock = clock
+        #: By checkpoint id, rising.
+        self._pending: dict[int, _Alignment] = {}
+        self._latest = -1
+        self._aborted: set[int] = set()
+
+    def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        if self._is_over(barrier.checkpoint_id):
+            return ()
+        for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < barrier.checkpoint_id]:
+            if position not in earlier.arrived:
+                self._give_up(
+                    earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own"
+                )
+        alignment = self._alignment(barrier)
+        alignment.arrived.add(position)
+        if alignment.blocks:
+            self._channels[position].channel.blocked = True
+        return self._completed()
+
+    def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        if self._is_over(barrier.checkpoint_id):
+            return ()
+        self._alignment(barrier)
+        return self._completed()
+
+    def channel_ended(self) -> Sequence[ReadyCheckpoint]:
+        return self._completed() if self._pending else ()
+
+    def abort(self, checkpoint_id: int) -> None:
+        if checkpoint_id <= self._latest:
+            return
+        self._aborted.add(checkpoint_id)
+        alignment = self._pending.pop(checkpoint_id, None)
+        if alignment is not None:
+            self._release(alignment.arrived)
+
+    def _is_over(self, checkpoint_id: int) -> bool:
+        return checkpoint_id <= self._latest or checkpoint_id in self._aborted
+
+    def _alignment(self, barrier: CheckpointBarrier) -> _Alignment:
+        alignment = self._pending.get(barrier.checkpoint_id)
+        if alignment is None:
+            delay = max(0.0, (self._clock.epoch_ms() - barrier.timestamp_ms) / 1000)
+            alignment = _Alignment(barrier, perf_counter(), delay, self._received())
+            self._pending[barrier.checkpoint_id] = alignment
+            self._pending = dict(sorted(self._pending.items()))
+            if self.listener is not None:
+                self.listener.checkpoint_announced(barrier)
+        return alignment
+
+    def _received(self) -> int:
+        return sum(entry.channel.received_bytes for entry in self._channels)
+
+    def _completed(self) -> Sequence[ReadyCheckpoint]:
+        opened = {index for index, entry in enumerate(self._channels) if not entry.channel.ended}
+        ready = []
+        for alignment in list(self._pending.values()):
+            if opened <= alignment.arrived:
+                del self._pending[alignment.barrier.checkpoint_id]
+                self._latest = max(self._latest, alignment.barrier.checkpoint_id)
+                self._release(alignment.arrived)
+                ready.append(
+                    ReadyCheckpoint(
+                        alignment.barrier,
+                        perf_counter() - alignment.started,
+                        alignment.delay,
+                        self._received() - alignment.received,
+                    )
+                )
+        if ready:
+            self._aborted = {number for number in self._aborted if number > self._latest}
+        return ready
+
+    def _give_up(self, alignment: _Alignment, reason: str) -> None:
+        checkpoint_id = alignment.barrier.checkpoint_id
+        del self._pending[checkpoint_id]
+        self._aborted.add(checkpoint_id)
+        self._release(alignment.arrived)
+        if self.listener is not None:
+            self.listener.alignment_given_up(alignment.barrier, reason)
+
+    def _release(self, positions: Iterable[int]) -> None:
+        held = {
+            position
+            for alignment in self._pending.values()
+            if alignment.blocks
+            for position in alignment.arrived
+        }
+        for position in positions:
+            if position not in held:
+                self._channels[position].channel.blocked = False

@@ -1,0 +1,53 @@
+"""The worker's third thread: blocking reads and writes of state, one after another, in calls that release the GIL.
+
+Owner: itself. `run_soon` and `stop` may be called from any thread. An action must not raise: what it does is its own
+business, and so is telling others what went wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotThread:
+    """Runs actions in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run_soon(self, action: Callable[[], None]) -> None:
+        """Runs `action` behind those that wait; the thread is started with the first."""
+        with self._lock:
+            if self._stopped:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="yarrow-snapshots", daemon=True)
+                self._thread.start()
+            self._actions.put(action)
+
+    def stop(self, timeout: float) -> None:
+        """Runs nothing more once the present action is over; waits for that as long as `timeout` seconds."""
+        with self._lock:
+            self._stopped = True
+            thread = self._thread
+            self._actions.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            action = self._actions.get()
+            if action is None or self._stopped:
+                return
+            try:
+                action()
+            except Exception:
+                _log.exception("an action of the snapshot thread failed")

@@ -1,0 +1,237 @@
+"""Events between a split enumerator and its readers, each taken exactly once whatever checkpoint is restored.
+
+An event to a reader bears a number, and the id of the last checkpoint for which the enumerator was snapshotted. A
+reader that has not cut for that checkpoint yet holds the event back: the enumerator's snapshot does not know it, so the
+reader's must not either. The reader's state says which event it has taken last; the enumerator's snapshot holds the
+events that a reader may not have taken, and on restore those behind the reader's are sent again.
+
+Owner: `ReaderInbox` the reader's task thread, `AssignmentLog` the enumerator's thread. Must not know transport.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+#: To the coordinator: ("register", host, progress of all restored readers), ("request",), ("event", object),
+#: ("finished",), ("cut", checkpoint id). To a reader: ("splits", [...]), ("no_more",), ("event", object), and not
+#: numbered ("complete",) and ("released", checkpoint id).
+Message = tuple[Any, ...]
+#: Number of a message that is not part of the sequence: it is taken at once and never sent again.
+UNNUMBERED = -1
+#: (subtask, parallelism then, number of the event taken last, whether it knows that no more splits come)
+Progress = tuple[int, int, int, bool]
+
+
+def encode_to_coordinator(taken: int, message: Message) -> bytes:
+    """A reader's message with the number of the event that it has taken last."""
+    return pickle.dumps((taken, message), 5)
+
+
+def decode_to_coordinator(payload: bytes) -> tuple[int, Message]:
+    """(number taken last, message)"""
+    decoded: tuple[int, Message] = pickle.loads(payload)
+    return decoded
+
+
+def encode_to_reader(number: int, epoch: int, message: bytes) -> bytes:
+    """An event, its message pickled already."""
+    return pickle.dumps((number, epoch, message), 5)
+
+
+class ReaderInbox:
+    """What a reader has taken, and what it holds back."""
+
+    def __init__(self, restored_checkpoint_id: int, taken: int) -> None:
+        #: Number of the event taken last.
+        self.taken = taken
+        self._cut = restored_checkpoint_id
+        self._given_up: set[int] = set()
+        self._held: deque[tuple[int, int, bytes]] = deque()
+
+    def receive(self, payload: bytes) -> list[Message]:
+        """The messages that are to be taken now, in order."""
+        number, epoch, message = pickle.loads(payload)
+        if number == UNNUMBERED:
+            decoded: Message = pickle.loads(message)
+            if decoded[0] == "released":
+                return self.give_up(decoded[1])
+            return [decoded]
+        if number > self.taken and (not self._held or number > self._held[-1][0]):
+            self._held.append((number, epoch, message))
+        return self._take()
+
+    def cut(self, checkpoint_id: int) -> list[Message]:
+        """The reader has cut; what was held back for that."""
+        self._cut = max(self._cut, checkpoint_id)
+        self._given_up = {number for number in self._given_up if number > self._cut}
+        return self._take()
+
+    def give_up(self, checkpoint_id: int) -> list[Message]:
+        """There will be no such checkpoint; what was held back for it."""
+        if checkpoint_id > self._cut:
+            self._given_up.add(checkpoint_id)
+        return self._take()
+
+    @property
+    def held(self) -> int:
+        """Events held back."""
+        return len(self._held)
+
+    def _take(self) -> list[Message]:
+        taken = []
+        while self._held and (self._held[0][1] <= self._cut or self._held[0][1] in self._given_up):
+            self.taken, _, message = self._held.popleft()
+            taken.append(pickle.loads(message))
+        return taken
+
+
+class LoggedEvent(NamedTuple):
+    """An event that a restored reader might not have taken."""
+
+    number: int
+    #: Id of the checkpoint for which the enumerator had been snapshotted last.
+    epoch: int
+    #: Pickled when it was sent: what the enumerator changes later is not part of it.
+    message: bytes
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What is known of the reader of one subtask."""
+
+    next_number: int = 0
+    #: Number it has certainly taken, in its present attempt.
+    confirmed: int = -1
+    #: By checkpoint id: the number taken last at its cut.
+    cuts: dict[int, int] = field(default_factory=dict)
+    events: deque[LoggedEvent] = field(default_factory=deque)
+
+
+class AssignmentLog:
+    """Events by reader, as long as a restored reader might need them or their splits might have to be given back."""
+
+    def __init__(self, restored_checkpoint_id: int = -1) -> None:
+        self._readers: dict[int, _Reader] = {}
+        self._snapshots = [restored_checkpoint_id]
+
+    @property
+    def epoch(self) -> int:
+        """Id of the latest checkpoint for which a snapshot was taken and that was not given up."""
+        return self._snapshots[-1]
+
+    def _reader(self, subtask: int) -> _Reader:
+        return self._readers.setdefault(subtask, _Reader())
+
+    def append(self, subtask: int, message: Message) -> LoggedEvent:
+        """A new event to that reader."""
+        reader = self._reader(subtask)
+        event = LoggedEvent(reader.next_number, self.epoch, pickle.dumps(message, 5))
+        reader.next_number += 1
+        reader.events.append(event)
+        return event
+
+    def confirmed(self, subtask: int, number: int) -> None:
+        """The reader has taken all events up to that number."""
+        reader = self._reader(subtask)
+        reader.confirmed = max(reader.confirmed, number)
+
+    def cut(self, subtask: int, checkpoint_id: int, number: int) -> None:
+        """The reader's state for that checkpoint holds all events up to that number."""
+        self._reader(subtask).cuts[checkpoint_id] = number
+
+    def snapshot(self, checkpoint_id: int) -> list[tuple[int, int, list[tuple[int, Message]]]]:
+        """Of each reader: subtask, next number, the events that its state for that checkpoint may lack."""
+        if checkpoint_id > self.epoch:
+            self._snapshots.append(checkpoint_id)
+        return [
+            (
+                subtask,
+                reader.next_number,
+                [
+                    (event.number, pickle.loads(event.message))
+                    for event in reader.events
+                    if event.number > reader.confirmed
+                ],
+            )
+            for subtask, reader in sorted(self._readers.items())
+        ]
+
+    def restore(self, subtask: int, next_number: int, events: Sequence[tuple[int, Message]]) -> None:
+        """What `snapshot` gave for a reader; its events belong to the time before every checkpoint."""
+        reader = self._reader(subtask)
+        reader.next_number = next_number
+        reader.events.extend(
+            LoggedEvent(number, UNNUMBERED, pickle.dumps(message, 5)) for number, message in events
+        )
+
+    def registered(self, subtask: int, taken: int) -> list[LoggedEvent]:
+        """A new attempt of the reader has begun with a state up to number `taken`: what it lacks."""
+        reader = self._reader(subtask)
+        reader.confirmed = taken
+        reader.next_number = max(reader.next_number, taken + 1)
+        return [
+            event._replace(epoch=self._standing(event.epoch))
+            for event in reader.events
+            if event.number > taken
+        ]
+
+    def _standing(self, epoch: int) -> int:
+        """The latest snapshot up to `epoch` that was not given up since."""
+        return max((number for number in self._snapshots if number <= epoch), default=UNNUMBERED)
+
+    def completed(self, checkpoint_id: int) -> None:
+        """Nobody will go back behind that checkpoint."""
+        self._snapshots = [
+            number for number in self._snapshots if number >= checkpoint_id
+        ] or self._snapshots[-1:]
+        for reader in self._readers.values():
+            reached = [number for number in reader.cuts if number <= checkpoint_id]
+            if not reached:
+                continue
+            covered = reader.cuts[max(reached)]
+            while reader.events and reader.events[0].number <= covered:
+                reader.events.popleft()
+            for number in reached:
+                del reader.cuts[number]
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """That checkpoint will never be restored."""
+        if len(self._snapshots) > 1 and checkpoint_id in self._snapshots:
+            self._snapshots.remove(checkpoint_id)
+
+    def reset(self, subtask: int, checkpoint_id: int) -> list[Any]:
+        """The reader goes back to that checkpoint: the splits that it was given since.
+
+        What the enumerator had sent before its snapshot for the checkpoint stays, to be sent again where the restored
+        reader lacks it. Checkpoints that were under way have been given up with the reader.
+        """
+        self._snapshots = [n for n in self._snapshots if n <= checkpoint_id] or [checkpoint_id]
+        reader = self._reader(subtask)
+        reader.cuts = {number: taken for number, taken in reader.cuts.items() if number <= checkpoint_id}
+        kept, back = deque[LoggedEvent](), []
+        for event in reader.events:
+            if event.epoch < checkpoint_id:
+                kept.append(event)
+                continue
+            message = pickle.loads(event.message)
+            if message[0] == "splits":
+                back += message[1]
+        reader.events = kept
+        return back
+
+
+def untaken_splits(
+    old: Iterable[tuple[int, int, list[tuple[int, Message]]]], taken: Mapping[int, int]
+) -> list[Any]:
+    """Of a snapshot taken at another parallelism: the splits that no reader's state holds."""
+    return [
+        split
+        for subtask, _, events in old
+        for number, message in events
+        if number > taken.get(subtask, UNNUMBERED) and message[0] == "splits"
+        for split in message[1]
+    ]

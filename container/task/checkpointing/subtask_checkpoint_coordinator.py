@@ -1,0 +1,186 @@
+"""The cut of one task: what is kept back flows on, the barrier is sent, state is frozen and handed over.
+
+Owner: the task thread; all of it happens in one mail or at one element, and must be short. Writing is the worker's
+business (worker_checkpoints), when to cut that of the gate's BarrierHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
+from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.checkpointing.pending_snapshot import (
+    OperatorPart,
+    PendingChannelStates,
+    PendingSubtaskSnapshot,
+    TaskName,
+    discard_parts,
+)
+from yarrow.container.task.failure import OperatorFailure
+from yarrow.container.task.operator_chain import OperatorChain
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.data.elements import CheckpointBarrier, ControlElement
+from yarrow.runtime.rpc.messages import CheckpointMetrics
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+
+_log = logging.getLogger(__name__)
+
+#: Of a barrier without options, which only tests send.
+_INLINE_OPTIONS = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
+
+
+class SnapshotReceiver(Protocol):
+    """Takes what was frozen; any thread. WorkerCheckpoints is one."""
+
+    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None: ...
+
+    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None: ...
+
+
+class NoSnapshots:
+    """Takes part in no checkpoint: for fragments run without a worker."""
+
+    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
+        """Drops it."""
+        snapshot.discard()
+        snapshot.settled()
+
+    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
+        """Nobody is told."""
+        _log.info("checkpoint %d of %s: %s", checkpoint_id, task.name, error)
+
+
+class SubtaskCheckpointCoordinator:
+    """Cuts, and remembers which cuts were made."""
+
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        chain: OperatorChain,
+        receiver: SnapshotReceiver,
+        *,
+        broadcast: Callable[[ControlElement], None],
+        emit: Callable[[SourceRecords], None],
+    ) -> None:
+        self._environment = environment
+        self._chain = chain
+        self._receiver = receiver
+        self._broadcast = broadcast
+        self._emit = emit
+        self.name = TaskName(
+            JobID(environment.job_id),
+            environment.attempt_id,
+            environment.attempt_number,
+            environment.task_name,
+            environment.subtask,
+        )
+        self.latest_cut = environment.restored.checkpoint_id
+        #: Handed over, and neither acknowledged nor declined nor dropped.
+        self.unsettled = 0
+        self._completed = environment.restored.checkpoint_id
+
+    # ------------------------------------------------------------------ the cut
+
+    def announce(self, barrier: CheckpointBarrier) -> None:
+        """A checkpoint is on its way."""
+        self._chain.announce_checkpoint(barrier.checkpoint_id)
+
+    def decline(self, checkpoint_id: int, error: BaseException) -> None:
+        """The task cannot take part."""
+        self._receiver.decline(self.name, checkpoint_id, error)
+
+    def cut(
+        self,
+        ready: ReadyCheckpoint,
+        *,
+        finished: bool,
+        settled: Callable[[], None],
+        channels: PendingChannelStates | None = None,
+    ) -> bool:
+        """Cuts; False when nothing was handed over: the checkpoint is over already, or state could not be frozen.
+
+        `settled` is called on any thread when the part was acknowledged, declined or dropped. What raises before the
+        barrier is sent fails the task, since rows may have been half way.
+        """
+        barrier = ready.barrier
+        number = barrier.checkpoint_id
+        if number <= self.latest_cut:
+            return False
+        started = perf_counter()
+        self.latest_cut = number
+        detail = self.name.detail(number)
+        fault_points.reach("checkpoint.before-snapshot", **detail)
+        source = self._chain.source
+        try:
+            if source is not None and not finished:
+                with self._chain.attributed(0):
+                    for records in source.before_cut():
+                        self._emit(records)
+            self._chain.prepare_snapshot(number)
+            self._broadcast(barrier)
+            parts = self._freeze(number, barrier.options or _INLINE_OPTIONS, detail)
+        finally:
+            if source is not None:
+                source.after_cut(number)
+        if parts is None:
+            return False
+        sync_seconds = perf_counter() - started
+        fault_points.reach("checkpoint.after-snapshot", **detail)
+        self.unsettled += 1
+        self._receiver.deliver(
+            PendingSubtaskSnapshot(
+                self.name,
+                barrier,
+                barrier.options or _INLINE_OPTIONS,
+                parts,
+                CheckpointMetrics(
+                    sync_ms=1000 * sync_seconds,
+                    alignment_ms=1000 * ready.alignment_seconds,
+                    start_delay_ms=1000 * ready.start_delay_seconds,
+                    processed_bytes=ready.processed_bytes,
+                ),
+                finished=finished,
+                settled=settled,
+                channels=channels,
+            )
+        )
+        return True
+
+    def _freeze(
+        self, number: int, options: CheckpointOptions, detail: dict[str, object]
+    ) -> list[OperatorPart] | None:
+        """The frozen state of all operators; None, and a declined checkpoint, when one cannot be frozen."""
+        parts: list[OperatorPart] = []
+        try:
+            for index in range(len(self._chain.operators)):
+                parts.append(self._chain.snapshot_operator(index, number, options))
+                fault_points.reach("checkpoint.inside-snapshot", **detail)
+        except OperatorFailure as failure:
+            if not isinstance(failure.cause, Exception):
+                raise
+            discard_parts(parts)
+            self.decline(number, failure)
+            return None
+        return parts
+
+    # ------------------------------------------------------------------ what became of it
+
+    def completed(self, checkpoint_id: int) -> bool:
+        """Tells operators and backends, once a checkpoint; False when they knew."""
+        if checkpoint_id <= self._completed:
+            return False
+        self._completed = checkpoint_id
+        fault_points.reach("checkpoint.before-notify", **self.name.detail(checkpoint_id))
+        self._chain.checkpoint_completed(checkpoint_id)
+        return True
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """Tells operators and backends."""
+        if checkpoint_id > self._completed:
+            self._chain.checkpoint_aborted(checkpoint_id)

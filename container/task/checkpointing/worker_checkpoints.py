@@ -1,0 +1,317 @@
+"""Checkpoints as a worker sees them: what its tasks have frozen goes into one file a checkpoint, then the job is told.
+
+Owner: the snapshot thread, which does everything here; the public methods may be called from any thread and only queue
+work for it. The file of a checkpoint is closed when every live task of the job in this worker has delivered its part or
+has ended, and acknowledgements go out after that: a handle that the JobMaster knows names bytes that are stored. Must
+not know operators, channels or transport.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
+from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
+from yarrow.container.task.failure import failure_cause
+from yarrow.container.worker_protocol import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CoordinatorAcknowledged,
+    FromWorker,
+)
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
+    DeclineCheckpoint,
+)
+from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.snapshot.output import SnapshotOutput
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotFile(SnapshotOutput, Protocol):
+    """The file of one checkpoint in one worker; it begins to exist with the first piece that is not inline."""
+
+    def close(self) -> None:
+        """What was written is stored and can be read. Raises SnapshotError or OSError."""
+        ...
+
+    def discard(self) -> None:
+        """Removes what was written to files of this checkpoint's own; raises nothing."""
+        ...
+
+    @property
+    def uploaded(self) -> int:
+        """Bytes written so far, inline ones included."""
+        ...
+
+
+OpenSnapshotFile = Callable[[JobID, int, CheckpointOptions], SnapshotFile]
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    """A checkpoint of one job, as far as it has come here."""
+
+    file: SnapshotFile
+    #: Live tasks that have not delivered.
+    missing: set[ExecutionAttemptID]
+    #: Delivered and written, to be told when the file is closed.
+    written: list[tuple[PendingSubtaskSnapshot, AcknowledgeCheckpoint]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is known of one job."""
+
+    live: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
+    #: Given up, and later than the latest that is complete.
+    aborted: set[int] = field(default_factory=set)
+    completed: int = -1
+
+
+class WorkerCheckpoints:
+    """All checkpoints of one worker."""
+
+    def __init__(
+        self, thread: SnapshotThread, open_file: OpenSnapshotFile, send: Callable[[FromWorker], None]
+    ) -> None:
+        self._thread = thread
+        self._open_file = open_file
+        self._send = send
+        self._jobs: dict[JobID, _Job] = {}
+
+    # ------------------------------------------------------------------ any thread
+
+    def task_started(self, task: TaskName) -> None:
+        """A task takes part from now on."""
+        self._thread.run_soon(lambda: self._start(task))
+
+    def task_ended(self, task: TaskName) -> None:
+        """A task will deliver nothing any more."""
+        self._thread.run_soon(lambda: self._end(task))
+
+    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
+        """A task has cut: its part is written, and acknowledged with the file."""
+        self._thread.run_soon(lambda: self._deliver(snapshot))
+
+    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
+        """A task cannot take part in a checkpoint."""
+        self._thread.run_soon(lambda: self._decline(task, checkpoint_id, error))
+
+    def deliver_coordinator(
+        self,
+        job_id: JobID,
+        operator_id: OperatorID,
+        operator_name: str,
+        checkpoint_id: int,
+        options: CheckpointOptions,
+        state: bytes,
+    ) -> None:
+        """A split enumerator has been snapshotted; it has a file of its own, since readers wait for its answer."""
+        self._thread.run_soon(
+            lambda: self._deliver_coordinator(
+                job_id, operator_id, operator_name, checkpoint_id, options, state
+            )
+        )
+
+    def decline_coordinator(self, job_id: JobID, checkpoint_id: int, error: BaseException) -> None:
+        """A split enumerator cannot take part in a checkpoint."""
+        self._thread.run_soon(
+            lambda: self._tell_declined(job_id, checkpoint_id, ExecutionAttemptID(""), error)
+        )
+
+    def decline_absent(self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID) -> None:
+        """A task was to take part that does not run here, or not any more; no word of what it has delivered."""
+
+        def decline() -> None:
+            checkpoint = self._job(job_id).checkpoints.get(checkpoint_id)
+            delivered = checkpoint is not None and any(
+                snapshot.task.attempt_id == attempt for snapshot, _ in checkpoint.written
+            )
+            if not delivered:
+                error = CheckpointRefusedError("the task has ended or never began")
+                self._tell_declined(job_id, checkpoint_id, attempt, error)
+
+        self._thread.run_soon(decline)
+
+    def aborted(self, job_id: JobID, checkpoint_id: int) -> None:
+        """A checkpoint is given up: its files go, parts that come late are dropped."""
+        self._thread.run_soon(lambda: self._abort(job_id, checkpoint_id))
+
+    def completed(self, job_id: JobID, checkpoint_id: int) -> None:
+        """A checkpoint is complete; nothing is missing of it or of earlier ones."""
+        self._thread.run_soon(lambda: self._complete(job_id, checkpoint_id))
+
+    # ------------------------------------------------------------------ snapshot thread
+
+    def _job(self, job_id: JobID) -> _Job:
+        return self._jobs.setdefault(job_id, _Job())
+
+    def _start(self, task: TaskName) -> None:
+        self._job(task.job_id).live[task.attempt_id] = task
+
+    def _end(self, task: TaskName) -> None:
+        job = self._jobs.get(task.job_id)
+        if job is None:
+            return
+        job.live.pop(task.attempt_id, None)
+        for checkpoint_id in list(job.checkpoints):
+            self._arrived(task.job_id, checkpoint_id, task.attempt_id)
+        if not job.live and not job.checkpoints:
+            del self._jobs[task.job_id]
+
+    def _deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
+        task, number = snapshot.task, snapshot.checkpoint_id
+        job = self._job(task.job_id)
+        if number in job.aborted or number <= job.completed:
+            snapshot.discard()
+            snapshot.settled()
+            return
+        try:
+            checkpoint = self._checkpoint(task.job_id, number, snapshot.options)
+            before = checkpoint.file.uploaded
+            states = snapshot.write(checkpoint.file)
+        except Exception as error:
+            snapshot.discard()
+            self._decline(task, number, error)
+            snapshot.settled()
+            return
+        size = checkpoint.file.uploaded - before
+        metrics = msgspec.structs.replace(
+            snapshot.metrics,
+            async_ms=1000 * (perf_counter() - snapshot.cut_at),
+            checkpointed_size=size,
+            persisted_bytes=snapshot.metrics.persisted_bytes,
+        )
+        acknowledgement = AcknowledgeCheckpoint(
+            job_id=task.job_id,
+            checkpoint_id=number,
+            attempt_id=task.attempt_id,
+            states=states,
+            metrics=metrics,
+            finished=snapshot.finished,
+        )
+        checkpoint.written.append((snapshot, acknowledgement))
+        self._arrived(task.job_id, number, task.attempt_id)
+
+    def _checkpoint(self, job_id: JobID, checkpoint_id: int, options: CheckpointOptions) -> _Checkpoint:
+        job = self._job(job_id)
+        checkpoint = job.checkpoints.get(checkpoint_id)
+        if checkpoint is None:
+            file = self._open_file(job_id, checkpoint_id, options)
+            checkpoint = job.checkpoints[checkpoint_id] = _Checkpoint(file, set(job.live))
+        return checkpoint
+
+    def _arrived(self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID) -> None:
+        job = self._jobs[job_id]
+        checkpoint = job.checkpoints.get(checkpoint_id)
+        if checkpoint is None:
+            return
+        checkpoint.missing.discard(attempt)
+        if not checkpoint.missing:
+            del job.checkpoints[checkpoint_id]
+            self._close(job_id, checkpoint_id, checkpoint)
+
+    def _close(self, job_id: JobID, checkpoint_id: int, checkpoint: _Checkpoint) -> None:
+        try:
+            checkpoint.file.close()
+        except Exception as error:
+            checkpoint.file.discard()
+            for snapshot, _ in checkpoint.written:
+                self._tell_declined(job_id, checkpoint_id, snapshot.task.attempt_id, error)
+                snapshot.settled()
+            return
+        for snapshot, acknowledgement in checkpoint.written:
+            detail = snapshot.task.detail(checkpoint_id)
+            fault_points.reach("checkpoint.before-acknowledge", **detail)
+            self._send(CheckpointAcknowledged(acknowledgement=acknowledgement))
+            fault_points.reach("checkpoint.after-acknowledge", **detail)
+            snapshot.settled()
+
+    def _decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
+        job = self._job(task.job_id)
+        if checkpoint_id in job.aborted or checkpoint_id <= job.completed:
+            return
+        where = f"checkpoint {checkpoint_id} of task '{task.name}' (subtask {task.subtask + 1})"
+        self._tell_declined(task.job_id, checkpoint_id, task.attempt_id, error, where)
+        self._arrived(task.job_id, checkpoint_id, task.attempt_id)
+
+    def _tell_declined(
+        self,
+        job_id: JobID,
+        checkpoint_id: int,
+        attempt: ExecutionAttemptID,
+        error: BaseException,
+        where: str = "",
+    ) -> None:
+        cause = failure_cause(error, where or f"checkpoint {checkpoint_id}")
+        _log.warning("job %s: checkpoint %d declined: %s", job_id, checkpoint_id, cause.message)
+        decline = DeclineCheckpoint(
+            job_id=job_id, checkpoint_id=checkpoint_id, attempt_id=attempt, cause=cause
+        )
+        self._send(CheckpointDeclined(decline=decline))
+
+    def _deliver_coordinator(
+        self,
+        job_id: JobID,
+        operator_id: OperatorID,
+        operator_name: str,
+        checkpoint_id: int,
+        options: CheckpointOptions,
+        state: bytes,
+    ) -> None:
+        job = self._job(job_id)
+        if checkpoint_id in job.aborted or checkpoint_id <= job.completed:
+            return
+        file: SnapshotFile | None = None
+        try:
+            file = self._open_file(job_id, checkpoint_id, options)
+            handle = file.write([state])
+            file.close()
+        except Exception as error:
+            if file is not None:
+                file.discard()
+            where = f"the split enumerator of '{operator_name}'"
+            self._tell_declined(job_id, checkpoint_id, ExecutionAttemptID(""), error, where)
+            return
+        acknowledgement = AcknowledgeCoordinator(
+            job_id=job_id, checkpoint_id=checkpoint_id, operator_id=operator_id, state=handle
+        )
+        self._send(CoordinatorAcknowledged(acknowledgement=acknowledgement))
+
+    def _abort(self, job_id: JobID, checkpoint_id: int) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or checkpoint_id <= job.completed:
+            return
+        job.aborted.add(checkpoint_id)
+        checkpoint = job.checkpoints.pop(checkpoint_id, None)
+        if checkpoint is not None:
+            self._drop(checkpoint)
+
+    def _complete(self, job_id: JobID, checkpoint_id: int) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or checkpoint_id <= job.completed:
+            return
+        job.completed = checkpoint_id
+        job.aborted = {number for number in job.aborted if number > checkpoint_id}
+        for number in [number for number in job.checkpoints if number <= checkpoint_id]:
+            # One that was overtaken: the JobMaster waits for nothing of it any more.
+            self._drop(job.checkpoints.pop(number))
+
+    @staticmethod
+    def _drop(checkpoint: _Checkpoint) -> None:
+        checkpoint.file.discard()
+        for snapshot, _ in checkpoint.written:
+            snapshot.settled()

@@ -1,0 +1,26 @@
+"""Options for tests of the engine itself: faults at named places.
+
+Owner: any thread; declarations only. No program that matters sets one of these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.config.option import option, optional
+from yarrow.runtime.config.value_types import STRING
+
+FAULT_PLAN: Final = optional(
+    "testing.fault-plan",
+    STRING,
+    "For tests only: `module:attribute` of a function that the workers of a job call with"
+    " `testing.fault-plan.arguments`; what it returns decides what happens at fault points. (A key of Yarrow's own.)",
+    unset="nothing happens at fault points",
+)
+FAULT_PLAN_ARGUMENTS: Final = option(
+    "testing.fault-plan.arguments",
+    STRING,
+    "{}",
+    "For tests only: what the function of `testing.fault-plan` is called with, as a rule JSON. (A key of Yarrow's"
+    " own.)",
+)
