@@ -40,7 +40,7 @@ from yarrow.container.state.rocksdb.snapshot import (
     NativeSnapshot,
     SnapshotScope,
 )
-from yarrow.container.state.rocksdb.store import LARGEST_VALUE, StateStore, StoreContext
+from yarrow.container.state.rocksdb.store import DEFAULT_LIMITS, StateStore, StoreContext, StoreLimits
 from yarrow.container.state.rocksdb.uploads import UploadedFiles
 from yarrow.container.state.rocksdb.value_store import (
     RocksDBValueState,
@@ -76,9 +76,9 @@ def rocksdb_state_backend(context: KeyedBackendContext) -> RocksDBKeyedStateBack
 class RocksDBKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask."""
 
-    def __init__(self, context: KeyedBackendContext, *, largest_value: int = LARGEST_VALUE) -> None:
+    def __init__(self, context: KeyedBackendContext, limits: StoreLimits = DEFAULT_LIMITS) -> None:
         super().__init__(context)
-        self._largest_value = largest_value
+        self._limits = limits
         self._canonical = RestoredKeyedState(
             # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
             context.restored, context.key_groups, context.read, context.operator_name, trusted=True,
@@ -186,7 +186,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             migration.run(family, values, self.context.key_groups)
             del self._carried[state.name]
         context = StoreContext(
-            self.context.operator_name, database, self._keys, self.context.key_groups, self._largest_value
+            self.context.operator_name, database, self._keys, self.context.key_groups, self._limits
         )
         return context, family, values, state.ttl
 

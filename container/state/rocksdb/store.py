@@ -31,6 +31,18 @@ LARGEST_VALUE: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Bounds of all stores of a backend."""
+
+    most_changes: int = MOST_CHANGES
+    #: Bytes of a value.
+    largest_value: int = LARGEST_VALUE
+
+
+DEFAULT_LIMITS: Final = StoreLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class StoreContext:
     """What all stores of a backend have in common."""
 
@@ -38,7 +50,7 @@ class StoreContext:
     database: Database
     keys: DatabaseKeys
     key_groups: KeyGroupRange
-    largest_value: int = LARGEST_VALUE
+    limits: StoreLimits
 
 
 class StateStore(ABC):
@@ -74,9 +86,10 @@ class StateStore(ABC):
     @property
     def most_changes(self) -> int:
         """The bound of `changes` between two chunks."""
-        if self._mean_size <= MOST_BYTES / MOST_CHANGES:
-            return MOST_CHANGES
-        return max(_LEAST_CHANGES, int(MOST_BYTES / self._mean_size))
+        most = self.context.limits.most_changes
+        if self._mean_size * most <= MOST_BYTES:
+            return most
+        return min(most, max(_LEAST_CHANGES, int(MOST_BYTES / self._mean_size)))
 
     def bound(self) -> None:
         """Between two chunks: writes what is above the bound."""
@@ -96,10 +109,9 @@ class StateStore(ABC):
         """The bytes of a value; raises StateValueTooLargeError."""
         size = len(data)
         self._mean_size += (size - self._mean_size) / 64
-        if size > self.context.largest_value:
-            raise StateValueTooLargeError(
-                self.context.operator_name, self.family.name, key, size, self.context.largest_value
-            )
+        largest = self.context.limits.largest_value
+        if size > largest:
+            raise StateValueTooLargeError(self.context.operator_name, self.family.name, key, size, largest)
         return data
 
     def sweep(self) -> None:
