@@ -1,0 +1,174 @@
+"""Assignment of a checkpoint or savepoint to the subtasks of a job, at the parallelism it had or at another.
+
+Owner: none (pure): metadata and a graph in, handles by subtask out. It must not read state, nor decide where subtasks
+run. The job must have passed `savepoint_check.verify`, with the max parallelism of the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
+from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
+from yarrow.runtime.graph.operator_spec import PartitionerKind
+from yarrow.runtime.snapshot.channel_edges import edges_by_name
+from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.handles import (
+    ChannelStateHandle,
+    CheckpointMetadata,
+    OperatorState,
+    OperatorSubtaskState,
+    StateHandle,
+)
+from yarrow.runtime.snapshot.redistribution import keyed_handles, operator_handles
+from yarrow.runtime.snapshot.savepoint_check import verify
+
+#: A subtask of a vertex.
+Subtask = tuple[JobVertexID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the tasks of a job begin with."""
+
+    #: Operators without state are left out, and so are subtasks without any.
+    tasks: Mapping[Subtask, Mapping[OperatorID, OperatorSubtaskState]]
+    #: States of split enumerators, by the operator of their source.
+    coordinators: Mapping[OperatorID, StateHandle]
+    #: Subtasks that had finished: they are not run again.
+    finished: frozenset[Subtask]
+
+
+def assign(
+    metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False
+) -> Assignment:
+    """Divides all state among the subtasks of `job_graph`.
+
+    Raises SavepointMismatchError naming the operator where state does not fit the job; state of operators that the job
+    lacks is left out with `allow_non_restored`.
+    """
+    verify(metadata, job_graph, allow_non_restored=allow_non_restored)
+    states = {state.operator_id: state for state in metadata.operators}
+    channels = _channels(metadata, job_graph, states, allow_non_restored)
+    tasks: dict[Subtask, dict[OperatorID, OperatorSubtaskState]] = {}
+    finished: set[Subtask] = set()
+    for vertex in job_graph.vertices:
+        found = [states[operator.id] for operator in vertex.operators if operator.id in states]
+        for state in found:
+            for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
+                if not own.is_empty:
+                    tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
+        finished.update((vertex.id, subtask) for subtask in _finished(vertex, found))
+    for (vertex_id, subtask), handles in channels.items():
+        of_task = tasks.setdefault((vertex_id, subtask), {})
+        head = job_graph.vertex(vertex_id).operators[0].id
+        own = of_task.get(head, OperatorSubtaskState())
+        of_task[head] = OperatorSubtaskState(
+            keyed=own.keyed, operator=own.operator, channels=tuple(sorted(handles, key=_reading_order))
+        )
+    known = {operator.id for vertex in job_graph.vertices for operator in vertex.operators}
+    coordinators = {
+        state.operator_id: state.coordinator
+        for state in metadata.operators
+        if state.coordinator is not None and state.operator_id in known
+    }
+    return Assignment(tasks, coordinators, frozenset(finished))
+
+
+def _subtask_states(state: OperatorState, parallelism: int) -> Iterator[OperatorSubtaskState]:
+    for subtask, operator in enumerate(operator_handles(state, parallelism)):
+        yield OperatorSubtaskState(keyed=keyed_handles(state, parallelism, subtask), operator=operator)
+
+
+def _finished(vertex: JobVertex, states: list[OperatorState]) -> Iterator[int]:
+    """Subtasks of a vertex all of whose operators had finished; at another parallelism all or none."""
+    for subtask in range(vertex.parallelism if states else 0):
+        if all(
+            state.fully_finished
+            or (state.parallelism == vertex.parallelism and subtask in state.finished_subtasks)
+            for state in states
+        ):
+            yield subtask
+
+
+# ---------------------------------------------------------------------- records in flight
+
+
+def _channels(
+    metadata: CheckpointMetadata,
+    job: JobGraph,
+    states: Mapping[OperatorID, OperatorState],
+    allow_non_restored: bool,
+) -> dict[Subtask, list[ChannelStateHandle]]:
+    """Records in flight by the subtask that reads them, those that waited at their producer too."""
+    edges = edges_by_name(job)
+    found: dict[Subtask, list[ChannelStateHandle]] = {}
+    for owner in metadata.operators:
+        for state in owner.subtasks.values():
+            for channel in state.channels:
+                edge = edges.get(channel.edge)
+                if edge is None:
+                    if allow_non_restored:
+                        continue
+                    raise _edge_is_gone(owner, channel)
+                for consumer in _consumers(job, edge, channel, states):
+                    found.setdefault((edge.target, consumer), []).append(channel)
+    return found
+
+
+def _consumers(
+    job: JobGraph, edge: JobEdge, channel: ChannelStateHandle, states: Mapping[OperatorID, OperatorState]
+) -> list[int]:
+    """The subtasks that may own rows of a channel now; on a keyed edge they leave out those of other key groups."""
+    vertex = job.vertex(edge.target)
+    new = vertex.parallelism
+    head = states.get(vertex.operators[0].id)
+    old = new if head is None else head.parallelism
+    if old == new:
+        return [channel.consumer]
+    kind = edge.partitioner.kind
+    if kind is PartitionerKind.KEY_GROUP:
+        if head is not None and head.max_parallelism != vertex.max_parallelism:
+            return list(range(new))  # an operator without keyed state: the key groups of its rows are others now
+        held = key_group_range_for_operator_index(vertex.max_parallelism, old, channel.consumer)
+        return [
+            subtask
+            for subtask in range(new)
+            if _range(vertex, subtask).intersection(held).number_of_key_groups
+        ]
+    if kind is PartitionerKind.BROADCAST:
+        # Every old subtask had all the rows: each new one takes those of the subtask whose broadcast state it takes.
+        return [subtask for subtask in range(new) if _broadcast_source(subtask, old) == channel.consumer]
+    if kind is PartitionerKind.CUSTOM:
+        name = vertex.operators[0].name
+        raise SavepointMismatchError(
+            name,
+            f"operator '{name}': the unaligned checkpoint holds records in flight on an edge with a custom "
+            f"partitioner, and the parallelism changes from {old} to {new}: who owns them is not known. Restore at "
+            f"parallelism {old}, or from a savepoint.",
+        )
+    return [channel.consumer * new // old]
+
+
+def _broadcast_source(subtask: int, old: int) -> int:
+    return subtask if subtask < old else subtask % old
+
+
+def _range(vertex: JobVertex, subtask: int) -> KeyGroupRange:
+    return key_group_range_for_operator_index(vertex.max_parallelism, vertex.parallelism, subtask)
+
+
+def _reading_order(channel: ChannelStateHandle) -> tuple[str, int, int, bool]:
+    """What lay with the consumer comes before what its producer had not sent yet."""
+    return (channel.edge, channel.consumer, channel.producer, channel.at_producer)
+
+
+def _edge_is_gone(owner: OperatorState, channel: ChannelStateHandle) -> SavepointMismatchError:
+    return SavepointMismatchError(
+        owner.name,
+        f"operator '{owner.name}': the unaligned checkpoint holds records in flight on an edge that the job does not "
+        f"have ({channel.edge}). Restore the unchanged program, take a savepoint and restore that; or allow state "
+        "that is not restored, which loses the records.",
+    )

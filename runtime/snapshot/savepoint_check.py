@@ -1,0 +1,202 @@
+"""Whether a snapshot fits a job: what restores, what is new, what would be lost, what is refused and why.
+
+Owner: none (pure). Types of single states are not known before functions run: they are compared when each state is
+registered, and refused there by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
+from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
+from yarrow.runtime.snapshot.value_serializers import holds_pickles
+
+
+def verify(metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False) -> None:
+    """Raises SavepointMismatchError naming the operator that keeps the snapshot from being restored."""
+    for finding in check_savepoint(metadata, job_graph, allow_non_restored=allow_non_restored):
+        if finding.outcome is Outcome.REFUSED:
+            raise SavepointMismatchError(finding.operator, finding.reason)
+
+
+class Outcome(StrEnum):
+    """What becomes of an operator's state."""
+
+    RESTORES = "restores"
+    #: The job has the operator, the snapshot no state of it.
+    NEW = "is new"
+    #: The snapshot has state that the job does not take.
+    DROPPED = "would be dropped"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What check-savepoint says of one operator."""
+
+    operator: str
+    uid: str | None
+    outcome: Outcome
+    #: Why, for all but RESTORES and NEW.
+    reason: str = ""
+    #: Names of the states in the snapshot.
+    states: tuple[str, ...] = ()
+    #: Those of them that hold pickled values.
+    pickled: tuple[str, ...] = ()
+
+
+def check_savepoint(
+    metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False
+) -> list[Finding]:
+    """One finding for each operator of the job, in its order, then for those that only the snapshot has."""
+    states = {state.operator_id: state for state in metadata.operators}
+    findings = []
+    known: set[OperatorID] = set()
+    for vertex in job_graph.vertices:
+        for operator in vertex.operators:
+            known.add(operator.id)
+            findings.append(_of_operator(vertex, operator, states.get(operator.id)))
+    for state in metadata.operators:
+        if state.operator_id not in known and has_state(state):
+            reason = _unclaimed(state, metadata, job_graph)
+            outcome = Outcome.DROPPED if allow_non_restored else Outcome.REFUSED
+            findings.append(_finding(state, state.name, outcome, reason))
+    return findings
+
+
+def has_state(state: OperatorState) -> bool:
+    """Whether anything would be lost without the operator."""
+    return state.coordinator is not None or any(
+        subtask.keyed or subtask.operator for subtask in state.subtasks.values()
+    )
+
+
+def _of_operator(vertex: JobVertex, operator: OperatorDescriptor, state: OperatorState | None) -> Finding:
+    if state is None or not has_state(state):
+        return Finding(operator.name, operator.uid, Outcome.NEW)
+    if _is_keyed(state) and state.max_parallelism != vertex.max_parallelism:
+        reason = (
+            f"operator '{operator.name}': its keyed state was written with max parallelism {state.max_parallelism}, "
+            f"the job has {vertex.max_parallelism}: keys would be looked for where they are not. "
+            f"Set the max parallelism to {state.max_parallelism} (set_max_parallelism, pipeline.max-parallelism), or "
+            "leave it unset."
+        )
+        return _finding(state, operator.name, Outcome.REFUSED, reason)
+    return _finding(state, operator.name, Outcome.RESTORES)
+
+
+def _finding(state: OperatorState, name: str, outcome: Outcome, reason: str = "") -> Finding:
+    named: dict[str, bool] = {}
+    for state_name, config in _configs(state):
+        named[state_name] = named.get(state_name, False) or holds_pickles(config)
+    return Finding(
+        name,
+        state.uid,
+        outcome,
+        reason,
+        states=tuple(named),
+        pickled=tuple(state_name for state_name, pickled in named.items() if pickled),
+    )
+
+
+def _configs(state: OperatorState) -> Iterator[tuple[str, SerializerConfig]]:
+    for _, subtask in sorted(state.subtasks.items()):
+        for keyed in subtask.keyed:
+            for meta in keyed.states:
+                yield meta.name, meta.value
+                if meta.map_key is not None:
+                    yield meta.name, meta.map_key
+        for handle in subtask.operator:
+            for named in handle.states:
+                yield named.name, named.value
+                if named.map_key is not None:
+                    yield named.name, named.map_key
+
+
+def _is_keyed(state: OperatorState) -> bool:
+    return any(subtask.keyed for subtask in state.subtasks.values())
+
+
+def _unclaimed(state: OperatorState, metadata: CheckpointMetadata, job_graph: JobGraph) -> str:
+    known_by = f"uid '{state.uid}'" if state.uid is not None else "no uid"
+    restored = {other.operator_id for other in metadata.operators}
+    alike = [
+        operator
+        for vertex in job_graph.vertices
+        for operator in vertex.operators
+        if operator.name == state.name and operator.id not in restored
+    ]
+    if alike and state.uid is not None:
+        now = f"uid '{alike[0].uid}'" if alike[0].uid is not None else "no uid"
+        hint = f"The job's operator of that name has {now}: give it back uid('{state.uid}')"
+    elif state.uid is None:
+        hint = (
+            "Operators without a uid are known by their place in the program: give it back its old shape, and give "
+            "operators with state a uid"
+        )
+    else:
+        hint = f"Give the operator that goes on with this state uid('{state.uid}')"
+    return (
+        f"operator '{state.name}' ({known_by}, id {state.operator_id}) of job '{metadata.job_name}' has state in the "
+        f"snapshot and is not in the job. {hint}; or drop its state (-n, execution.savepoint.ignore-unclaimed-state)."
+    )
+
+
+# ---------------------------------------------------------------------- max parallelism
+
+
+def max_parallelism_of_savepoint(
+    metadata: CheckpointMetadata, job_graph: JobGraph
+) -> Mapping[JobVertexID, int]:
+    """Vertices whose max parallelism was derived, not set, and must become that of the snapshot.
+
+    A vertex takes the one of its operators' keyed state. Raises SavepointMismatchError where these differ among
+    themselves, or are lower than the vertex's parallelism.
+    """
+    states = {state.operator_id: state for state in metadata.operators}
+    adopted: dict[JobVertexID, int] = {}
+    for vertex in job_graph.vertices:
+        keyed = [
+            states[operator.id]
+            for operator in vertex.operators
+            if operator.id in states and _is_keyed(states[operator.id])
+        ]
+        if not keyed:
+            continue
+        first = keyed[0]
+        for other in keyed[1:]:
+            if other.max_parallelism != first.max_parallelism:
+                raise SavepointMismatchError(
+                    other.name,
+                    f"operators '{first.name}' and '{other.name}' are chained, and the snapshot has them with max "
+                    f"parallelism {first.max_parallelism} and {other.max_parallelism}. Keep them apart with "
+                    "start_new_chain().",
+                )
+        if first.max_parallelism == vertex.max_parallelism or vertex.max_parallelism_explicit:
+            continue
+        if first.max_parallelism < vertex.parallelism:
+            raise SavepointMismatchError(
+                first.name,
+                f"operator '{first.name}': parallelism {vertex.parallelism} is above the max parallelism "
+                f"{first.max_parallelism} of its state in the snapshot, which cannot change. Lower the parallelism.",
+            )
+        adopted[vertex.id] = first.max_parallelism
+    return adopted
+
+
+def with_max_parallelism(job_graph: JobGraph, adopted: Mapping[JobVertexID, int]) -> JobGraph:
+    """The job with these max parallelisms; to be used for all of it, as producers route by their consumers' one."""
+    if not adopted:
+        return job_graph
+    vertices = tuple(
+        msgspec.structs.replace(vertex, max_parallelism=adopted.get(vertex.id, vertex.max_parallelism))
+        for vertex in job_graph.vertices
+    )
+    return msgspec.structs.replace(job_graph, vertices=vertices)
