@@ -276,8 +276,7 @@ class StreamTask:
         self._deadline = now + self._slice_seconds
         fired = self._fire_timers(self._deadline)
         if self._firing:
-            self._continue_watermark()
-            if self.gate.all_ended and not self._firing:
+            if self._continue_watermark() and self.gate.all_ended:
                 self._input_ended()
             self._flush_if_due()
             return True, Phase.BUSY
@@ -427,14 +426,15 @@ class StreamTask:
             self.chain.time.begin(risen)
         self._continue_watermark()
 
-    def _continue_watermark(self) -> None:
-        """Fires what the watermark made due, as far as the slice goes; until all has fired no input is taken."""
+    def _continue_watermark(self) -> bool:
+        """Fires what the watermark made due, as far as the slice goes; until all has fired (True) no input is taken."""
         self._firing = not self.chain.time.proceed(self._deadline)
         if self._firing:
-            return
+            return False
         if self.gate.idle and not self._idle:
             self._idle = True
             self.chain.time.set_input_idle(True)
+        return True
 
     def _on_latency_marker(self, marker: LatencyMarker) -> None:
         self._latency.arrived(marker)

@@ -57,7 +57,6 @@ JAVA_ONLY = {
 }
 
 _ASYNC = "asynchronous functions"
-_BROADCAST = "broadcast state"
 _WINDOWS = "windows"
 _SINK = "the file sink"
 _EXTERNAL = "a connector to an external system"
@@ -81,9 +80,6 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,
     "pyflink.datastream.formats.avro.*": _FILES,
     "pyflink.datastream.formats.orc.*": _FILES,
-    "pyflink.datastream.BroadcastConnectedStream.__init__": _BROADCAST,
-    "pyflink.datastream.BroadcastConnectedStream.process": _BROADCAST,
-    "pyflink.datastream.BroadcastStream.__init__": _BROADCAST,
     "pyflink.datastream.WindowedStream.__init__": _WINDOWS,
     "pyflink.datastream.WindowedStream.aggregate": _WINDOWS,
     "pyflink.datastream.WindowedStream.allowed_lateness": _WINDOWS,

@@ -122,7 +122,10 @@ CASES: dict[str, tuple[Fragment, str]] = {
     ),
     "reduce": (lambda s: same(s.key_by(lambda v: 1).reduce(FailingReduce()).name("culprit")), "7"),
     "sink": (with_sink, "7"),
-    "on_timer": (lambda s: same(s.key_by(lambda v: v).process(OnTimer()).name("culprit")), ""),
+    "on_timer": (
+        lambda s: same(s.key_by(lambda v: v).process(OnTimer()).name("culprit")),
+        "(timer at 1 of the key 7)",
+    ),
     "open": (lambda s: same(same(s).map(Open()).name("culprit")), ""),
     "close": (lambda s: same(same(s).map(Close()).name("culprit")), ""),
     "partitioner": (

@@ -22,6 +22,7 @@ OWN_KEYS = {
     "taskmanager.data.transport",
     "execution.in-process",
     "jobmanager.scheduling-mode",
+    "pipeline.watermark.max-jump",
     "rpc.ask.timeout",
     "rpc.connect.timeout",
     "rpc.message.max-size",

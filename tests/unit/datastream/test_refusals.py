@@ -18,7 +18,6 @@ from yarrow.datastream import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
-    MapStateDescriptor,
     OutputTag,
     ProcessFunction,
     RuntimeExecutionMode,
@@ -26,6 +25,7 @@ from yarrow.datastream import (
     StreamExecutionEnvironment,
     WindowedStream,
 )
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.executor import ProgramAborted, plan_only
 from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
@@ -64,7 +64,6 @@ class Identity(MapFunction[Any, Any]):
         return value
 
 
-DESCRIPTOR: MapStateDescriptor[str, str] = MapStateDescriptor("rules", Types.STRING(), Types.STRING())
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
 
 
@@ -85,13 +84,19 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
     "count window": (lambda env: keyed(env).count_window(3), "this version has no windows"),
     "window all": (lambda env: numbers(env).window_all(None), "this version has no windows"),
     "windowed stream": (lambda env: WindowedStream(), "this version has no windows"),
-    "broadcast state": (
-        lambda env: numbers(env).broadcast(DESCRIPTOR),
-        "this version has no broadcast state",
+    "watermark alignment": (
+        lambda env: numbers(env).assign_timestamps_and_watermarks(
+            BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1))
+        ),
+        "assign_timestamps_and_watermarks with watermark alignment (group 'group') is refused",
     ),
-    "event time": (
-        lambda env: numbers(env).assign_timestamps_and_watermarks(BOUNDED),
-        "other than WatermarkStrategy.no_watermarks() is refused: this version has no event-time",
+    "watermark alignment of a source": (
+        lambda env: env.from_source(
+            NumberSequenceSource(1, 9),
+            BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1)),
+            "numbers",
+        ),
+        "from_source with watermark alignment (group 'group') is refused",
     ),
     "async": (
         lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
@@ -260,6 +265,14 @@ WRONG_FUNCTIONS: dict[str, tuple[Build, str]] = {
         lambda env: env.add_source(lambda: 1),  # type: ignore[arg-type]
         "add_source takes a SourceFunction, not",
     ),
+    "watermarks without strategy": (
+        lambda env: numbers(env).assign_timestamps_and_watermarks("bounded"),
+        "assign_timestamps_and_watermarks takes a WatermarkStrategy, such as",
+    ),
+    "time characteristic": (
+        lambda env: env.set_stream_time_characteristic("event"),  # type: ignore[arg-type]
+        "set_stream_time_characteristic takes a TimeCharacteristic, not 'event'",
+    ),
     "output type": (lambda env: numbers(env).map(str, "string"), "output_type must be a TypeInformation"),
 }
 
@@ -368,7 +381,6 @@ def test_streams_and_environments_stay_on_the_client() -> None:
     ("key", "value", "message"),
     [
         ("execution.checkpointing.interval", "1 s", "Checkpoints are asked for"),
-        ("restart-strategy.type", "fixed-delay", "fixed-delay is asked for"),
         ("execution.exchange-mode", "blocking", "pipelined exchanges only"),
     ],
 )

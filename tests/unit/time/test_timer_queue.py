@@ -161,7 +161,7 @@ def model(actions: list[tuple[str, Any]]) -> Iterator[tuple[Any, ...] | None]:
             timers.discard(value)
         elif what == "pop":
             first = next((timer for timer in ordered() if timer[0] <= value), None)
-            timers.discard(first)  # type: ignore[arg-type]
+            timers.discard(first)
             yield None if first is None else (*first, None)
     yield from ((*timer, None) for timer in ordered())
 
