@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    #: Headers and body go out in two writes: the second would wait for the client's delayed acknowledgement.
+    disable_nagle_algorithm = True
     root: ClassVar[Path]
 
     def log_message(self, format: str, *args: object) -> None:
