@@ -22,7 +22,6 @@ from yarrow.container.operators.base import CollectMessage, RestoredState
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.checkpointing.restoring import FetchedState
-from yarrow.container.task.checkpointing.snapshot_files import open_snapshot_file, state_reader
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.source_hosting import SourceHosting
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
@@ -57,6 +56,7 @@ from yarrow.runtime.rpc.messages import (
     TaskMetrics,
     TriggerCheckpoint,
 )
+from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, WorkerStorage
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,8 @@ class JobTasks:
         self._graphs: dict[JobID, JobGraph] = {}
         self._lock = threading.Lock()
         self.snapshot_thread = SnapshotThread()
-        self.checkpoints = WorkerCheckpoints(self.snapshot_thread, open_snapshot_file, send)
+        self._storage: WorkerStorage = FileSystemWorkerStorage()
+        self.checkpoints = WorkerCheckpoints(self.snapshot_thread, self._storage.open_output, send)
         self.sources = SourceHosting(worker.worker_id, self, self.checkpoints, thread.post, send)
         self._hooks = TaskHooks(
             self, self._print, self.sources.from_reader, self._push_collected, self.checkpoints
@@ -180,10 +181,11 @@ class JobTasks:
         builder, task = running.builder, running.task
         descriptor = builder.descriptor
         try:
-            read = state_reader(descriptor.restore_directory)
-            fetched.fetch(descriptor, builder.vertex, read)
+            reader = self._storage.reader(descriptor.restore_directory)
+            fetched.fetch(descriptor, builder.vertex, reader)
             coordinator = descriptor.restore_coordinator
-            state = None if coordinator is None else read(coordinator)
+            head = builder.vertex.operators[0].name
+            state = None if coordinator is None else reader.read(coordinator, f"the split enumerator of '{head}'")
         except BaseException as error:  # also an end of the process that a test asked for
             task.post(partial(task.fail, error))
             return

@@ -6,25 +6,17 @@ bytes mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from yarrow.container.task.failure import OperatorFailure
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.rpc.messages import TaskDeploymentDescriptor
-from yarrow.runtime.snapshot.errors import SnapshotError
 from yarrow.runtime.snapshot.handles import (
     InlineStateHandle,
     KeyGroupsSnapshot,
     OperatorSubtaskState,
     StateHandle,
 )
-
-ReadState = Callable[[StateHandle], bytes]
-
-
-class RestoreError(SnapshotError):
-    """State that a task was to begin with could not be read."""
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 
 
 class FetchedState:
@@ -33,7 +25,7 @@ class FetchedState:
     def __init__(self) -> None:
         self._bytes: dict[StateHandle, bytes] = {}
 
-    def fetch(self, descriptor: TaskDeploymentDescriptor, vertex: JobVertex, read: ReadState) -> None:
+    def fetch(self, descriptor: TaskDeploymentDescriptor, vertex: JobVertex, reader: SnapshotReader) -> None:
         """Snapshot thread: reads everything. Raises OperatorFailure naming operator, states and file."""
         fault_points.reach(
             "restore.inside",
@@ -49,10 +41,9 @@ class FetchedState:
                 if isinstance(handle, InlineStateHandle) or handle in self._bytes:
                     continue
                 try:
-                    self._bytes[handle] = read(handle)
+                    self._bytes[handle] = reader.read(handle, f"operator '{name}'{states}")
                 except Exception as error:
-                    what = f"operator '{name}'{states}: {error}"
-                    raise OperatorFailure(name, "", RestoreError(what)) from error
+                    raise OperatorFailure(name, "", error) from error
 
     def read(self, handle: StateHandle) -> bytes:
         """The bytes of a handle; those of a file are let go of."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
@@ -33,30 +32,14 @@ from yarrow.runtime.rpc.messages import (
     AcknowledgeCoordinator,
     DeclineCheckpoint,
 )
-from yarrow.runtime.snapshot.options import CheckpointOptions
-from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions
+from yarrow.runtime.snapshot.worker_file import SnapshotFile
 
 _log = logging.getLogger(__name__)
 
 
-class SnapshotFile(SnapshotOutput, Protocol):
-    """The file of one checkpoint in one worker; it begins to exist with the first piece that is not inline."""
-
-    def close(self) -> None:
-        """What was written is stored and can be read. Raises SnapshotError or OSError."""
-        ...
-
-    def discard(self) -> None:
-        """Removes what was written to files of this checkpoint's own; raises nothing."""
-        ...
-
-    @property
-    def uploaded(self) -> int:
-        """Bytes written so far, inline ones included."""
-        ...
-
-
-OpenSnapshotFile = Callable[[JobID, int, CheckpointOptions], SnapshotFile]
+#: The output of this worker for the checkpoint of a location.
+OpenSnapshotFile = Callable[[CheckpointLocation], SnapshotFile]
 
 
 @dataclass(slots=True)
@@ -210,7 +193,7 @@ class WorkerCheckpoints:
         job = self._job(job_id)
         checkpoint = job.checkpoints.get(checkpoint_id)
         if checkpoint is None:
-            file = self._open_file(job_id, checkpoint_id, options)
+            file = self._open_file(options.location)
             checkpoint = job.checkpoints[checkpoint_id] = _Checkpoint(file, set(job.live))
         return checkpoint
 
@@ -277,7 +260,7 @@ class WorkerCheckpoints:
             return
         file: SnapshotFile | None = None
         try:
-            file = self._open_file(job_id, checkpoint_id, options)
+            file = self._open_file(options.location)
             handle = file.write([state])
             file.close()
         except Exception as error:

@@ -14,13 +14,12 @@ FAULT_PLAN: Final = optional(
     "testing.fault-plan",
     STRING,
     "For tests only: `module:attribute` of a function that the workers of a job call with"
-    " `testing.fault-plan.arguments`; what it returns decides what happens at fault points. (A key of Yarrow's own.)",
+    " `testing.fault-plan.arguments`; what it returns decides what happens at fault points.",
     unset="nothing happens at fault points",
 )
 FAULT_PLAN_ARGUMENTS: Final = option(
     "testing.fault-plan.arguments",
     STRING,
     "{}",
-    "For tests only: what the function of `testing.fault-plan` is called with, as a rule JSON. (A key of Yarrow's"
-    " own.)",
+    "For tests only: what the function of `testing.fault-plan` is called with, as a rule JSON.",
 )

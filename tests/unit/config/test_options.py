@@ -36,6 +36,8 @@ OWN_KEYS = {
     "taskmanager.network.channel.credit-size",
     "taskmanager.network.max-frame-size",
     "taskmanager.worker.start",
+    "testing.fault-plan",
+    "testing.fault-plan.arguments",
 }
 
 each_option = pytest.mark.parametrize("declared", ALL_OPTIONS, ids=lambda declared: declared.key)
