@@ -7,10 +7,11 @@ keys.
 
 from __future__ import annotations
 
+import copy
 import decimal
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,10 @@ class SumOverflowError(Exception):
         self.type = kind
 
 
+class ForeignStateError(Exception):
+    """Restored state that is of another type than the column; the operator adds names."""
+
+
 class AggregateState(ABC):
     """One aggregate."""
 
@@ -54,6 +59,26 @@ class AggregateState(ABC):
     @abstractmethod
     def values(self, slots: Slots) -> pa.Array:
         """The results of these slots."""
+
+    # Snapshots. The state of a slot as plain data: None where no value came.
+
+    def frozen(self, size: int) -> Self:
+        """A copy of the first `size` slots, for `entries` alone; another thread may call that."""
+        made = copy.copy(self)
+        made._detach(size)
+        return made
+
+    @abstractmethod
+    def _detach(self, size: int) -> None:
+        """Replaces arrays by copies of at least `size` slots."""
+
+    @abstractmethod
+    def entries(self, start: int, end: int) -> list[Any]:
+        """The state of the slots from `start` to `end`, not included."""
+
+    @abstractmethod
+    def restore(self, entries: list[Any]) -> None:
+        """Begins with these states, of slots 0 and on. Raises ForeignStateError for what it did not write."""
 
 
 def state_for(kind: AggregateKind, column: pa.DataType | None) -> AggregateState:
@@ -115,6 +140,26 @@ class _Seen:
         missing = ~self._seen[slots]
         return missing if missing.any() else None
 
+    def frozen(self, size: int) -> _Seen:
+        """A copy of the first `size` slots."""
+        made = _Seen()
+        made._seen = None if self._seen is None else grown(self._seen, size, False)[:size].copy()
+        return made
+
+    def with_nulls(self, values: list[Any], start: int, end: int) -> list[Any]:
+        """The values of these slots, None where there is none."""
+        if self._seen is None:
+            return values
+        return [
+            value if seen else None
+            for value, seen in zip(values, self._seen[start:end].tolist(), strict=True)
+        ]
+
+    def restore(self, entries: list[Any]) -> None:
+        """Slots 0 and on have a value where `entries` has one."""
+        seen = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
+        self._seen = None if seen.all() else seen
+
 
 class CountState(AggregateState):
     """Rows, or values that are not null where a column is named."""
@@ -132,6 +177,16 @@ class CountState(AggregateState):
 
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.counts.take(slots))
+
+    def _detach(self, size: int) -> None:
+        self.counts = grown(self.counts, size)[:size].copy()
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        counts: list[Any] = self.counts[start:end].tolist()
+        return counts
+
+    def restore(self, entries: list[Any]) -> None:
+        self.counts = filled(entries, self.counts, 0)
 
 
 class IntegerSumState(AggregateState):
@@ -187,6 +242,19 @@ class IntegerSumState(AggregateState):
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.sums.take(slots), mask=self.seen.nulls(slots)).cast(self.type)
 
+    def _detach(self, size: int) -> None:
+        self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        return self.seen.with_nulls(dated(self.sums[start:end], self.type), start, end)
+
+    def restore(self, entries: list[Any]) -> None:
+        entries = undated(entries, self.type)
+        self.sums = filled(entries, self.sums, 0)
+        self.seen.restore(entries)
+        self._known = len(entries)
+        self._bound = max((abs(entry) for entry in entries if entry is not None), default=0)
+
 
 class FloatSumState(AggregateState):
     """Sums in float64."""
@@ -209,6 +277,17 @@ class FloatSumState(AggregateState):
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.sums.take(slots), mask=self.seen.nulls(slots))
 
+    def _detach(self, size: int) -> None:
+        self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        return self.seen.with_nulls(self.sums[start:end].tolist(), start, end)
+
+    def restore(self, entries: list[Any]) -> None:
+        self.sums = filled(entries, self.sums, 0.0)
+        self.seen.restore(entries)
+        self._known = len(entries)
+
 
 class MeanState(AggregateState):
     """The sum, exact for integers, divided by the number of values."""
@@ -228,6 +307,21 @@ class MeanState(AggregateState):
         with np.errstate(invalid="ignore"):
             means = self._total.sums.take(slots) / np.maximum(counts, 1)
         return pa.array(means, mask=self._total.seen.nulls(slots))
+
+    def _detach(self, size: int) -> None:
+        self._total, self._count = self._total.frozen(size), self._count.frozen(size)
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        totals, counts = self._total.entries(start, end), self._count.entries(start, end)
+        return [
+            None if total is None else (total, count) for total, count in zip(totals, counts, strict=True)
+        ]
+
+    def restore(self, entries: list[Any]) -> None:
+        if not all(entry is None or (type(entry) is tuple and len(entry) == 2) for entry in entries):
+            raise ForeignStateError("it holds no pairs of a sum and a count")
+        self._total.restore([None if entry is None else entry[0] for entry in entries])
+        self._count.restore([0 if entry is None else entry[1] for entry in entries])
 
 
 class IntegerExtremeState(AggregateState):
@@ -255,6 +349,19 @@ class IntegerExtremeState(AggregateState):
         result = pa.array(self._best.take(slots), mask=self._seen.nulls(slots))
         return result.cast(self.type) if pa.types.is_boolean(self.type) else result.view(self.type)
 
+    def _detach(self, size: int) -> None:
+        self._best = grown(self._best, size, self._neutral)[:size].copy()
+        self._seen = self._seen.frozen(size)
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        return self._seen.with_nulls(dated(self._best[start:end], self.type), start, end)
+
+    def restore(self, entries: list[Any]) -> None:
+        entries = undated(entries, self.type)
+        self._best = filled(entries, self._best, self._neutral)
+        self._seen.restore(entries)
+        self._known = len(entries)
+
 
 class FloatExtremeState(AggregateState):
     """min or max of floats; NaN is the greatest, -0.0 counts as 0.0."""
@@ -279,6 +386,18 @@ class FloatExtremeState(AggregateState):
 
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self._best.take(slots), self.type, mask=self._seen.nulls(slots))
+
+    def _detach(self, size: int) -> None:
+        self._best = grown(self._best, size, self._neutral)[:size].copy()
+        self._seen = self._seen.frozen(size)
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        return self._seen.with_nulls(self._best[start:end].astype(np.float64).tolist(), start, end)
+
+    def restore(self, entries: list[Any]) -> None:
+        self._best = filled(entries, self._best, self._neutral)
+        self._seen.restore(entries)
+        self._known = len(entries)
 
 
 class CombinedState(AggregateState):
@@ -309,6 +428,21 @@ class CombinedState(AggregateState):
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self._results[slots].tolist(), self.type)
 
+    def _detach(self, size: int) -> None:
+        self._results = grown(self._results, size, None)[:size].copy()
+
+    def entries(self, start: int, end: int) -> list[Any]:
+        results: list[Any] = self._results[start:end].tolist()
+        return results
+
+    def restore(self, entries: list[Any]) -> None:
+        try:
+            pa.array(entries, self.type)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise ForeignStateError(str(error)) from None
+        self._results = grown(self._results, len(entries), None)
+        self._results[: len(entries)] = np.fromiter(entries, np.object_, len(entries))
+
 
 def _combined_state(kind: AggregateKind, column: pa.DataType) -> CombinedState | None:
     types = pa.types
@@ -337,3 +471,36 @@ def integers_of(column: pa.Array) -> npt.NDArray[Any]:
 def _exact_sum(first: Any, second: Any) -> Any:
     """A sum of decimals in as many digits as it needs: the default context would round to 28."""
     return _WIDE.add(first, second)
+
+
+def filled(entries: list[Any], like: npt.NDArray[Any], empty: Any) -> npt.NDArray[Any]:
+    """An array of the entries, `empty` where one is None, of the type of `like` and at least as long."""
+    array = np.full(max(len(entries), len(like)), empty, like.dtype)
+    try:
+        array[: len(entries)] = [empty if entry is None else entry for entry in entries]
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ForeignStateError(f"it holds values that are no {like.dtype}: {error}") from None
+    return array
+
+
+def dated(values: npt.NDArray[Any], kind: pa.DataType) -> list[Any]:
+    """Integers that stand for values of an Arrow type; those of times with the type, which names their unit."""
+    numbers: list[Any] = values.tolist()
+    if pa.types.is_temporal(kind):
+        name = str(kind)
+        return [(number, name) for number in numbers]
+    return numbers
+
+
+def undated(entries: list[Any], kind: pa.DataType) -> list[Any]:
+    """The integers of `dated`. Raises ForeignStateError where they are of another type."""
+    name = str(kind) if pa.types.is_temporal(kind) else None
+    numbers = []
+    for entry in entries:
+        number, found = entry if type(entry) is tuple and len(entry) == 2 else (entry, None)
+        if entry is not None and (found != name or type(number) is not int):
+            raise ForeignStateError(
+                f"it holds {'values of type ' + found if found else repr(number)}, not of {kind}"
+            )
+        numbers.append(number)
+    return numbers

@@ -7,23 +7,30 @@ as in SQL: an aggregate of nulls alone is null. Must not know channels or other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from yarrow.container.operators.aggregate_states import (
     AggregateState,
+    ForeignStateError,
     SumOverflowError,
     UnsupportedColumnError,
     state_for,
 )
-from yarrow.container.operators.base import ColumnarOperator
+from yarrow.container.operators.base import ColumnarOperator, OperatorContext
 from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown, key_index
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator
+from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
+
+#: Name of the state of columnar aggregates in snapshots.
+STATE_NAME = "_aggregation"
+#: Keys that are made into Python objects in one go while a snapshot is written.
+_PIECE = 10_000
 
 
 class AggregationError(YarrowError):
@@ -65,6 +72,12 @@ class VectorizedAggregation(ColumnarOperator):
         self._states: list[AggregateState] = []
         self._schema: pa.Schema
         self._last_row = np.zeros(1024, np.int32)
+        #: Canonical keys and their values from a snapshot, until the first batch tells the types of the columns.
+        self._restored: tuple[list[Any], list[Any]] = ([], [])
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        context.state.register_section(STATE_NAME, self)
 
     @property
     def keys(self) -> int:
@@ -155,3 +168,71 @@ class VectorizedAggregation(ColumnarOperator):
             fields.append(pa.field(aggregate.name, state.type))
         self._schema = pa.schema(fields)
         self._index = key_index(key.type)
+        self._begin_with_restored(key.type)
+
+    # ------------------------------------------------------------------ snapshots (KeyedSection)
+
+    #: A dict from `_state_name` to the state of that aggregate.
+    value_type = None
+
+    @property
+    def entry_count(self) -> int:
+        """Keys that have state."""
+        return self.keys or len(self._restored[0])
+
+    def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
+        """Keys with their values as they are now."""
+        if not self._states:
+            keys, values = self._restored
+            return ((keys[at : at + _PIECE], values[at : at + _PIECE]) for at in range(0, len(keys), _PIECE))
+        size = self._index.size
+        names = [_state_name(aggregate) for aggregate in self._aggregates]
+        keys_of, states = self._index.frozen_keys(), [state.frozen(size) for state in self._states]
+
+        def pieces() -> Iterator[tuple[list[Any], list[Any]]]:
+            for start in range(0, size, _PIECE):
+                end = min(start + _PIECE, size)
+                parts = zip(*(state.entries(start, end) for state in states), strict=True)
+                yield keys_of(start, end), [dict(zip(names, part, strict=True)) for part in parts]
+
+        return pieces()
+
+    def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Keeps them for the first batch."""
+        keys, values = self._restored
+        for key, value in entries:
+            keys.append(key)
+            values.append(value)
+
+    def _begin_with_restored(self, key_type: pa.DataType) -> None:
+        keys, values = self._restored
+        if not keys:
+            return
+        try:
+            slots = self._index.restore(keys)
+        except ValueError as error:
+            raise AggregationError(
+                f"operator '{self.name}': the restored keys do not fit the key column '{self._key_column}': {error}; "
+                "keep the type of the column as it was when the state was written"
+            ) from None
+        values = [values[at] for at in np.argsort(slots).tolist()]
+        for aggregate, state in zip(self._aggregates, self._states, strict=True):
+            name = _state_name(aggregate)
+            try:
+                state.restore([value[name] for value in values])
+            except KeyError:
+                raise AggregationError(
+                    f"operator '{self.name}': the restored state has no aggregate {name}, only "
+                    f"{', '.join(values[0])}; give the operator another uid to begin it anew"
+                ) from None
+            except ForeignStateError as error:
+                raise AggregationError(
+                    f"operator '{self.name}': the restored state of {name} does not fit its column: {error}; keep the "
+                    "type of the column as it was when the state was written"
+                ) from None
+        self._restored = ([], [])
+
+
+def _state_name(aggregate: ColumnAggregate) -> str:
+    """Names an aggregate in a snapshot: what it is, not how its result is called."""
+    return f"{aggregate.kind.value}({'*' if aggregate.column is None else aggregate.column})"

@@ -9,7 +9,8 @@ for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import repeat
+from collections.abc import Callable
+from itertools import islice, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ _SMALL: Final = 16 * 1024
 
 def key_index(key_type: pa.DataType) -> KeyIndex:
     """The index for a key column of this type; a type that cannot be a key is refused at the first column."""
-    return WordIndex() if _is_word(key_type) else ObjectIndex()
+    return WordIndex(key_type) if _is_word(key_type) else ObjectIndex()
 
 
 class KeyIndex(ABC):
@@ -45,13 +46,28 @@ class KeyIndex(ABC):
     def slots(self, column: pa.Array) -> Slots:
         """The slot of each value; new keys get the next numbers. Raises ColumnKeyError."""
 
+    @abstractmethod
+    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
+        """A function from (first slot, slot behind the last) to canonical keys, which another thread may call.
+
+        It knows the slots given so far, whatever comes later.
+        """
+
+    @abstractmethod
+    def restore(self, keys: list[Any]) -> Slots:
+        """Takes in these canonical keys, all different; the index must be empty. Gives the slot of each.
+
+        Raises ValueError for keys that the column's type cannot hold.
+        """
+
 
 class WordIndex(KeyIndex):
     """Open addressing with linear probing, at most half full after each batch; steps run over all rows at
     once."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_type: pa.DataType | None = None) -> None:
         super().__init__()
+        self._key_type = pa.int64() if key_type is None else key_type
         self._null_slot = -1
         #: Key of each slot; the table holds slots alone, so that it stays small.
         self._keys: Words = np.zeros(_LEAST_CAPACITY, np.int64)
@@ -67,6 +83,29 @@ class WordIndex(KeyIndex):
         found[absent] = self._null_slot
         found[~absent] = self._find(words_of(column.drop_null()))
         return found
+
+    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
+        # Words are never changed, only added; a longer array is a copy.
+        words, null_slot, kind = self._keys, self._null_slot, self._key_type
+
+        def keys(start: int, end: int) -> list[Any]:
+            codes, distinct = distinct_keys(column_of(words[start:end], kind))
+            found = [distinct[code] for code in codes.tolist()]
+            if start <= null_slot < end:
+                found[null_slot - start] = None
+            return found
+
+        return keys
+
+    def restore(self, keys: list[Any]) -> Slots:
+        try:
+            column = _key_column(keys, self._key_type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"not all keys are of type {self._key_type}: {error}") from None
+        slots = self.slots(column)
+        if self.size != len(keys):
+            raise ValueError(f"keys that differ are the same in type {self._key_type}")
+        return slots
 
     def _find(self, keys: Words) -> Slots:
         places = self._home(keys)
@@ -156,6 +195,8 @@ class ObjectIndex(KeyIndex):
     def __init__(self) -> None:
         super().__init__()
         self._slot_of: dict[Any, int] = {}
+        #: Keys by slot, as far as a snapshot has wanted them; only added to.
+        self._listed: list[Any] = []
 
     def slots(self, column: pa.Array) -> Slots:
         codes, keys = distinct_keys(column)
@@ -166,6 +207,17 @@ class ObjectIndex(KeyIndex):
             slot_of_code[code] = known.setdefault(keys[code], len(known))
         self.size = len(known)
         return slot_of_code[codes]
+
+    def frozen_keys(self) -> Callable[[int, int], list[Any]]:
+        # A dict keeps the order in which keys came, which is that of their slots.
+        self._listed += islice(self._slot_of, len(self._listed), None)
+        listed = self._listed
+        return lambda start, end: listed[start:end]
+
+    def restore(self, keys: list[Any]) -> Slots:
+        self._slot_of.update(zip(keys, range(len(keys)), strict=True))
+        self.size = len(keys)
+        return np.arange(self.size)
 
 
 def _is_word(kind: pa.DataType) -> bool:
@@ -199,6 +251,28 @@ def words_of(column: pa.Array) -> Words:
         numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
     )
     return whole
+
+
+def column_of(words: Words, kind: pa.DataType) -> pa.Array:
+    """A column whose values are the keys that `words_of` made these words of; bools as integers, floats as 64 bits."""
+    if pa.types.is_floating(kind):
+        return pa.array(words.view(np.float64))
+    if pa.types.is_boolean(kind):
+        return pa.array(words)
+    if pa.types.is_integer(kind):
+        return pa.array(words.view(np.uint64) if pa.types.is_uint64(kind) else words)
+    return pa.array(words.astype(np.int32) if kind.bit_width == 32 else words).view(kind)
+
+
+def _key_column(keys: list[Any], kind: pa.DataType) -> pa.Array:
+    """Canonical keys as a column of their type."""
+    if pa.types.is_floating(kind):
+        return pa.array([None if key is None else float(key) for key in keys], pa.float64())
+    if pa.types.is_boolean(kind):
+        if not {*keys} <= {None, 0, 1}:
+            raise ValueError("a bool is 0 or 1")
+        return pa.array([None if key is None else bool(key) for key in keys], kind)
+    return pa.array(keys, kind)
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
