@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import absolute
 from yarrow.am.checkpoint.plan import enumerator_of
@@ -23,9 +21,11 @@ from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.fs.file_system import file_system_for, join
-from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot import storage as storages
-from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState
+from yarrow.runtime.snapshot.assignment import Assignment, assign
+from yarrow.runtime.snapshot.errors import SnapshotError
+from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -136,8 +136,11 @@ def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, Co
     except (OSError, YarrowError) as error:
         raise RestoreError(f"job {job.name!r} cannot be restored: {error}") from error
     metadata, directory = opened.metadata, opened.directory
-    adopted = adopt_max_parallelism(job, metadata, directory)
-    check_fits(adopted, metadata, directory, settings.ignore_unclaimed_state)
+    try:
+        adopted = with_max_parallelism(job, max_parallelism_of_savepoint(metadata, job))
+        assign(metadata, adopted, allow_non_restored=settings.ignore_unclaimed_state)
+    except SnapshotError as error:
+        raise RestoreError(f"job {job.name!r} cannot be restored from {directory}: {error}") from error
     completed = CompletedCheckpoint(
         checkpoint_id=metadata.checkpoint_id,
         kind=metadata.kind,
@@ -150,56 +153,6 @@ def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, Co
     return adopted, completed
 
 
-def adopt_max_parallelism(job: JobGraph, metadata: CheckpointMetadata, directory: str) -> JobGraph:
-    """The job with the number of key groups that its state has, where the program did not set another.
-
-    Raises RestoreError naming the operator where it did, or where the parallelism is above it.
-    """
-    vertices = tuple(_adopted(vertex, metadata, directory) for vertex in job.vertices)
-    return msgspec.structs.replace(job, vertices=vertices)
-
-
-def _adopted(vertex: JobVertex, metadata: CheckpointMetadata, directory: str) -> JobVertex:
-    for operator in vertex.operators:
-        state = metadata.operator(operator.id)
-        if state is None or not _is_keyed(state) or state.max_parallelism == vertex.max_parallelism:
-            continue
-        if vertex.max_parallelism_explicit:
-            raise RestoreError(
-                f"operator {operator.name!r}: its state in {directory} has {state.max_parallelism} key groups, the"
-                f" program sets max parallelism {vertex.max_parallelism}. Set it to {state.max_parallelism}, or leave"
-                " it out."
-            )
-        if vertex.parallelism > state.max_parallelism:
-            raise RestoreError(
-                f"operator {operator.name!r}: its parallelism is {vertex.parallelism}, and its state in {directory} has"
-                f" {state.max_parallelism} key groups only. Lower the parallelism to {state.max_parallelism} or less."
-            )
-        vertex = msgspec.structs.replace(vertex, max_parallelism=state.max_parallelism)
-    return vertex
-
-
-def _is_keyed(state: OperatorState) -> bool:
-    return any(subtask.keyed for subtask in state.subtasks.values())
-
-
-def check_fits(job: JobGraph, metadata: CheckpointMetadata, directory: str, ignore_unclaimed: bool) -> None:
-    """Raises RestoreError naming operators whose state the job would lose, unless that is wanted."""
-    known = {operator.id for vertex in job.vertices for operator in vertex.operators}
-    lost = [
-        state
-        for state in metadata.operators
-        if state.operator_id not in known and (state.subtasks or state.coordinator is not None)
-    ]
-    if lost and not ignore_unclaimed:
-        names = ", ".join(f"{state.name!r} (uid {state.uid or 'not set'})" for state in lost)
-        raise RestoreError(
-            f"{directory} holds state of operators that job {job.name!r} does not have: {names}. Give the operators"
-            " that took their place the same uid, or drop the state by execution.state-recovery.ignore-unclaimed-state:"
-            " true (run -n)."
-        )
-
-
 def dispose_savepoint(path: str) -> None:
     """Deletes a savepoint; refused for a folder that is none. Blocking."""
     storages.dispose_savepoint(checked_path(path, "savepoint to dispose of"))
@@ -208,24 +161,27 @@ def dispose_savepoint(path: str) -> None:
 # What tasks get.
 
 
-def restore_plan(
-    job: JobGraph, checkpoint: CompletedCheckpoint, executions: Sequence[Execution]
-) -> RestorePlan:
-    """The parts of `checkpoint` for executions that are about to be deployed."""
-    metadata = checkpoint.metadata
-    states = {state.operator_id: state for state in metadata.operators}
-    tasks: dict[ExecutionAttemptID, TaskRestore] = {}
-    for execution_ in executions:
-        vertex, subtask = execution_.vertex, execution_.subtask
-        found = [states[operator.id] for operator in vertex.operators if operator.id in states]
-        own = {state.operator_id: state.subtasks[subtask] for state in found if subtask in state.subtasks}
-        enumerators = enumerator_of(vertex) if subtask == 0 else ()
-        coordinator = states[enumerators[0]].coordinator if enumerators and enumerators[0] in states else None
-        finished = bool(found) and all(
-            state.fully_finished
-            or (state.parallelism == vertex.parallelism and subtask in state.finished_subtasks)
-            for state in found
-        )
-        if own or coordinator is not None or finished:
-            tasks[execution_.attempt_id] = TaskRestore(own, coordinator, finished)
-    return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks)
+class Restorer:
+    """Deals out the parts of a checkpoint; the division is made once a checkpoint."""
+
+    def __init__(self, job: JobGraph) -> None:
+        self._job = job
+        self._checkpoint_id = -1
+        self._assignment = Assignment({}, {}, frozenset())
+
+    def plan(self, checkpoint: CompletedCheckpoint, executions: Sequence[Execution]) -> RestorePlan:
+        """The parts of `checkpoint` for executions that are about to be deployed."""
+        if checkpoint.checkpoint_id != self._checkpoint_id:
+            # What is not claimed was refused or accepted when the job was submitted.
+            self._assignment = assign(checkpoint.metadata, self._job, allow_non_restored=True)
+            self._checkpoint_id = checkpoint.checkpoint_id
+        tasks: dict[ExecutionAttemptID, TaskRestore] = {}
+        for task in executions:
+            place = (task.vertex.id, task.subtask)
+            states = self._assignment.tasks.get(place, {})
+            enumerators = enumerator_of(task.vertex) if task.subtask == 0 else ()
+            coordinator = self._assignment.coordinators.get(enumerators[0]) if enumerators else None
+            finished = place in self._assignment.finished
+            if states or coordinator is not None or finished:
+                tasks[task.attempt_id] = TaskRestore(states, coordinator, finished)
+        return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks)

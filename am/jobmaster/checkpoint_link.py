@@ -38,7 +38,7 @@ from yarrow.am.checkpoint.events import (
     Wake,
 )
 from yarrow.am.checkpoint.plan import GraphParticipants, enumerator_of
-from yarrow.am.checkpoint.restore import StartingPoint, restore_plan
+from yarrow.am.checkpoint.restore import Restorer, StartingPoint
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.errors import failure_of
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
@@ -102,6 +102,7 @@ class CheckpointLink:
         self._settings = settings
         self._starting_point = starting_point
         self._storage = starting_point.storage
+        self._restorer = Restorer(graph.job)
         participants = GraphParticipants(graph, settings.after_tasks_finish)
         self._coordinator = CheckpointCoordinator(graph.job, settings, participants, services.clock)
         if starting_point.restored is not None:
@@ -235,7 +236,7 @@ class CheckpointLink:
         if self._restarting:
             self._restarting = False
             self._coordinator.statistics.restored(latest)
-        return restore_plan(self._graph.job, latest, executions)
+        return self._restorer.plan(latest, executions)
 
     # Actions.
 

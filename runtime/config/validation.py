@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from yarrow.runtime.config.checkpoint_rules import CHECKPOINT_RULES
 from yarrow.runtime.config.errors import (
     ConfigError,
     ContradictoryOptions,
@@ -238,4 +239,5 @@ RULES: Final[tuple[Callable[[Settings], Iterator[ConfigError]], ...]] = (
     _slot_bounds,
     _ports,
     _high_availability,
+    *CHECKPOINT_RULES,
 )

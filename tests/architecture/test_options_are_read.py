@@ -30,27 +30,11 @@ READ_BY_METHOD = {"pipeline.auto-generate-uids": "has_auto_generated_uids_enable
 #: may only shrink.
 NOT_YET_READ: dict[str, set[str]] = {
     "checkpoints, savepoints and event time": {
-        "execution.checkpointing.aligned-checkpoint-timeout",
-        "execution.checkpointing.checkpoints-after-tasks-finish",
-        "execution.checkpointing.data-inline-threshold",
-        "execution.checkpointing.dir",
-        "execution.checkpointing.externalized-checkpoint-retention",
-        "execution.checkpointing.incremental",
         "execution.checkpointing.interval-during-backlog",
         "execution.checkpointing.local-backup.dirs",
         "execution.checkpointing.local-backup.enabled",
-        "execution.checkpointing.mode",
-        "execution.checkpointing.num-retained",
-        "execution.checkpointing.savepoint-dir",
-        "execution.checkpointing.storage",
-        "execution.checkpointing.tolerable-failed-checkpoints",
         "execution.checkpointing.unaligned.forced",
-        "execution.state-recovery.claim-mode",
         "execution.state-recovery.from-local",
-        "execution.state-recovery.ignore-unclaimed-state",
-        "execution.state-recovery.path",
-        "state.backend.type",
-        "web.checkpoints.history",
     },
     "high availability": {
         "high-availability.cluster-id",

@@ -67,8 +67,6 @@ _STATE = "state backends and savepoints"
 NOT_BUILT_YET = {
     "pyflink.datastream.StreamExecutionEnvironment.enable_changelog_state_backend": _STATE,
     "pyflink.datastream.StreamExecutionEnvironment.is_changelog_state_backend_enabled": _STATE,
-    "pyflink.datastream.StreamExecutionEnvironment.get_default_savepoint_directory": _STATE,
-    "pyflink.datastream.StreamExecutionEnvironment.set_default_savepoint_directory": _STATE,
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,

@@ -12,8 +12,10 @@ from yarrow.common.config_options import ConfigOption
 from yarrow.common.configuration import Configuration
 from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.datastream import checkpoint_options as options
+from yarrow.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from yarrow.datastream.checkpointing_mode import CheckpointingMode
 from yarrow.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from yarrow.datastream.fault_tolerance import set_storage
 
 __all__ = ["CheckpointConfig"]
 
@@ -35,6 +37,7 @@ class CheckpointConfig:
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
+        self._storage: CheckpointStorage | None = None
 
     def is_checkpointing_enabled(self) -> bool:
         """Whether an interval is set."""
@@ -152,6 +155,20 @@ class CheckpointConfig:
     def set_alignment_timeout(self, alignment_timeout: Duration | Time) -> CheckpointConfig:
         """Set the same as `set_aligned_checkpoint_timeout`; the older name."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
+        """Set where checkpoints are written. Raises TypeError for a storage of a class of your own."""
+        set_storage(self._configuration, storage)
+        self._storage = storage
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Set the folder below which checkpoints are written."""
+        return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
+
+    def get_checkpoint_storage(self) -> CheckpointStorage | None:
+        """Return what `set_checkpoint_storage` was given; None: as configured."""
+        return self._storage
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Whether checkpoints are unaligned even where the graph has a feedback edge."""

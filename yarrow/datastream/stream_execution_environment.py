@@ -19,11 +19,11 @@ import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.python as python_options
 import yarrow.runtime.config.options.rest as rest_options
-import yarrow.runtime.config.options.restart_strategy as restart_options
 from yarrow.common.configuration import Configuration
 from yarrow.common.execution_config import ExecutionConfig
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.common.restart_strategy import RestartStrategyConfiguration
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.checkpoint_config import CheckpointConfig
@@ -32,12 +32,15 @@ from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
-from yarrow.datastream.functions import ParallelSourceFunction, SourceFunction
+from yarrow.datastream.fault_tolerance import refuse_lost_records, set_backend
+from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunction, SourceFunction
 from yarrow.datastream.graph_builder import GraphBuilder, declared
 from yarrow.datastream.job_waiting import wait_for_job
 from yarrow.datastream.operator_settings import group_name
 from yarrow.datastream.program_files import ProgramFiles
+from yarrow.datastream.restart_settings import restart_strategy_settings
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
+from yarrow.datastream.state_backend import StateBackend
 from yarrow.datastream.time_characteristic import TimeCharacteristic
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError, JobExecutionError, UnsupportedFeatureError
@@ -75,6 +78,9 @@ class StreamExecutionEnvironment:
         self._ids = RandomIdFactory() if ids is None else ids
         self._config = ExecutionConfig(self._configuration)
         self._checkpoint_config = CheckpointConfig(self._configuration)
+        self._state_backend: StateBackend | None = None
+        #: Names of sources that cannot read their records again, by transformation.
+        self._not_replayable: dict[int, str] = {}
         self._files = ProgramFiles()
         if not self._settings().is_set(pipeline_options.DEFAULT_PARALLELISM) and self._is_local():
             self.set_parallelism(self.get_default_local_parallelism())
@@ -223,6 +229,17 @@ class StreamExecutionEnvironment:
         """Return which time the program goes by."""
         return TimeCharacteristic[self._settings().get(pipeline_options.TIME_CHARACTERISTIC).name]
 
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        """Set how often, and after which delay, the job starts again after a failure: see RestartStrategies.
+
+        `fall_back_restart()` leaves it to the cluster.
+        """
+        for key, value in restart_strategy_settings(restart_strategy_configuration).items():
+            self._configuration.set_string(key, value)
+        return self
+
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
@@ -231,6 +248,25 @@ class StreamExecutionEnvironment:
         if mode is not None:
             self._checkpoint_config.set_checkpointing_mode(mode)
         return self
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Set where keyed state lives. Raises TypeError or ValueError for a backend that workers could not make."""
+        set_backend(self._configuration, state_backend)
+        self._state_backend = state_backend
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """Return what `set_state_backend` was given; None: as configured."""
+        return self._state_backend
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Set where savepoints go that are asked for without a directory."""
+        self._configuration.set_string(checkpointing_options.SAVEPOINT_DIRECTORY.key, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Return where savepoints go that are asked for without a directory; None: each must name one."""
+        return self._settings().get(checkpointing_options.SAVEPOINT_DIRECTORY)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """Return the settings of checkpoints; changes to it change the environment."""
@@ -335,7 +371,10 @@ class StreamExecutionEnvironment:
         settings: dict[str, Any] = {"output_type": declared(type_info), "blocking": True}
         if not isinstance(source_func, ParallelSourceFunction):
             settings |= {"parallelism": 1, "non_parallel": True}
-        return DataStream(self, self.graph_builder.source(source_name, spec, **settings))
+        made = self.graph_builder.source(source_name, spec, **settings)
+        if not isinstance(source_func, CheckpointedFunction):
+            self._not_replayable[made.id] = source_name
+        return DataStream(self, made)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """Return the stream of the lines of a file, or of the files in a folder, local or hdfs://."""
@@ -384,6 +423,8 @@ class StreamExecutionEnvironment:
             watermark_strategy=self._pickled_strategy(strategy, name),
         )
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
+        if not source.replayable:
+            self._not_replayable[made.id] = name
         return DataStream(self, made)
 
     def _pickled_strategy(self, strategy: WatermarkStrategy | None, name: str) -> bytes | None:
@@ -433,8 +474,12 @@ class StreamExecutionEnvironment:
         settings = self._settings()
         settings.validate()
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
+        graph = self.get_stream_graph(clear_transformations)
+        refuse_lost_records(
+            settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
+        )
         return generate_job_graph(
-            self.get_stream_graph(clear_transformations),
+            graph,
             job_id=JobID(self._ids.hex_id()),
             name=name,
             user_code=self._user_code(settings),
@@ -500,28 +545,10 @@ def _refuse_batch(mode: str) -> None:
         )
 
 
-_NO_RESTART = (
-    restart_options.RestartStrategy.NONE,
-    restart_options.RestartStrategy.OFF,
-    restart_options.RestartStrategy.DISABLE,
-)
-
-
 def _refuse_what_cannot_run(settings: Settings) -> None:
     """A promise that this version cannot keep is refused, not forgotten."""
     if settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING:
         raise UnsupportedFeatureError(
             "execution.exchange-mode: blocking is asked for, but this version has pipelined exchanges only: leave it"
             " out, or set it to pipelined."
-        )
-    if settings.get(checkpointing_options.INTERVAL) is not None:
-        raise UnsupportedFeatureError(
-            "Checkpoints are asked for (enable_checkpointing, execution.checkpointing.interval), but this version makes"
-            " none: a failed job would lose its state. Leave them out to run the job without fault tolerance."
-        )
-    strategy = settings.get(restart_options.TYPE)
-    if strategy is not None and strategy not in _NO_RESTART:
-        raise UnsupportedFeatureError(
-            f"Restart strategy {strategy.value} is asked for, but this version does not restart failed jobs: leave"
-            " restart-strategy.type out, or set it to none."
         )

@@ -132,14 +132,14 @@ JOB_MANAGER_MAX_STATE_SIZE: Final = option(
     memory_size("5 mb"),
     "5 mb",
     "Largest state of one subtask where checkpoints stay in the master process; never above"
-    " `rpc.message.max-size`. (A key of Yarrow's own: the constructor argument of JobManagerCheckpointStorage.)",
+    " `rpc.message.max-size`; the constructor argument of JobManagerCheckpointStorage.",
 )
 ALLOW_NON_REPLAYABLE_SOURCES: Final = option(
     "execution.checkpointing.allow-non-replayable-sources",
     BOOLEAN,
     "false",
     "Whether exactly-once checkpoints are taken of a program one of whose sources cannot read its records again:"
-    " those read since the last checkpoint are lost when it fails. (A key of Yarrow's own.)",
+    " those read since the last checkpoint are lost when it fails.",
 )
 UNALIGNED: Final = option(
     "execution.checkpointing.unaligned.enabled",

@@ -17,6 +17,8 @@ OWN_KEYS = {
     "execution.batch.max-rows",
     "execution.batch.max-size",
     "execution.batch.slice-time",
+    "execution.checkpointing.allow-non-replayable-sources",
+    "execution.checkpointing.jobmanager-storage.max-state-size",
     "execution.exchange-mode",
     "execution.task-threads",
     "taskmanager.data.transport",

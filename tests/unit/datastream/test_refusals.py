@@ -380,7 +380,6 @@ def test_streams_and_environments_stay_on_the_client() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("execution.checkpointing.interval", "1 s", "Checkpoints are asked for"),
         ("execution.exchange-mode", "blocking", "pipelined exchanges only"),
     ],
 )
