@@ -49,6 +49,7 @@ def control_plane_settings(
                 max_slots=config.get(resourcemanager.NUMBER_OF_SLOTS_MAX) if can_request else None,
                 start_retry_interval=config.get(resourcemanager.START_WORKER_RETRY_INTERVAL).seconds,
                 can_request=can_request,
+                redundant_task_executors=config.get(resourcemanager.REDUNDANT_TASK_MANAGERS) if can_request else 0,
             ),
             heartbeat=heartbeat,
         ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from yarrow.am.resourcemanager.avoided_slots import AvoidedSlots
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
     JobGone,
@@ -62,6 +63,8 @@ class SlotManagerSettings:
     start_retry_interval: float = 3.0
     #: False = TaskExecutors come by themselves (standalone): none is requested, none released.
     can_request: bool = True
+    #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones at once.
+    redundant_task_executors: int = 0
 
 
 @dataclass(slots=True)
@@ -98,6 +101,7 @@ class SlotManager:
         self._unnamed = 0
         #: Named by the driver, not registered yet.
         self._awaited: set[ResourceID] = set()
+        self._avoided = AvoidedSlots()
         self._start_failure = ""
         self._no_start_before = float("-inf")
         self._actions: list[SlotManagerAction] = []
@@ -142,6 +146,7 @@ class SlotManager:
         self._actions = []
         self._handlers[type(event)](event, now)
         self._match(now)
+        self._keep_spares(now)
         return self._actions
 
     # TaskExecutors and their reports.
@@ -161,6 +166,7 @@ class SlotManager:
 
     def _gone(self, event: TaskExecutorGone, now: float) -> None:
         executor = self._executors.pop(event.resource_id, None)
+        self._avoided.forget(event.resource_id)
         if executor is not None:
             self._forget_slots(executor.slots.values())
         elif event.resource_id in self._awaited:
@@ -201,6 +207,7 @@ class SlotManager:
         if slot is None or slot.allocation_id != event.request.allocation_id:
             return
         if slot.state is SlotState.PENDING:
+            self._avoided.failed(slot.slot_id, now)
             slot.enter(SlotState.UNKNOWN)
             self._disown(slot)
             self._actions.append(AskForSlotReport(event.request.slot_id.resource_id))
@@ -208,8 +215,19 @@ class SlotManager:
     def _freed(self, event: SlotFreed, now: float) -> None:
         slot = self._slot(SlotID(resource_id=event.resource_id, index=event.index))
         if slot is not None and slot.allocation_id == event.allocation_id:
+            self._note_end(slot, now)
             self._set_free(slot)
             self._note_idleness(self._executors[event.resource_id], now)
+
+    def _note_end(self, slot: Slot, now: float) -> None:
+        """A job lowers its requirements before it gives a slot back: one that it still needs was lost."""
+        job = self._jobs.get(slot.job_id) if slot.job_id is not None else None
+        if job is None or slot.state is not SlotState.ALLOCATED:
+            return
+        if sum(job.acquired.values()) <= job.required:
+            self._avoided.failed(slot.slot_id, now)
+        else:
+            self._avoided.succeeded(slot.slot_id)
 
     # Jobs.
 
@@ -246,9 +264,12 @@ class SlotManager:
     def _time_passed(self, event: TimePassed, now: float) -> None:
         if not self._settings.can_request:
             return
+        spares = self._settings.redundant_task_executors if self._is_working() else 0
         for executor in list(self._executors.values()):
             since = executor.idle_since
-            if since is not None and now - since >= self._settings.task_executor_timeout:
+            if since is not None and spares > 0:
+                spares -= 1
+            elif since is not None and now - since >= self._settings.task_executor_timeout:
                 del self._executors[executor.resource_id]
                 cause = f"idle for {now - since:.0f} s (resourcemanager.taskmanager-timeout)"
                 self._actions.append(ReleaseTaskExecutor(executor.resource_id, cause))
@@ -312,9 +333,15 @@ class SlotManager:
             if slot.state is SlotState.FREE
         ]
         lacking: list[tuple[_Job, ResourceProfile, int]] = []
+        bad = [slot for slot in free if self._avoided.is_avoided(slot.slot_id, now)]
+        if bad:
+            free = [slot for slot in free if slot not in bad]
         for job in short:
             for profile, number in job.missing():
                 left = self._allocate(job, profile, number, free)
+                if left and bad:
+                    # Nothing else is free: better one that failed than none.
+                    left = self._allocate(job, profile, left, bad)
                 if left:
                     lacking.append((job, profile, left))
         if lacking:
@@ -392,6 +419,23 @@ class SlotManager:
                 covered += max(0, spare)
             if uncovered > 0:
                 self._explain(job)
+
+    def _is_working(self) -> bool:
+        return any(job.required for job in self._jobs.values())
+
+    def _keep_spares(self, now: float) -> None:
+        """While a job runs, so many TaskExecutors more than it needs are up or on their way."""
+        wanted = self._settings.redundant_task_executors
+        if wanted == 0 or not self._is_working():
+            return
+        missing = sum(number for job in self._jobs.values() for _, number in job.missing())
+        per_executor = self._settings.slots_per_task_executor
+        coming = self.pending_task_executors - -(-missing // per_executor)
+        free = sum(executor.free == len(executor.slots) > 0 for executor in self._executors.values())
+        while free + coming < wanted and self._may_request(now):
+            self._unnamed += 1
+            coming += 1
+            self._actions.append(RequestTaskExecutor(ResourceProfile()))
 
     def _may_request(self, now: float) -> bool:
         settings = self._settings

@@ -1,7 +1,7 @@
 """Metrics of a job and of the control plane, under Flink's names, made from what the gateways tell.
 
 Owner: none (pure). States are stamped when they are entered last, so a `<state>TimeTotal` counts the last
-stay only.
+stay only, but that of RESTARTING, which the JobMaster adds up.
 """
 
 from __future__ import annotations
@@ -43,15 +43,12 @@ def job_metrics(details: ExecutionGraphDetails, now_ms: int) -> dict[str, float]
     status = details.status
     since = details.timestamps.get(status.value, 0)
     here = max(0, now_ms - since) if since else 0
-    restarts = max(
-        (task.attempt_number for vertex in details.vertices for task in vertex.subtasks), default=0
-    )
     waiting = status in (JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.FAILED)
     values: dict[str, float] = {
         "uptime": here if status is JobStatus.RUNNING else -1.0 if status.is_globally_terminal else 0.0,
         "downtime": here if waiting and not status.is_globally_terminal else 0.0,
-        "numRestarts": restarts,
-        "fullRestarts": restarts,
+        "numRestarts": details.restarts,
+        "fullRestarts": details.restarts,
         "numRescales": 0.0,
         "allSubTasksRunningOrFinishedTime": _all_running_time(details, now_ms),
     }
@@ -59,6 +56,7 @@ def job_metrics(details: ExecutionGraphDetails, now_ms: int) -> dict[str, float]
         values[f"{name}State"] = float(status is timed)
         values[f"{name}Time"] = here if status is timed else 0.0
         values[f"{name}TimeTotal"] = _stay(details, timed, now_ms)
+    values["restartingTimeTotal"] = float(details.restarting_ms)
     deploying = [task for task in _tasks(details) if task.state is ExecutionState.DEPLOYING]
     since_deploying = min((task.timestamps.get("DEPLOYING", now_ms) for task in deploying), default=now_ms)
     values["deployingState"] = float(bool(deploying))

@@ -166,7 +166,13 @@ def job_exceptions(job: ExecutionGraphDetails, limit: int) -> JobExceptions:
         all_exceptions=[_legacy_exception(entry) for entry in shown],
         truncated=truncated,
         exception_history=ExceptionHistory(
-            entries=[RootException(**_exception(entry).model_dump()) for entry in shown],
+            entries=[
+                RootException(
+                    **_exception(entry).model_dump(),
+                    concurrent_exceptions=[_exception(other) for other in entry.concurrent],
+                )
+                for entry in shown
+            ],
             truncated=truncated,
         ),
     )

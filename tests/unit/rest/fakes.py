@@ -163,6 +163,8 @@ def job_details(job_id: JobID, status: JobStatus) -> m.ExecutionGraphDetails:
             ),
         ),
         accumulators={"rows": 3, "words": ["a"]},
+        restarts=1,
+        restarting_ms=250,
     )
 
 

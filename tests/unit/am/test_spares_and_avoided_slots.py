@@ -1,0 +1,158 @@
+"""SlotManager: spare TaskExecutors, and slots that keep failing."""
+
+from __future__ import annotations
+
+from tests.unit.am.test_slot_manager import JOB, Driven, requests
+from yarrow.am.resourcemanager.avoided_slots import AVOIDED_FIRST, AVOIDED_MOST, FAILURES, AvoidedSlots
+from yarrow.am.resourcemanager.slot_events import (
+    JobGone,
+    ReleaseTaskExecutor,
+    RequestSlot,
+    RequestTaskExecutor,
+    SlotFreed,
+    SlotManagerAction,
+    SlotRequestAcknowledged,
+    TaskExecutorAllocated,
+    TaskExecutorGone,
+    TimePassed,
+)
+from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.runtime.common.ids import AllocationID, ResourceID
+from yarrow.runtime.rpc.messages import SlotID, SlotRequest
+
+
+def spare(number: int = 1, slots: int = 1) -> Driven:
+    return Driven(SlotManagerSettings(redundant_task_executors=number, slots_per_task_executor=slots))
+
+
+def asked(actions: list[SlotManagerAction]) -> int:
+    return sum(isinstance(action, RequestTaskExecutor) for action in actions)
+
+
+def acknowledge(driven: Driven, actions: list[SlotManagerAction]) -> list[SlotRequest]:
+    """Acknowledges the slot requests among the actions."""
+    wanted = [action.request for action in actions if isinstance(action, RequestSlot)]
+    for request in wanted:
+        driven.tell(SlotRequestAcknowledged(request))
+    return wanted
+
+
+# Spares.
+
+
+def test_a_job_has_a_spare_task_executor_started_besides_its_own() -> None:
+    driven = spare()
+    assert asked(driven.tell(TimePassed())) == 0, "no job, no spare"
+    assert asked(driven.need(2)) == 3
+    for name in "abc":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+    for name in "abc":
+        actions = driven.register(name, 1)
+        assert asked(actions) == 0
+        acknowledge(driven, actions)
+    assert driven.states() == {"ALLOCATED": 2, "FREE": 1}
+
+
+def test_the_spare_takes_over_at_once_and_is_replaced() -> None:
+    driven = spare()
+    driven.need(1)
+    for name in "ab":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+        acknowledge(driven, driven.register(name, 1))
+    actions = driven.tell(TaskExecutorGone(ResourceID("a"), "killed"))
+    assert [type(action).__name__ for action in actions] == ["RequestSlot", "RequestTaskExecutor"]
+    assert asked(driven.tell(TimePassed())) == 0, "one on its way is enough"
+
+
+def test_spares_are_kept_while_a_job_runs_and_released_after_it() -> None:
+    driven = spare()
+    driven.need(1)
+    for name in "ab":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+        acknowledge(driven, driven.register(name, 1))
+    driven.now = 1000
+    assert driven.tell(TimePassed()) == []
+    driven.tell(JobGone(JOB))
+    assert [type(action) for action in driven.tell(TimePassed())] == [ReleaseTaskExecutor]
+
+
+# What fails.
+
+
+def lose(driven: Driven, request: SlotRequest) -> list[SlotRequest]:
+    """The job loses a slot that it needs; the requests that follow, acknowledged."""
+    freed = SlotFreed(request.slot_id.resource_id, request.slot_id.index, request.allocation_id)
+    return acknowledge(driven, driven.tell(freed))
+
+
+def failing(driven: Driven) -> tuple[SlotID, SlotRequest]:
+    """One TaskExecutor has a slot that is lost until it is avoided; the slot, and what the job has then."""
+    driven.register("bad", 1)
+    (request,) = acknowledge(driven, driven.need(1))
+    for _ in range(FAILURES):
+        driven.now += 1
+        (request,) = lose(driven, request)
+    return SlotID(resource_id=ResourceID("bad"), index=0), request
+
+
+def test_a_slot_that_keeps_failing_is_avoided_where_another_is_free() -> None:
+    driven = Driven()
+    bad, request = failing(driven)
+    assert request.slot_id == bad, "there is no other"
+    driven.register("good", 1)
+    (request,) = lose(driven, request)
+    assert request.slot_id.resource_id == "good"
+
+
+def test_after_a_while_it_is_used_again() -> None:
+    driven = Driven()
+    bad, request = failing(driven)
+    driven.tell(JobGone(JOB))
+    driven.tell(SlotFreed(bad.resource_id, bad.index, request.allocation_id))
+    driven.now += AVOIDED_FIRST + 1
+    driven.register("good", 1)
+    assert len({taken.slot_id for taken in requests(driven.need(2))}) == 2
+
+
+def test_slots_given_back_by_choice_are_no_failures() -> None:
+    driven = Driven()
+    driven.register("one", 1)
+    for _ in range(2 * FAILURES):
+        (request,) = acknowledge(driven, driven.need(1))
+        driven.need(0)
+        driven.tell(SlotFreed(ResourceID("one"), 0, request.allocation_id))
+    driven.register("two", 1)
+    (first, second) = acknowledge(driven, driven.need(2))
+    assert {first.slot_id.resource_id, second.slot_id.resource_id} == {"one", "two"}
+    freed, kept = (first, second) if first.slot_id.resource_id == "one" else (second, first)
+    # One failure after them is the first in a row.
+    (again,) = lose(driven, freed)
+    assert again.slot_id == freed.slot_id and kept.slot_id != freed.slot_id
+
+
+def test_avoidance_grows_and_decays() -> None:
+    avoided = AvoidedSlots()
+    slot = SlotID(resource_id=ResourceID("te"), index=0)
+    other = SlotID(resource_id=ResourceID("te"), index=1)
+    for now in (0.0, 61.0, 122.0):
+        avoided.failed(slot, now)
+    assert not avoided.is_avoided(slot, 122), "not within a minute"
+    for now in (130.0, 131.0):
+        avoided.failed(slot, now)
+    assert avoided.is_avoided(slot, 131) and avoided.is_avoided(other, 131), "nor is its TaskExecutor"
+    assert not avoided.is_avoided(slot, 131 + AVOIDED_FIRST)
+    avoided.failed(slot, 132)
+    assert avoided.is_avoided(slot, 131 + 2 * AVOIDED_FIRST)
+    later = 132 + 3 * AVOIDED_MOST
+    for step in range(FAILURES):
+        avoided.failed(slot, later + step)
+    assert not avoided.is_avoided(slot, later + FAILURES + AVOIDED_FIRST), "long past failures are forgotten"
+    avoided.forget(ResourceID("te"))
+    assert not avoided.is_avoided(slot, later + FAILURES)
+
+
+def test_an_allocation_of_an_unknown_job_is_nobodys_failure() -> None:
+    driven = Driven()
+    driven.register("one", 1, s0="x")
+    driven.tell(SlotFreed(ResourceID("one"), 0, AllocationID("x")))
+    assert driven.states() == {"FREE": 1}
