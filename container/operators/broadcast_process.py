@@ -197,9 +197,9 @@ class BroadcastProcessingOperator(ProcessingOperator):
     def method_name(self, index: int) -> str:
         return "process_broadcast_element" if index else "process_element"
 
-    def generate_key(self, code: CodeWriter, index: int, value: str) -> None:
+    def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
         if index and self._keyed:
             # A broadcast record has no key: keyed state is reached by apply_to_keyed_state alone.
             code.line(f"{code.bind('state', self.context.state)}.current_key = {code.bind('no_key', NO_KEY)}")
         else:
-            super().generate_key(code, index, value)
+            super().generate_key(code, index, value, is_head)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.value_table import chunk_keys
 from yarrow.container.task.code_writer import CodeWriter
 
@@ -43,3 +44,11 @@ def generate_key(
     else:
         code.line(f"{key} = {select}({value})")
     return key
+
+
+def generate_current_key(
+    code: CodeWriter, selector: Callable[[Any], Any], value: str, state: KeyedStateBackend, is_head: bool
+) -> None:
+    """Code that makes the key of a row the current one of the operator's keyed state."""
+    key = generate_key(code, selector, value, state if is_head else None)
+    code.line(f"{code.bind('state', state)}.current_key = {key}")

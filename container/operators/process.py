@@ -12,6 +12,7 @@ from typing import Any
 
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.event_time import LATE_RECORDS
+from yarrow.container.operators.key_selection import generate_current_key
 from yarrow.container.operators.row_functions import FunctionOperator, generate_iteration
 from yarrow.container.operators.user_functions import load_function, method_of
 from yarrow.container.state.heap_keyed_state import NO_KEY
@@ -128,13 +129,18 @@ class ProcessingOperator(FunctionOperator):
         return "process_element" if len(self._selectors) == 1 else f"process_element{index + 1}"
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        self.generate_input(code, 0, value, timestamp, emit)
+        self._generate(code, 0, value, timestamp, emit, is_head=False)
 
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
+        self._generate(code, index, value, timestamp, emit, is_head=True)
+
+    def _generate(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
         context = code.bind("ctx", self._contexts[index])
-        self.generate_key(code, index, value)
+        self.generate_key(code, index, value, is_head)
         if timestamp is not None:
             code.line(f"{context}.element_timestamp = {timestamp}")
             operator, timers = code.bind("operator", self), code.bind("timers", self._timers)
@@ -143,12 +149,11 @@ class ProcessingOperator(FunctionOperator):
         process = code.bind("process", method_of(self.function, self.method_name(index), self.name))
         generate_iteration(code, f"{process}({value}, {context})", timestamp, emit)
 
-    def generate_key(self, code: CodeWriter, index: int, value: str) -> None:
+    def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
         """Code that makes the key of a record of input `index` the current one."""
         selector = self._selectors[index]
         if selector is not None:
-            state = code.bind("state", self.context.state)
-            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
+            generate_current_key(code, selector, value, self.context.state, is_head)
 
     def finish(self) -> None:
         self.context.state.current_key = NO_KEY

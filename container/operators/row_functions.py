@@ -15,6 +15,7 @@ from yarrow.container.operators.checkpointed import (
     notify_function_complete,
     snapshot_function,
 )
+from yarrow.container.operators.key_selection import generate_current_key
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.task.code_writer import CodeWriter
@@ -36,6 +37,7 @@ class FunctionOperator(RowOperator):
         self._keyed = keyed
         self.function: Any = None
         self._opened = False
+        self._runtime_context: OperatorRuntimeContext
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -43,7 +45,7 @@ class FunctionOperator(RowOperator):
 
     def open(self) -> None:
         self._opened = True
-        runtime_context = OperatorRuntimeContext(self.context, self._keyed)
+        runtime_context = self._runtime_context = OperatorRuntimeContext(self.context, self._keyed)
         initialize_function(self.function, self.context, runtime_context if self._keyed else None)
         open_function(self.function, runtime_context)
 
@@ -59,7 +61,10 @@ class FunctionOperator(RowOperator):
     def close(self) -> None:
         if self._opened:
             self._opened = False
-            close_function(self.function)
+            try:
+                close_function(self.function)
+            finally:
+                self._runtime_context.close_state_functions()
 
 
 class StatelessFunctionOperator(FunctionOperator):
@@ -72,11 +77,20 @@ class StatelessFunctionOperator(FunctionOperator):
         self.one_to_one = spec.shape is RowShape.MAP
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        self._generate(code, value, timestamp, emit, is_head=False)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        self._generate(code, value, timestamp, emit, is_head=True)
+
+    def _generate(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
         if self._selector_blob is not None:
             # A rich function on a keyed stream may use keyed state of the record's key.
             selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
-            state = code.bind("state", self.context.state)
-            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
+            generate_current_key(code, selector, value, self.context.state, is_head)
         function = code.bind(self._shape.value, method_of(self.function, self._shape.value, self.name))
         if self._shape is RowShape.MAP:
             result = code.fresh("v")
@@ -127,8 +141,7 @@ class CoStatelessFunctionOperator(FunctionOperator):
     ) -> None:
         if self._selector_blobs is not None:
             selector = method_of(load_function(self._selector_blobs[index], self.name), "get_key", self.name)
-            state = code.bind("state", self.context.state)
-            code.line(f"{state}.current_key = {code.bind('key', selector)}({value})")
+            generate_current_key(code, selector, value, self.context.state, is_head=True)
         method = ("map" if self._shape is CoShape.CO_MAP else "flat_map") + str(index + 1)
         function = code.bind(method, getattr(self.function, method))
         if self._shape is CoShape.CO_MAP:

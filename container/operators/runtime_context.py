@@ -1,6 +1,6 @@
 """The RuntimeContext that user functions get: job and task facts, keyed state, metrics, accumulators.
 
-Owner: the task thread. What this version does not have is refused by name, before any record.
+Owner: the task thread. Keyed state comes from the operator's state backend; on a stream without keys it is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from yarrow.common.accumulators import Accumulator
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import (
     AggregatingState,
@@ -39,6 +40,8 @@ class OperatorRuntimeContext(RuntimeContext):
         self._context = context
         self._environment = context.environment
         self._keyed = keyed
+        #: Opened functions of reducing and aggregating states, by the name of the state.
+        self._state_functions: dict[str, Any] = {}
 
     def get_job_id(self) -> JobID:
         return JobID(self._environment.job_id)
@@ -90,23 +93,40 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_state(self, state_descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
         self._require_keyed(state_descriptor)
-        if state_descriptor.ttl_config is not None:
-            raise self._unsupported(state_descriptor, "time to live")
         return self._context.state.value_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        raise self._unsupported(state_descriptor, "list state")
+        self._require_keyed(state_descriptor)
+        return self._context.state.list_state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor[Any, Any]) -> MapState[Any, Any]:
-        raise self._unsupported(state_descriptor, "map state")
+        self._require_keyed(state_descriptor)
+        return self._context.state.map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[Any]) -> ReducingState[Any]:
-        raise self._unsupported(state_descriptor, "reducing state")
+        self._require_keyed(state_descriptor)
+        self._open_once(state_descriptor, state_descriptor.get_reduce_function())
+        return self._context.state.reducing_state(state_descriptor)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor[Any, Any, Any]
     ) -> AggregatingState[Any, Any]:
-        raise self._unsupported(state_descriptor, "aggregating state")
+        self._require_keyed(state_descriptor)
+        self._open_once(state_descriptor, state_descriptor.get_agg_function())
+        return self._context.state.aggregating_state(state_descriptor)
+
+    def _open_once(self, descriptor: StateDescriptor, function: Any) -> None:
+        """Opens the function of a state, whose first descriptor is the one that counts."""
+        name = descriptor.get_name()
+        if name not in self._state_functions:
+            self._state_functions[name] = function
+            open_function(function, self)
+
+    def close_state_functions(self) -> None:
+        """Closes the functions of reducing and aggregating states."""
+        functions, self._state_functions = self._state_functions, {}
+        for function in functions.values():
+            close_function(function)
 
     def _require_keyed(self, descriptor: StateDescriptor) -> None:
         if not self._keyed:
@@ -114,9 +134,3 @@ class OperatorRuntimeContext(RuntimeContext):
                 f"operator '{self._context.descriptor.name}': keyed state '{descriptor.get_name()}' needs a keyed "
                 "stream; call key_by before this operator"
             )
-
-    def _unsupported(self, descriptor: StateDescriptor, what: str) -> UnsupportedFeatureError:
-        return UnsupportedFeatureError(
-            f"operator '{self._context.descriptor.name}': {what} (state '{descriptor.get_name()}') is not available in "
-            "this version; keep the value in a ValueState"
-        )
