@@ -69,7 +69,7 @@ class Sessions(KeyedProcessFunction[str, Any, str]):
             self.clicks.update(later)
             began = datetime.fromtimestamp(session[0] / 1000, UTC)
             minutes = (last - session[0]) // 60_000
-            yield f"{ctx.get_current_key()}: {len(session)} clicks from {began:%H:%M}, {minutes} min"
+            yield f"{ctx.get_current_key()}: {len(session)} click(s) from {began:%H:%M}, {minutes} min"
 
 
 def sessions() -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import stdev
 
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import Clock
@@ -19,7 +20,16 @@ from yarrow.runtime.config.options.metrics import LatencyGranularity
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import LatencyMarker
 
-_QUANTILES = {"median": 0.5, "p75": 0.75, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999}
+#: The fields of a histogram in Flink's REST API, apart from min, max, mean and stddev.
+_QUANTILES = {
+    "median": 0.5,
+    "p75": 0.75,
+    "p90": 0.9,
+    "p95": 0.95,
+    "p98": 0.98,
+    "p99": 0.99,
+    "p999": 0.999,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,12 @@ class LatencyHistogram:
         values = list(self._values)
         return sum(values) / len(values) if values else 0.0
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the values; 0 below two."""
+        values = list(self._values)
+        return stdev(values) if len(values) > 1 else 0.0
+
 
 class LatencyTracker:
     """The markers of one task; `operators` are the ids of its chain, head first."""
@@ -86,19 +102,24 @@ class LatencyTracker:
         return max(0.0, self._next_at - self._clock.monotonic()) if self._settings.interval_ms > 0 else None
 
     def due(self) -> LatencyMarker | None:
-        """The marker that a source has to send now."""
+        """The marker that a source has to send now; operators chained to the source are reached at once."""
         if self._settings.interval_ms <= 0 or self._clock.monotonic() < self._next_at:
             return None
         self._next_at = self._clock.monotonic() + self._settings.interval_ms / 1000
-        return LatencyMarker(self._clock.epoch_ms(), self._operators[0], self._subtask)
+        marker = LatencyMarker(self._clock.epoch_ms(), self._operators[0], self._subtask)
+        self._count(marker, self._operators[1:])
+        return marker
 
     def arrived(self, marker: LatencyMarker) -> None:
         """A marker has come to this task: each operator of the chain counts it."""
+        self._count(marker, self._operators)
+
+    def _count(self, marker: LatencyMarker, operators: Sequence[str]) -> None:
         source = self._source_scope(marker)
         histogram = self._histograms.get(source)
         if histogram is None:
             histogram = self._histograms[source] = LatencyHistogram(self._settings.history)
-            self._register(source, histogram)
+            self._register(source, operators, histogram)
         histogram.update(max(0, self._clock.epoch_ms() - marker.marked_time_ms))
 
     def _source_scope(self, marker: LatencyMarker) -> str:
@@ -110,10 +131,11 @@ class LatencyTracker:
             source += f"source_subtask_index.{marker.subtask}."
         return source
 
-    def _register(self, source: str, histogram: LatencyHistogram) -> None:
-        for operator in self._operators:
+    def _register(self, source: str, operators: Sequence[str], histogram: LatencyHistogram) -> None:
+        for operator in operators:
             name = f"latency.{source}operator_id.{operator}.operator_subtask_index.{self._subtask}.latency"
             self._registry.register(f"{name}_mean", lambda: histogram.mean)
+            self._registry.register(f"{name}_stddev", lambda: histogram.deviation)
             self._registry.register(f"{name}_min", partial(histogram.quantile, 0.0))
             self._registry.register(f"{name}_max", partial(histogram.quantile, 1.0))
             for label, share in _QUANTILES.items():

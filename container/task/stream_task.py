@@ -335,16 +335,20 @@ class StreamTask:
     def _emit_source_records(self, records: SourceRecords) -> None:
         source = self.chain.source
         assert source is not None
-        with self.chain.attributed(0):
+        parts = iter(source.timed(records))
+        while True:
             # Between two parts the source sends a watermark.
-            for part in source.timed(records):
-                rows = part.rows
-                self.records_in += len(rows)
-                self.chain.run_source_side(part.side)
-                if isinstance(rows, Sequence):
-                    self.chain.run_source_rows(rows, part.timestamps)
-                else:
-                    self.chain.run_source_batch(ArrowBatch(rows, stamps_column(part.timestamps)))
+            with self.chain.attributed(0):
+                part = next(parts, None)
+            if part is None:
+                return
+            rows = part.rows
+            self.records_in += len(rows)
+            self.chain.run_source_side(part.side)
+            if isinstance(rows, Sequence):
+                self.chain.run_source_rows(rows, part.timestamps)
+            else:
+                self.chain.run_source_batch(ArrowBatch(rows, stamps_column(part.timestamps)))
 
     # ---- inputs
 
