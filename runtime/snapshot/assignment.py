@@ -131,7 +131,9 @@ def _consumers(
     kind = edge.partitioner.kind
     if kind is PartitionerKind.KEY_GROUP:
         if head is not None and head.max_parallelism != vertex.max_parallelism:
-            return list(range(new))  # an operator without keyed state: the key groups of its rows are others now
+            return list(
+                range(new)
+            )  # an operator without keyed state: the key groups of its rows are others now
         held = key_group_range_for_operator_index(vertex.max_parallelism, old, channel.consumer)
         return [
             subtask

@@ -145,7 +145,8 @@ def _unclaimed(state: OperatorState, metadata: CheckpointMetadata, job_graph: Jo
         hint = f"Give the operator that goes on with this state uid('{state.uid}')"
     return (
         f"operator '{state.name}' ({known_by}, id {state.operator_id}) of job '{metadata.job_name}' has state in the "
-        f"snapshot and is not in the job. {hint}; or drop its state (-n, execution.savepoint.ignore-unclaimed-state)."
+        f"snapshot and is not in the job. {hint}; or drop its state (run -n, "
+        "execution.state-recovery.ignore-unclaimed-state: true)."
     )
 
 
