@@ -1,0 +1,129 @@
+"""CheckpointedFunction and CheckpointListener: when they are called, and what they find after a restore."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.common.typeinfo import Types
+from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment
+from yarrow.container.operators.row_functions import StatelessFunctionOperator
+from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.datastream.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    MapFunction,
+    RuntimeContext,
+)
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import RowFunctionOperator, RowShape
+from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+
+OPERATOR = OperatorID("a" * 32)
+
+
+class Buffering(MapFunction[Any, Any], CheckpointedFunction, CheckpointListener):
+    """Keeps what it saw in a plain list, and puts that into operator state at checkpoints."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.calls: list[Any] = []
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        self.kept = store.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+        self.seen = list(self.kept.get())
+        self.calls.append(("initialize", context.is_restored(), context.get_restored_checkpoint_id()))
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls.append("open")
+
+    def map(self, value: Any) -> Any:
+        self.seen.append(value)
+        return value
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self.calls.append(("snapshot", context.get_checkpoint_id()))
+        self.kept.update(self.seen)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.calls.append(("complete", checkpoint_id))
+
+
+class AsksForKeyedState(Buffering):
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        context.get_keyed_state_store()
+
+
+def opened(function: Any, restored: RestoredState = NOTHING_RESTORED) -> StatelessFunctionOperator:
+    clock = ManualClock()
+    environment = TaskEnvironment(
+        job_id=JobID("0" * 32),
+        job_name="job",
+        attempt_id=ExecutionAttemptID("attempt"),
+        task_name="task",
+        subtask=0,
+        parallelism=1,
+        max_parallelism=128,
+        attempt_number=0,
+        configuration={},
+        clock=clock,
+        metrics=MetricRegistry(clock),
+        accumulators={},
+        object_reuse=False,
+        wake=lambda: None,
+        post=lambda action: action(),
+        write_output=lambda text: None,
+        send_operator_event=lambda *arguments: None,
+        push_collected=lambda *arguments: None,
+        settings=Settings({}, "the test"),
+        local_directory="",
+        restored=restored,
+    )
+    spec = RowFunctionOperator(shape=RowShape.MAP, function=cloudpickle.dumps(function))
+    operator = StatelessFunctionOperator("buffering", spec)
+    operator.setup(
+        OperatorContext.of(environment, OperatorDescriptor(id=OPERATOR, name="buffering", spec=spec))
+    )
+    operator.open()
+    return operator
+
+
+def test_state_is_initialised_before_open_snapshotted_and_restored() -> None:
+    operator = opened(Buffering())
+    operator.function.map(1)
+    operator.function.map(2)
+    operator.snapshot_state(7)
+    pending = operator.context.operator_state.snapshot(7)
+    operator.function.map(3)
+    state = OperatorSubtaskState(operator=pending.write(MemoryOutput()))
+    operator.notify_checkpoint_complete(7)
+    operator.notify_checkpoint_aborted(8)
+    assert operator.function.calls == [
+        ("initialize", False, None), "open", ("snapshot", 7), ("complete", 7)
+    ]  # fmt: skip
+    again = opened(Buffering(), RestoredState(7, {OPERATOR: state}, read_inline))
+    assert again.function.seen == [1, 2]
+    assert again.function.calls == [("initialize", True, 7), "open"]
+
+
+def test_keyed_state_without_keys_is_refused_by_name() -> None:
+    with pytest.raises(InvalidProgramError, match="operator 'buffering': keyed state needs a keyed stream"):
+        opened(AsksForKeyedState())
+
+
+def test_other_functions_are_left_alone() -> None:
+    operator = opened(abs)
+    operator.snapshot_state(1)
+    operator.notify_checkpoint_complete(1)
+    assert operator.context.operator_state.snapshot(1).write(MemoryOutput()) == ()
