@@ -21,6 +21,12 @@ from yarrow.container.operators.batch_containers import (
     adapter_for,
 )
 from yarrow.container.operators.lossless_cast import LossyCastError, lossless_cast
+from yarrow.container.operators.checkpointed import (
+    initialize_function,
+    notify_function_aborted,
+    notify_function_complete,
+    snapshot_function,
+)
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
 from yarrow.runtime.common.errors import YarrowError
@@ -60,7 +66,17 @@ class BatchFunctionCaller(ColumnarOperator):
 
     def open(self) -> None:
         self._opened = True
+        initialize_function(self.function, self.context, None)
         open_function(self.function, OperatorRuntimeContext(self.context, False))
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        snapshot_function(self.function, checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        notify_function_complete(self.function, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        notify_function_aborted(self.function, checkpoint_id)
 
     def close(self) -> None:
         if self._opened:
