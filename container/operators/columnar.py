@@ -20,13 +20,13 @@ from yarrow.container.operators.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
-from yarrow.container.operators.lossless_cast import LossyCastError, lossless_cast
 from yarrow.container.operators.checkpointed import (
     initialize_function,
     notify_function_aborted,
     notify_function_complete,
     snapshot_function,
 )
+from yarrow.container.operators.lossless_cast import LossyCastError, lossless_cast
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
 from yarrow.runtime.common.errors import YarrowError
