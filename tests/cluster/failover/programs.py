@@ -1,0 +1,81 @@
+"""Programs whose workers can be found, held up and killed from a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails
+from yarrow.testing.mini_cluster import MiniCluster
+
+#: More rows than any test waits for.
+ENDLESS = 10**15
+
+
+class Traced(MapFunction[int, int]):
+    """Notes process and attempt of each subtask in a folder, and lets a row pass now and then."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = str(folder)
+        self._name = name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+        number = runtime_context.get_index_of_this_subtask()
+        path = Path(self._folder) / f"{self._name}-{number}-{runtime_context.get_attempt_number()}"
+        path.write_text(str(os.getpid()))
+
+    def map(self, value: int) -> int:
+        self._pause.wait(0.002)
+        return value
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What Traced functions have noted in a folder."""
+
+    folder: Path
+
+    def pid(self, name: str, subtask: int, attempt: int = 0) -> int:
+        """Process of an attempt; 0 when it has not begun."""
+        path = self.folder / f"{name}-{subtask}-{attempt}"
+        return int(path.read_text() or 0) if path.exists() else 0
+
+    def kill(self, name: str, subtask: int, attempt: int = 0) -> None:
+        """Kills the worker in which an attempt runs, by SIGKILL."""
+        os.kill(self.pid(name, subtask, attempt), signal.SIGKILL)
+
+
+def environment(
+    cluster: MiniCluster, parallelism: int = 1, attempts: int = 100, delay: int = 0
+) -> StreamExecutionEnvironment:
+    """An environment whose jobs restart after `delay` ms."""
+    env = cluster.get_execution_environment().set_parallelism(parallelism)
+    return env.set_restart_strategy(RestartStrategies.fixed_delay_restart(attempts, delay))
+
+
+def endless(env: StreamExecutionEnvironment, folder: Path, name: str, group: str = "default") -> Any:
+    """A pipeline that is a region for each of its subtasks but for its source's enumerator."""
+    rows = env.from_sequence(1, ENDLESS).slot_sharing_group(group).map(Traced(folder, name)).name(name)
+    return rows.slot_sharing_group(group).filter(lambda value: False).slot_sharing_group(group).print()
+
+
+def attempts(details: ExecutionGraphDetails) -> dict[str, list[int]]:
+    """Attempt numbers of the subtasks of each vertex."""
+    return {
+        vertex.name: [subtask.attempt_number for subtask in vertex.subtasks] for vertex in details.vertices
+    }
+
+
+def all_running(details: ExecutionGraphDetails) -> bool:
+    """Whether the job and all its tasks run."""
+    return details.status.value == "RUNNING" and all(
+        subtask.state is ExecutionState.RUNNING for vertex in details.vertices for subtask in vertex.subtasks
+    )

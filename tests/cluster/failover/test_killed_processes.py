@@ -1,0 +1,165 @@
+"""Workers and TaskExecutors killed under running jobs without state: what restarts, what stays, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import Trace, all_running, attempts, endless, environment
+from yarrow.common import JobStatus
+from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import JobExecutionError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.loop_thread import LoopThread
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+
+pytestmark = pytest.mark.cluster
+_log = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=2, slots=2) as running:
+        yield running
+
+
+def ended(cluster: MiniCluster, client: LocalJobClient) -> ExecutionGraphDetails:
+    """What the cluster remembers of an ended job."""
+    job_id = JobID(str(client.get_job_id()))
+    return LoopThread.shared().call(cluster.cluster.dispatcher.request_job_details(job_id))
+
+
+def until_running(client: LocalJobClient) -> None:
+    wait_until(lambda: all_running(client.get_job_details().result()))
+
+
+def until_attempts(client: LocalJobClient, **expected: list[int]) -> None:
+    """Returns when all tasks run and the vertices whose names begin so have these attempts."""
+
+    def reached() -> bool:
+        details = client.get_job_details().result()
+        found = attempts(details)
+        return all_running(details) and all(
+            numbers == expected[key] for key in expected for name, numbers in found.items() if key in name
+        )
+
+    wait_until(reached)
+
+
+def test_a_killed_worker_restarts_its_region_and_no_other(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster)
+    endless(env, tmp_path, "left", "left")
+    endless(env, tmp_path, "right", "right")
+    client = cluster.submit(env.get_job_graph("two regions"))
+    trace = Trace(tmp_path)
+    until_running(client)
+    wait_until(lambda: trace.pid("left", 0) > 0 and trace.pid("right", 0) > 0)
+    other = trace.pid("right", 0)
+    clock = SystemClock()
+    killed = clock.monotonic()
+    trace.kill("left", 0)
+    until_attempts(client, left=[1], right=[0])
+    _log.warning("all running again %.3f s after kill -9 of a worker", clock.monotonic() - killed)
+    assert trace.pid("left", 0, 1) != trace.pid("left", 0)
+    os.kill(other, 0)
+    details = client.get_job_details().result()
+    (entry,) = details.exceptions
+    assert entry.cause.exception_name == "yarrow.container.errors.WorkerLostError"
+    assert "SIGKILL" in entry.cause.message and entry.resource_id and entry.task_name
+    assert details.restarts == 1
+    client.cancel().result()
+    wait_until(lambda: client.get_job_status().result() is JobStatus.CANCELED)
+
+
+def test_two_regions_in_one_slot_die_and_restart_together(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster)
+    endless(env, tmp_path, "left")
+    endless(env, tmp_path, "right")
+    client = cluster.submit(env.get_job_graph("one slot"))
+    trace = Trace(tmp_path)
+    until_running(client)
+    wait_until(lambda: trace.pid("left", 0) == trace.pid("right", 0) > 0)
+    trace.kill("left", 0)
+    until_attempts(client, left=[1], right=[1])
+    details = client.get_job_details().result()
+    assert details.restarts == 1 and len(details.exceptions) == 1
+    client.cancel().result()
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None:
+    configuration = {"slotmanager.redundant-taskmanager-num": spares}
+    with mini_cluster(task_executors=2, slots=1, configuration=configuration) as cluster:
+        env = environment(cluster, parallelism=2)
+        endless(env, tmp_path, "all")
+        client = cluster.submit(env.get_job_graph("all slots"))
+        until_running(client)
+        wait_until(lambda: len(cluster.processes) == 2 + spares)
+        before = set(cluster.processes)
+        os.kill(min(before), signal.SIGKILL)
+        until_running(client)
+        wait_until(lambda: bool(set(cluster.processes) - before))
+        wait_until(lambda: len(cluster.processes) == 2 + spares)
+        until_running(client)
+        client.cancel().result()
+        wait_until(lambda: client.get_job_status().result() is JobStatus.CANCELED)
+
+
+def test_a_failing_function_fails_the_job_when_its_restarts_are_used_up(cluster: MiniCluster) -> None:
+    env = environment(cluster, attempts=2)
+    env.from_collection([4, 2, 0]).map(lambda value: 8 // value).name("divide").print()
+    client = cluster.submit(env.get_job_graph("poison"))
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        client.get_job_execution_result().result()
+    details = ended(cluster, client)
+    assert details.restarts == 2
+    assert [entry.cause.exception_name for entry in details.exceptions] == ["builtins.ZeroDivisionError"] * 3
+    (former,) = {len(vertex.former_attempts) for vertex in details.vertices}
+    assert former == 2
+
+
+def test_without_a_strategy_the_first_failure_is_the_last(cluster: MiniCluster) -> None:
+    env = cluster.get_execution_environment()
+    env.set_restart_strategy(RestartStrategies.no_restart())
+    env.from_collection([0]).map(lambda value: 8 // value).print()
+    client = cluster.submit(env.get_job_graph("once"))
+    with pytest.raises(JobExecutionError):
+        client.get_job_execution_result().result()
+    assert ended(cluster, client).restarts == 0
+
+
+def test_cancelled_during_its_pause_it_never_runs_again(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster, delay=600_000)
+    endless(env, tmp_path, "paused")
+    client = cluster.submit(env.get_job_graph("paused"))
+    trace = Trace(tmp_path)
+    until_running(client)
+    wait_until(lambda: trace.pid("paused", 0) > 0)
+    trace.kill("paused", 0)
+    wait_until(lambda: client.get_job_status().result() is JobStatus.RESTARTING)
+    wait_until(lambda: client.get_job_details().result().waiting_for.startswith("restarts in "))
+    client.cancel().result()
+    wait_until(lambda: client.get_job_status().result() is JobStatus.CANCELED)
+    assert trace.pid("paused", 0, 1) == 0
+
+
+def test_a_worker_killed_again_and_again_goes_on(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster)
+    endless(env, tmp_path, "often")
+    client = cluster.submit(env.get_job_graph("often"))
+    trace = Trace(tmp_path)
+    for attempt in range(4):
+        until_attempts(client, often=[attempt])
+        wait_until(lambda attempt=attempt: trace.pid("often", 0, attempt) > 0)  # type: ignore[misc]
+        trace.kill("often", 0, attempt)
+    until_attempts(client, often=[4])
+    client.cancel().result()
