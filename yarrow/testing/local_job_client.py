@@ -18,11 +18,12 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult
+from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult, SavepointRequest
+from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.testing.job_results import CollectedRows, execution_result, public_status
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.loop_thread import LoopThread
@@ -114,10 +115,32 @@ class LocalJobClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        return _no_savepoints()
+        drain = advance_to_end_of_event_time
+        kind = SnapshotKind.SAVEPOINT_TERMINATE if drain else SnapshotKind.SAVEPOINT_SUSPEND
+        return self._savepoint(SavepointRequest(kind=kind, target_directory=savepoint_directory))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        return _no_savepoints()
+        return self._savepoint(
+            SavepointRequest(kind=SnapshotKind.SAVEPOINT, target_directory=savepoint_directory)
+        )
+
+    def _savepoint(self, request: SavepointRequest) -> CompletableFuture[str]:
+        if self._result.done():
+            return CompletableFuture(self._result).then_apply(self._refuse_savepoint)
+
+        async def ask() -> str:
+            path = await self._cluster.dispatcher.trigger_savepoint(self._job_id, request)
+            if request.kind.stops_job:
+                # The program may end behind this: the job's end is to be known here before.
+                await asyncio.wait([asyncio.wrap_future(self._result)])
+            return path
+
+        return CompletableFuture(self._loop.submit(ask()))
+
+    def _refuse_savepoint(self, result: JobResult) -> str:
+        raise JobAlreadyEndedError(
+            f"job {self._job_id} takes no savepoint: it is {result.status.value} already"
+        )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         async def ask() -> dict[str, Any]:
@@ -195,9 +218,3 @@ class LocalJobClient(JobClient):
                 return answer_at_end(self._result.result())
 
         return CompletableFuture(self._loop.submit(ask()))
-
-
-def _no_savepoints() -> CompletableFuture[str]:
-    return CompletableFuture.failed(
-        UnsupportedFeatureError("Savepoints are refused: this version makes no checkpoints; cancel the job.")
-    )
