@@ -180,6 +180,13 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         """Opens user functions; called before the first record."""
         return None
 
+    def resume_finished(self) -> None:
+        """In place of `open`, where the task had ended before the restored checkpoint and has state in it.
+
+        What was prepared outside is brought to its end; `is_drained` says when. No row comes, nothing is emitted.
+        """
+        return None
+
     def finish(self) -> None:
         """The input has ended: write what is kept back."""
         return None

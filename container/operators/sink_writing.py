@@ -112,12 +112,23 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._timers = WriterTimers()
         #: State for a writer that is not made yet, because commits of the restored checkpoint are tried again.
         self._for_writer: list[Any] = []
+        #: False where the input had ended before the restored checkpoint.
+        self._takes_rows = True
         #: Prepared at the end of the input, waiting for a checkpoint.
         self._last: list[Any] = []
 
     # ------------------------------------------------------------------ life cycle
 
     def open(self) -> None:
+        self._restore()
+        self._make_writer()
+
+    def resume_finished(self) -> None:
+        # The checkpoint behind the end was complete; whether its commits were done nobody knows.
+        self._takes_rows = False
+        self._restore()
+
+    def _restore(self) -> None:
         environment = self.context.environment
         self._sink: Sink[Any] = load_function(self._blob, self.name)
         self._awaits_checkpoint = environment.settings.get(
@@ -138,7 +149,6 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             )
             self._register_metrics(self._commits)
             self._commit_restored(self._commits)
-        self._make_writer()
 
     def _commit_restored(self, commits: PendingCommits) -> None:
         restored = self.context.environment.restored.checkpoint_id
@@ -245,7 +255,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             and commits.next_attempt <= clock.monotonic()
         ):
             commits.attempt()
-        if self._writer is None:
+        if self._writer is None and self._takes_rows:
             self._make_writer()
         self._timers.fire(clock.epoch_ms())
 

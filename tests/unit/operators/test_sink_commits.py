@@ -279,3 +279,23 @@ def test_metrics_count_commits() -> None:
     counts = {name.rpartition(".")[2]: value for name, value in values.items()}
     assert (counts["successfulCommittables"], counts["failedCommittables"]) == (2, 1)
     assert (counts["retriedCommittables"], counts["pendingCommittables"]) == (1, 0)
+
+
+def test_a_task_that_had_ended_commits_what_its_last_checkpoint_holds() -> None:
+    first, _ = opened()
+    first.take_rows(["a"], None)
+    first.finish()
+    state = snapshot(first, 3)
+    Outside.calls.clear()
+    Outside.troubles.append(OSError("down"))
+    clock = ManualClock()
+    operator = sink_operator(
+        BatchSink(), clock, configuration=WITH_CHECKPOINTS, restored=restored_from(3, state)
+    )
+    operator.resume_finished()
+    assert not drained(operator)
+    wait(operator, clock, 0.1)
+    assert drained(operator)
+    operator.close()
+    assert Outside.visible == ["a"]
+    assert Outside.calls == []
