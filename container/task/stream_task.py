@@ -31,6 +31,7 @@ from yarrow.container.task.time_accounting import Phase, TimeAccounting
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import (
+    MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     ArrowBatch,
     CheckpointBarrier,
@@ -115,6 +116,8 @@ class StreamTask:
         self._woken = True
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
+        #: It had ended before the checkpoint that was restored: its operators were never opened.
+        self._skipped = False
         #: `finish` of the operators was called; only the last checkpoint is still to come.
         self._finished = False
         #: The listener was told that the task waits for the checkpoint behind its end.
@@ -191,6 +194,21 @@ class StreamTask:
         self.stage = TaskStage.RUNNING
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
+    def skip(self) -> None:
+        """In place of `open`, where the task had ended before the checkpoint that its job goes on from: its consumers
+        learn that nothing comes, and it ends again.
+        """
+        if self.stage is not TaskStage.CREATED:
+            return
+        self._skipped = self._finished = True
+        self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
+        source = self.chain.source
+        if source is not None:
+            source.skipped(self.environment, self.chain.head_id)
+        self.broadcast(Watermark(MAX_TIMESTAMP))
+        self.broadcast(EndOfData())
+        self.stage = TaskStage.FINISHING
+
     def cancel(self) -> None:
         """Ends the task as CANCELED."""
         if self.stage is not TaskStage.ENDED:
@@ -255,7 +273,7 @@ class StreamTask:
             self._gave_way = True
             return True, Phase.BUSY
         self._gave_way = False
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
             self.chain.upkeep()
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
@@ -431,7 +449,7 @@ class StreamTask:
         self._continue_watermark()
 
     def _continue_watermark(self) -> bool:
-        """Fires what the watermark made due, as far as the slice goes; until all has fired (True) no input is taken."""
+        """Fires what the watermark made due, as far as the slice goes; no input is taken until all has fired (True)."""
         self._firing = not self.chain.time.proceed(self._deadline)
         if self._firing:
             return False
@@ -465,7 +483,7 @@ class StreamTask:
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
             self._cut(self.gate.barriers.trigger(barrier))
         elif self.stage is TaskStage.SUSPENDED:
             reason = "the task stands at a savepoint that stops the job"
@@ -485,7 +503,7 @@ class StreamTask:
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete, and so are all before it."""
-        if self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
+        if self._skipped or self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
             return
         self.gate.barriers.abort(checkpoint_id)
         self.checkpoints.completed(checkpoint_id)
@@ -496,7 +514,7 @@ class StreamTask:
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will never be complete."""
-        if self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
+        if self._skipped or self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
             return
         self.gate.barriers.abort(checkpoint_id)
         self.checkpoints.aborted(checkpoint_id)
@@ -596,6 +614,9 @@ class StreamTask:
     def _drain(self) -> tuple[bool, Phase]:
         if not self._drain_overdrafts():
             return False, Phase.BACK_PRESSURED
+        if self._skipped:
+            self._end(ExecutionState.FINISHED, None, "")
+            return True, Phase.IDLE
         moved = self._take_barriers()
         if self.stage is not TaskStage.FINISHING:
             return True, Phase.IDLE
@@ -639,7 +660,7 @@ class StreamTask:
         due: list[float] = []
         if self.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - self.environment.clock.monotonic())
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
             upkeep = self.chain.seconds_until_upkeep()
             if upkeep is not None:
                 due.append(upkeep)
