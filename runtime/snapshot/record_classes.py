@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, ForwardRef, NamedTuple
 
 from yarrow.runtime.data.errors import KeyDecodeError
 from yarrow.runtime.data.key_classes import declared_name, resolve_class
@@ -111,6 +111,8 @@ def annotations_of(cls: type) -> dict[str, str]:
 
 
 def _text(annotation: Any) -> str:
+    if isinstance(annotation, ForwardRef):  # what NamedTuple makes of an annotation that is a text
+        return annotation.__forward_arg__
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
