@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
-from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore
+from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, Dropped
 from yarrow.am.checkpoint.events import (
     Action,
     Discard,
@@ -381,10 +381,15 @@ class CheckpointCoordinator:
             cause = restart_cause(f"checkpoint {checkpoint_id} is complete and later")
             actions += self._abort(older, cause, counts=False)
         for drop in dropped:
-            self.statistics.discarded(drop.checkpoint.checkpoint_id)
             actions.append(Notify(drop.checkpoint.checkpoint_id, CheckpointNotice.SUBSUMED, latest_id))
-            actions.append(Discard(drop))
+            actions += self.dropped(drop)
         return actions
+
+    def dropped(self, drop: Dropped) -> list[Action]:
+        """What one that is not kept any more leaves to delete: the files of others stay."""
+        if drop.checkpoint.owned:
+            self.statistics.discarded(drop.checkpoint.checkpoint_id)
+        return [Discard(drop)] if drop.checkpoint.owned or drop.shared else []
 
     @staticmethod
     def _is_subsumed(pending: PendingCheckpoint, completed: CompletedCheckpoint) -> bool:

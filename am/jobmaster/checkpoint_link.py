@@ -193,8 +193,8 @@ class CheckpointLink:
         self.stop()
         status, retention = self._graph.status, self._settings.retention
         for dropped in self._coordinator.store.end(status, retention):
-            self._coordinator.statistics.discarded(dropped.checkpoint.checkpoint_id)
-            self._discard(dropped)
+            for action in self._coordinator.dropped(dropped):
+                self._do(action)
         while self._work:
             await asyncio.gather(*self._work, return_exceptions=True)
         if not self._coordinator.store.all:
