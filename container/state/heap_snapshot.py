@@ -14,6 +14,7 @@ from typing import Any
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.heap_table import PIECE, HeapTable, Layers, pieces_of
+from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
@@ -85,11 +86,13 @@ class HeapPendingSnapshot:
         """All runs; what a piece holds is let go only when the consumer asks for what follows it."""
         parts: list[Iterable[Piece]] = [self._table_pieces(frozen) for frozen in self._tables]
         parts += [section.pieces for section in self._sections]
+        pacing = Pacing()
         for state, pieces in enumerate(parts):
             for keys, contents in pieces:
                 split = split_by_key_group(keys, self._context.max_parallelism, contents)
                 for group, (group_keys, group_contents) in split:
                     yield Run(state, group, group_keys, group_contents)
+                    pacing.step()
 
     def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
         """Keys and contents of a table; shards go back to it once they are written."""
