@@ -103,7 +103,8 @@ class GraphParticipants:
             coordinators=tuple(
                 operator_id
                 for vertex in graph.job.vertices
-                if len(finished.get(vertex.id, ())) < vertex.parallelism
+                # It ends with its subtask 0, which waits until no reader needs it any more.
+                if 0 not in finished.get(vertex.id, ())
                 for operator_id in enumerator_of(vertex)
             ),
             finished=finished,
