@@ -160,7 +160,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         store = self._stores.get(name)
         if store is None:
             store = table = TableStore(*self._prepare(state))
-            self._take(name, table, self._restored(state), table.rows.__setitem__)
+            self._take(name, table, self._restored(state), table.put)
         if not isinstance(store, TableStore):
             raise StateConflictError(
                 f"operator '{self.context.operator_name}': the state name '{name}' is taken by the operator itself; "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Final
 
 from rocksdict import AccessType, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
@@ -156,37 +157,49 @@ class Database:
     def write(self, family: ColumnFamily, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
         """Small batches, one after the other."""
         self.wait_released()
-        rdict, handle = self.rdict, family.batch_handle
+        remaining = iter(puts)
         try:
-            batch = WriteBatch(raw_mode=True)
-            count = size = 0
-            for key, value in puts:
-                batch.put(key, value, handle)
-                count += 1
-                size += len(value)
-                if count >= BATCH_ENTRIES or size >= BATCH_BYTES:
-                    rdict.write(batch)
-                    batch = WriteBatch(raw_mode=True)
-                    count = size = 0
-            for key in deletes:
-                batch.delete(key, handle)
-                count += 1
-                if count >= BATCH_ENTRIES:
-                    rdict.write(batch)
-                    batch = WriteBatch(raw_mode=True)
-                    count = 0
-            if count:
-                rdict.write(batch)
+            while entries := list(islice(remaining, BATCH_ENTRIES)):
+                if sum([len(value) for _, value in entries]) > BATCH_BYTES:
+                    self._write_large(family, entries)
+                    continue
+                batch = self._batch(family)
+                put = batch.put
+                for key, value in entries:
+                    put(key, value)
+                self.rdict.write(batch)
+            gone = iter(deletes)
+            while keys := list(islice(gone, BATCH_ENTRIES)):
+                batch = self._batch(family)
+                for key in keys:
+                    batch.delete(key)
+                self.rdict.write(batch)
         except RocksDBError:
             raise
         except Exception as error:
             raise self.failure(family.name, "write", error) from error
 
+    def _write_large(self, family: ColumnFamily, entries: list[Entry]) -> None:
+        batch, size = self._batch(family), 0
+        for key, value in entries:
+            batch.put(key, value)
+            size += len(value)
+            if size > BATCH_BYTES:
+                self.rdict.write(batch)
+                batch, size = self._batch(family), 0
+        if size:
+            self.rdict.write(batch)
+
+    def _batch(self, family: ColumnFamily) -> WriteBatch:
+        batch = WriteBatch(raw_mode=True)
+        batch.set_default_column_family(family.batch_handle)
+        return batch
+
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""
         self.wait_released()
-        batch = WriteBatch(raw_mode=True)
-        batch.delete_range(start, end, family.batch_handle)
+        batch = self._batch(family)
+        batch.delete_range(start, end)
         try:
             self.rdict.write(batch)
         except Exception as error:

@@ -114,6 +114,15 @@ class StateStore(ABC):
             raise StateValueTooLargeError(self.context.operator_name, self.family.name, key, size, largest)
         return data
 
+    def all_checked(self, keys: list[Any], data: list[bytes]) -> list[bytes]:
+        """The same for many."""
+        sizes = list(map(len, data))
+        self._mean_size += (sum(sizes) / len(sizes) - self._mean_size) / 4
+        if max(sizes) > self.context.limits.largest_value:
+            for key, item in zip(keys, data, strict=True):
+                self.checked(key, item)
+        return data
+
     def sweep(self) -> None:
         """Removes some of the entries that have expired, going round the key groups."""
         ttl = self._ttl

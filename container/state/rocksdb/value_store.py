@@ -8,13 +8,12 @@ multi-get for the keys of a chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from yarrow.container.state.rocksdb.database import ColumnFamily
+from yarrow.container.state.rocksdb.database import BATCH_ENTRIES, ColumnFamily
 from yarrow.container.state.rocksdb.keys import decode
-from yarrow.container.state.rocksdb.store import StateStore, StoreContext
+from yarrow.container.state.rocksdb.store import HOLD_FACTOR, StateStore, StoreContext
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING, ValueTable
@@ -100,23 +99,23 @@ class ValueStore(StateStore):
     def write_out(self, count: int) -> None:
         changed = self._changed
         oldest = list(changed.items()) if count >= len(changed) else list(islice(changed.items(), count))
-        encoded = self.context.keys.encode_all([key for key, _ in oldest])
-        dump = self.values.dump
-        puts = [
-            (database_key, self.checked(key, dump(value)))
-            for database_key, (key, value) in zip(encoded, oldest, strict=True)
-            if value is not MISSING
-        ]
-        removed = [
-            database_key for database_key, (_, value) in zip(encoded, oldest, strict=True) if value is MISSING
-        ]
-        self.context.database.write(self.family, puts, removed)
+        kept = [entry for entry in oldest if entry[1] is not MISSING]
+        removed = [key for key, value in oldest if value is MISSING] if len(kept) < len(oldest) else []
+        encode_all = self.context.keys.encode_all
+        self.context.database.write(self.family, self._encoded(kept), encode_all(removed))
         if len(oldest) == len(changed):
             changed.clear()
         else:
             for key, _ in oldest:
                 del changed[key]
         self._read.update(oldest)
+
+    def _encoded(self, entries: list[tuple[Any, Any]]) -> list[tuple[bytes, bytes]]:
+        if not entries:
+            return []
+        keys = [key for key, _ in entries]
+        data = self.all_checked(keys, self.values.dump_all([value for _, value in entries]))
+        return list(zip(self.context.keys.encode_all(keys), data, strict=True))
 
     def forget_reads(self) -> None:
         if len(self._read) > _READS * self.most_changes:
@@ -164,10 +163,10 @@ class RocksDBValueTable(ValueTable):
     def __init__(self, store: TableStore) -> None:
         super().__init__()
         self._store = store
-        self.live[0] = store.rows
+        self.live = store.live
 
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
-        rows = self._store.rows
+        rows = self.live[0]
         key = canonicalize(key)
         found = rows.get(key)
         return key, rows, self._store.read(key) if found is None else found
@@ -177,74 +176,119 @@ class RocksDBValueTable(ValueTable):
 
 
 class TableStore(StateStore):
-    """Values that generated code has written, or is about to write."""
+    """Values that generated code has written, or is about to write, in two generations.
+
+    The young one is the dict that the code works on. When it has half of the changes that may be kept back, it becomes
+    the old one, which is written a batch a chunk and goes on serving reads until the next takes its place: so no chunk
+    pays for many, and no dict is taken apart.
+    """
 
     def __init__(
         self, context: StoreContext, family: ColumnFamily, values: StateValues, ttl: TimeToLive | None
     ) -> None:
         super().__init__(context, family, values, ttl)
-        #: The dict that generated code works on.
-        self.rows: dict[Any, Any] = {}
+        #: The young generation, in the list in which generated code finds it.
+        self.live: list[dict[Any, Any]] = [{}]
+        self._old: dict[Any, Any] = {}
+        #: The entries of the old generation that are not written yet.
+        self._unwritten: list[tuple[Any, Any]] = []
         #: Keys of the chunk that have no value in RocksDB.
         self._absent: set[Any] = set()
 
+    def put(self, key: Any, value: Any) -> None:
+        """Sets the value of a canonical key."""
+        self.live[0][key] = value
+
     def read(self, key: Any) -> Any:
-        """The value in RocksDB of a canonical key that is not among the rows, or MISSING."""
+        """The value of a canonical key that is not in the young generation, or MISSING."""
+        found = self._old.get(key)
+        if found is not None:
+            return found
         if key in self._absent:
             return MISSING
         data = self.family.get(self.context.keys.encode(key))
         return MISSING if data is None else self.values.load(data)
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """Reads the values of the keys of a chunk that are not among the rows."""
-        rows = self.rows
-        with suppress(TypeError):  # one of them cannot be hashed as it is
-            # Keys that all are rows already, as with few hot ones, are found without a call for each.
-            keys = list(set(keys).difference(rows))
-        canonical = [key for key in canonical_keys(keys) if key not in rows]
-        if not canonical:
-            return
-        data = self.family.get_all(self.context.keys.encode_all(canonical))
-        found = self.values.load_all(data, MISSING)
-        absent = self._absent
-        for key, value in zip(canonical, found, strict=True):
-            if value is MISSING:
-                absent.add(key)
-            else:
-                rows[key] = value
+        """Has the values of the keys of a chunk in the young generation."""
+        young, old = self.live[0], self._old
+        try:
+            # Keys that all are there already, as with few hot ones, are found without a call for each.
+            wanted = set(keys)
+            wanted.difference_update(young)
+        except TypeError:  # one of them cannot be hashed as it is
+            wanted = set(canonical_keys(keys))
+        if not set(map(type, wanted)) <= _CANONICAL:
+            wanted = set(canonical_keys(wanted))
+            wanted.difference_update(young)
+        at_hand = wanted & old.keys()
+        if at_hand:
+            young.update([(key, old[key]) for key in at_hand])
+            wanted -= at_hand
+        if wanted:
+            self._read(list(wanted), young)
+
+    def _read(self, keys: list[Any], young: dict[Any, Any]) -> None:
+        data = self.family.get_all(self.context.keys.encode_all(keys))
+        found = zip(keys, self.values.load_all(data, MISSING), strict=True)
+        if None in data:
+            for key, value in found:
+                if value is MISSING:
+                    self._absent.add(key)
+                else:
+                    young[key] = value
+        else:
+            young.update(found)
 
     @property
     def changes(self) -> int:
-        return len(self.rows)
+        return len(self.live[0]) + len(self._unwritten)
 
     def bound(self) -> None:
         self._absent.clear()
-        super().bound()
+        if not self.changes or (
+            self.context.database.held and self.changes < HOLD_FACTOR * self.most_changes
+        ):
+            return
+        half = self.most_changes // 2
+        if self._unwritten:
+            # A generation is written before the next is full, whatever the size of the chunks.
+            self.write_out(max(BATCH_ENTRIES, len(self.live[0]) * 2 - half))
+        if len(self.live[0]) >= half:
+            self.write_out(len(self._unwritten))
+            self._turn()
+
+    def _turn(self) -> None:
+        """The young generation becomes the old one."""
+        self._old = self.live[0]
+        self._unwritten = list(self._old.items())
+        # From the end: taking from there costs nothing.
+        self._unwritten.reverse()
+        self.live[0] = {}
 
     def write_out(self, count: int) -> None:
-        oldest = list(islice(self.rows.items(), count))
-        self._write(oldest)
-        for key, _ in oldest:
-            del self.rows[key]
+        if count:
+            self._write(self._unwritten[-count:])
+            del self._unwritten[-count:]
 
     def write_all(self) -> None:
-        # The rows of a cut stay at hand: hot keys need not be read again. They are written again some time.
-        self._write(list(self.rows.items()))
+        self.write_out(len(self._unwritten))
+        if self.live[0]:
+            self._turn()
+            self.write_out(len(self._unwritten))
 
     def _write(self, rows: list[tuple[Any, Any]]) -> None:
-        # A row may bear a raw key where generated code found its equal: only canonical keys are encoded.
-        canonical = [key if key.__class__ in _CANONICAL else canonicalize(key) for key, _ in rows]
-        encoded = self.context.keys.encode_all(canonical)
-        dump, checked = self.values.dump, self.checked
-        puts = [
-            (database_key, checked(key, dump(value)))
-            for database_key, (key, value) in zip(encoded, rows, strict=True)
-        ]
-        if puts:
-            self.context.database.write(self.family, puts, ())
+        keys = [key for key, _ in rows]
+        if not set(map(type, keys)) <= _CANONICAL:
+            # A row may bear a raw key where generated code found its equal: only canonical keys are encoded.
+            keys = [canonicalize(key) for key in keys]
+        data = self.all_checked(keys, self.values.dump_all([value for _, value in rows]))
+        self.context.database.write(
+            self.family, zip(self.context.keys.encode_all(keys), data, strict=True), ()
+        )
 
     def forget_reads(self) -> None:
         return None
 
     def _forget(self, database_key: bytes) -> None:
-        self.rows.pop(decode(database_key)[0], None)
+        return None

@@ -31,8 +31,8 @@ class StateValues:
     def __init__(self, serializer: ValueSerializer, type_info: TypeInformation | None, ttl: bool) -> None:
         self.serializer = serializer
         self.ttl = ttl
-        pack_one, unpack_one = _packing(type_info)
-        self._pack, self._unpack = pack_one, unpack_one
+        pack_one, unpack_one, pack_fields = _packing(type_info)
+        self._pack, self._unpack, self._pack_fields = pack_one, unpack_one, pack_fields
         dump = self._dump_plain if pack_one is None else self._dump_packed
         load = self._load_plain if unpack_one is None else self._load_packed
         #: Bytes of a value. Raises StateSerializationError.
@@ -57,6 +57,17 @@ class StateValues:
         return [
             absent if item is None else unpack(item, 1) if item[0] == PACKED else slow(item) for item in data
         ]
+
+    def dump_all(self, values: list[Any]) -> list[bytes]:
+        """The bytes of many."""
+        pack_fields = self._pack_fields
+        if pack_fields is not None and not self.ttl and set(map(type, values)) == {tuple}:
+            try:
+                return [pack_fields(PACKED, *value) for value in values]
+            except _MISFIT:
+                pass  # one of them does not fit: the others may
+        dump = self.dump
+        return [dump(value) for value in values]
 
     def _dump_plain(self, value: Any) -> bytes:
         return self.serializer.dump_value(value)
@@ -92,18 +103,20 @@ def access_time(data: bytes) -> int:
 
 def _packing(
     type_info: TypeInformation | None,
-) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes, int], Any] | None]:
-    """(bytes of a value, value of bytes from an offset on) for types of fixed width."""
+) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes, int], Any] | None, Callable[..., bytes] | None]:
+    """(bytes of a value, value of bytes from an offset on, bytes of a mark and the fields of a tuple); None where the
+    type is not of fixed width.
+    """
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _FORMATS:
         one = struct.Struct(f">{_FORMATS[type_info.tag]}")
         pack_one = struct.Struct(f">B{_FORMATS[type_info.tag]}").pack
-        return (lambda value: pack_one(PACKED, value)), (lambda data, at: one.unpack_from(data, at)[0])
+        return (lambda value: pack_one(PACKED, value)), (lambda data, at: one.unpack_from(data, at)[0]), None
     if type(type_info) is not TupleTypeInfo:
-        return None, None
+        return None, None, None
     fields = type_info.get_field_types()
     formats = [_FORMATS.get(field.tag) if isinstance(field, BasicTypeInfo) else None for field in fields]
     if not formats or None in formats:
-        return None, None
+        return None, None, None
     body = "".join(f for f in formats if f is not None)
     pack, length = struct.Struct(f">B{body}").pack, len(formats)
 
@@ -112,4 +125,4 @@ def _packing(
             raise TypeError
         return pack(PACKED, *value)
 
-    return packed, struct.Struct(f">{body}").unpack_from
+    return packed, struct.Struct(f">{body}").unpack_from, pack
