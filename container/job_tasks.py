@@ -163,7 +163,8 @@ class JobTasks:
         with self._lock:
             self._running[attempt] = running
         self._note_calls(running)
-        self.checkpoints.task_started(task.checkpoints.name)
+        if not descriptor.finished_before:
+            self.checkpoints.task_started(task.checkpoints.name)
         if thread is self._thread:
             thread.add(task, position)
             task.initialize()
@@ -171,7 +172,10 @@ class JobTasks:
             thread.post(lambda: thread.add(task, position))
             thread.post(task.initialize)
             threading.Thread(target=thread.run, name=f"task {task.environment.task_name}", daemon=True).start()
-        if descriptor.restored_checkpoint_id >= 0:
+        if descriptor.finished_before and not (descriptor.restore and task.chain.keeps_state_behind_end):
+            # Behind the other tasks of the deployment: their ends of its channels are there then.
+            thread.post(task.skip)
+        elif descriptor.restored_checkpoint_id >= 0:
             self.snapshot_thread.run_soon(partial(self._fetch, running, fetched))
         else:
             self._open(running, None)
@@ -198,10 +202,11 @@ class JobTasks:
             return  # Cancelled meanwhile.
         # Before the task: should that fail to open, its end finds the coordinator and stops it.
         self.sources.task_began(builder, task, coordinator_state)
+        begin = task.skip if builder.descriptor.finished_before else task.open
         if running.thread is self._thread:
-            task.open()
+            begin()
         else:
-            running.thread.post(task.open)
+            running.thread.post(begin)
         self.sources.deliver_early(builder)
 
     def _note_calls(self, running: _Running) -> None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.errors import TimestampError
-from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.operators.checkpointed import (
     initialize_function,
     notify_function_aborted,
@@ -28,6 +28,7 @@ from yarrow.container.operators.source_watermarks import IngestionTime, SourceTi
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import close_function, load_function, open_function
 from yarrow.container.task.checkpointing.source_events import (
+    UNNUMBERED,
     Message,
     Progress,
     ReaderInbox,
@@ -42,6 +43,7 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.functions import SourceFunction
 from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.data.immutability import freeze_or_copy
@@ -101,6 +103,10 @@ class SourceHead(WatermarkMaker):
 
     def stopped(self) -> None:
         """A savepoint has stopped the job: nothing more is waited for."""
+        return None
+
+    def skipped(self, environment: TaskEnvironment, operator_id: OperatorID) -> None:
+        """In place of setup and open, where the reader had ended before the restored checkpoint."""
         return None
 
     def cancel(self) -> None:
@@ -250,6 +256,12 @@ class ReadingSource(SourceHead):
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         self._take(self._inbox.give_up(checkpoint_id))
         self.context.environment.wake()
+
+    def skipped(self, environment: TaskEnvironment, operator_id: OperatorID) -> None:
+        # The coordinator lives with subtask 0, which ends last: with it there is nobody to tell.
+        if environment.subtask != 0:
+            payload = encode_to_coordinator(UNNUMBERED, ("finished",))
+            environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)
 
     def finish(self) -> None:
         self._ended = True

@@ -31,6 +31,7 @@ from yarrow.container.task.code_writer import CompiledCode
 from yarrow.container.task.failure import OperatorFailure, generated_line, short_record
 from yarrow.container.task.metric_registry import metric_scope
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
@@ -64,6 +65,8 @@ class OperatorChain:
             for index, operator in enumerate(self.operators)
             if isinstance(operator, BulkRowOperator)
         ]
+        #: Those that are in use: all, unless the task had ended before the restored checkpoint.
+        self._open = self.operators
         self._kept_up = [
             (index, operator)
             for index, operator in enumerate(self.operators)
@@ -102,6 +105,25 @@ class OperatorChain:
                 converter.deliver = self._deliverer(index)
         self._timestamped = any(operator.stamps_rows for operator in self.operators)
         self._register_metrics()
+
+    def resume_finished(self) -> None:
+        """In place of `open`, where the task had ended: operators whose state outlives the end bring it to its own."""
+        resumed = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if keeps_state_behind_end(operator)
+            and self._environment.restored.of(self._vertex.operators[index].id).operator
+        ]
+        self._kept_up, self._open = resumed, tuple(operator for _, operator in resumed)
+        for index, operator in resumed:
+            with self.attributed(index):
+                operator.setup(OperatorContext.of(self._environment, self._vertex.operators[index]))
+                operator.resume_finished()
+
+    @property
+    def keeps_state_behind_end(self) -> bool:
+        """True where `resume_finished` has something to look at, for which state must have been fetched."""
+        return any(keeps_state_behind_end(operator) for operator in self.operators)
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
         return lambda batch: self._hand_on(index, batch)
@@ -179,6 +201,11 @@ class OperatorChain:
         return self.operators[0]
 
     @property
+    def head_id(self) -> OperatorID:
+        """Id of the first operator."""
+        return self._vertex.operators[0].id
+
+    @property
     def source(self) -> SourceHead | None:
         """The head where it is a source."""
         head = self.operators[0]
@@ -192,7 +219,7 @@ class OperatorChain:
     @property
     def is_drained(self) -> bool:
         """False while an operator waits for its last output to be taken."""
-        return all(operator.is_drained for operator in self.operators)
+        return all(operator.is_drained for operator in self._open)
 
     def collecting(self, collect_id: str) -> CollectingOperator | None:
         """The collect operator of that id."""
@@ -406,6 +433,11 @@ class OperatorChain:
             time = self.time.behind[index]
             registry.register(f"{scope}.currentInputWatermark", lambda t=time: t.input_watermark)  # type: ignore[misc]
             registry.register(f"{scope}.currentOutputWatermark", lambda t=time: t.watermark)  # type: ignore[misc]
+
+
+def keeps_state_behind_end(operator: Operator) -> bool:
+    """True for operators that implement `resume_finished`."""
+    return type(operator).resume_finished is not Operator.resume_finished
 
 
 class _Attribution:

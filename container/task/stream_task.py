@@ -116,7 +116,7 @@ class StreamTask:
         self._woken = True
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
-        #: It had ended before the checkpoint that was restored: its operators were never opened.
+        #: It had ended before the checkpoint that was restored: see `skip`.
         self._skipped = False
         #: `finish` of the operators was called; only the last checkpoint is still to come.
         self._finished = False
@@ -196,11 +196,16 @@ class StreamTask:
 
     def skip(self) -> None:
         """In place of `open`, where the task had ended before the checkpoint that its job goes on from: its consumers
-        learn that nothing comes, and it ends again.
+        learn that nothing comes, what its sinks have not committed is committed, and it ends again.
         """
         if self.stage is not TaskStage.CREATED:
             return
         self._skipped = self._finished = True
+        try:
+            self.chain.resume_finished()
+        except BaseException as error:  # commits are user code
+            self._fail(error)
+            return
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
         source = self.chain.source
         if source is not None:
@@ -273,7 +278,7 @@ class StreamTask:
             self._gave_way = True
             return True, Phase.BUSY
         self._gave_way = False
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
             self.chain.upkeep()
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
@@ -615,6 +620,8 @@ class StreamTask:
         if not self._drain_overdrafts():
             return False, Phase.BACK_PRESSURED
         if self._skipped:
+            if not self.chain.is_drained:
+                return False, Phase.IDLE
             self._end(ExecutionState.FINISHED, None, "")
             return True, Phase.IDLE
         moved = self._take_barriers()
@@ -660,7 +667,7 @@ class StreamTask:
         due: list[float] = []
         if self.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - self.environment.clock.monotonic())
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
+        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
             upkeep = self.chain.seconds_until_upkeep()
             if upkeep is not None:
                 due.append(upkeep)

@@ -144,6 +144,8 @@ class SourceHosting:
     def task_ended(self, builder: TaskBuilder) -> tuple[str, ...]:
         """A task of this worker has ended; names of threads that are left of a coordinator stopped with it."""
         self._early.pop(builder.descriptor.attempt_id, None)
+        place = (builder.graph.job_id, builder.vertex.id, builder.descriptor.subtask)
+        self._begun[place] = max(builder.descriptor.attempt_number, self._begun.get(place, -1))
         key = (builder.graph.job_id, builder.vertex.operators[0].id)
         hosted = self._hosted.get(key)
         if hosted is None or hosted.attempt != builder.descriptor.attempt_id:
