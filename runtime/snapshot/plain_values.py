@@ -1,8 +1,8 @@
 """Undeclared Python values as bytes: self-describing, safe to read, fast where the values are plain.
 
-Three forms, told apart by the first byte: one plain value; a run of values of one shape in one MessagePack call; a
-run of trees, for everything else. Owner: the calling thread; no state. Errors here know no operator and no state:
-value_serializers adds them.
+Four forms, told apart by the first byte: one plain value; one tuple of plain values; a run of values of one shape in
+one MessagePack call; a run of trees, for everything else. Owner: the calling thread; no state. Errors here know no
+operator and no state: value_serializers adds them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ VERSION: Final = 1
 _ONE: Final = 0x10
 _SHAPED: Final = 0x11
 _TREES: Final = 0x12
+_ONE_TUPLE: Final = 0x13
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
 _TREE_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[StoredClass], list[Any]])
+_TUPLE_DECODER: Final = msgspec.msgpack.Decoder(tuple[Any, ...])
 _ONE_BYTE: Final = bytes((_ONE,))
+_ONE_TUPLE_BYTE: Final = bytes((_ONE_TUPLE,))
 
 
 def dump_plain(
@@ -84,6 +87,8 @@ def load_plain(data: bytes | memoryview, *, trusted: bool = False) -> list[Any]:
             return [tree if type(tree) is not list else reader(tree) for tree in trees]
         if form == _ONE:
             return [_DECODER.decode(view[1:])]
+        if form == _ONE_TUPLE:
+            return [_TUPLE_DECODER.decode(view[1:])]
     except (msgspec.MsgspecError, IndexError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"plain values cannot be read: {error}") from error
     raise ValueError("plain values of an unknown form: written by a later version, or damaged")
@@ -91,19 +96,23 @@ def load_plain(data: bytes | memoryview, *, trusted: bool = False) -> list[Any]:
 
 def dump_plain_value(value: Any, *, allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
     """One value."""
-    if type(value) in ATOMS:
-        try:
+    kind = type(value)
+    try:
+        if kind in ATOMS:
             return _ONE_BYTE + _ENCODER.encode(value)
-        except (OverflowError, UnicodeEncodeError):
-            pass
+        if kind is tuple and ATOMS.issuperset(map(type, value)):
+            return _ONE_TUPLE_BYTE + _ENCODER.encode(value)
+    except (OverflowError, UnicodeEncodeError):
+        pass
     return dump_plain([value], allow_pickle=allow_pickle, pickled=pickled)
 
 
 def load_plain_value(data: bytes | memoryview, *, trusted: bool = False) -> Any:
     """The value of `dump_plain_value`; errors as `load_plain`."""
-    if data and data[0] == _ONE:
+    form = data[0] if data else -1
+    if form in (_ONE, _ONE_TUPLE):
         try:
-            return _DECODER.decode(memoryview(data)[1:])
+            return (_DECODER if form == _ONE else _TUPLE_DECODER).decode(memoryview(data)[1:])
         except msgspec.MsgspecError as error:
             raise ValueError(f"a plain value cannot be read: {error}") from error
     values = load_plain(data, trusted=trusted)
