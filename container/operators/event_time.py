@@ -34,13 +34,23 @@ class WatermarkTarget(Protocol):
         """Hands on a change of status."""
 
 
+class _Nowhere:
+    """The target of an operator that no chain runs."""
+
+    def emit_watermark(self, watermark: int) -> None:
+        return None
+
+    def set_idle(self, idle: bool) -> None:
+        return None
+
+
 class WatermarkMaker(Operator):
     """Base of operators that make watermarks."""
 
     makes_watermarks = True
 
     #: Set by the chain before `setup`.
-    watermarks_to: WatermarkTarget
+    watermarks_to: WatermarkTarget = _Nowhere()
 
 
 class TimeSettings:

@@ -71,12 +71,13 @@ def _functions(
         lambda partition: graph.vertex(partition.edge.target).max_parallelism,
         environment.object_reuse,
     )
+    stamped = any(operator.stamps_rows for operator in operators)
     if isinstance(operators[0], RowOperator):
         for index in range(1 + max((edge.target_input for edge in graph.inputs_of(vertex.id)), default=0)):
-            yield compiler.compile_input(index, with_timestamps=False)
+            yield compiler.compile_input(index, with_timestamps=stamped)
     for index, operator in enumerate(operators):
         if _begins_rows(operator, index, compiler):
-            yield compiler.compile_behind(index, None, with_timestamps=False)
+            yield compiler.compile_behind(index, None, with_timestamps=stamped)
 
 
 def _begins_rows(operator: Operator, index: int, compiler: ChainCompiler) -> bool:

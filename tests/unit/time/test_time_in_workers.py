@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from yarrow.cli.generated_code import print_generated_code
 from yarrow.common import Duration, TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from yarrow.datastream import (
     KeyedProcessFunction,
@@ -185,3 +186,14 @@ def test_a_strategy_is_pickled_where_it_is_passed() -> None:
     assigned = numbers.assign_timestamps_and_watermarks(strategy)
     assert assigned.get_name() == "Timestamps/Watermarks"
     assert assigned.get_type() == numbers.get_type()
+
+
+def test_generated_code_is_shown_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Itself())
+    env = environment()
+    numbers = env.from_source(NumberSequenceSource(1, 5), strategy, "numbers")
+    numbers.rebalance().assign_timestamps_and_watermarks(strategy).print()
+    print_generated_code(env.get_job_graph("time"))
+    shown = capsys.readouterr().out
+    assert "def behind_0(rows, timestamps" in shown
+    assert "extract_0(v0, t1 if t1 is not None else none_1)" in shown
