@@ -29,7 +29,13 @@ from yarrow.container.slot_table import Slot, SlotState, SlotTable, TaskName
 from yarrow.container.slot_workers import SlotWorker, SlotWorkers
 from yarrow.container.worker_handle import WorkerHandle
 from yarrow.container.worker_launcher import WorkerExit
-from yarrow.container.worker_protocol import CancelTasks, DeliverOperatorEvent, MessageFromWorker, SubmitTasks
+from yarrow.container.worker_protocol import (
+    CancelTasks,
+    DeliverOperatorEvent,
+    MessageFromWorker,
+    SubmitTasks,
+    TaskStateChanged,
+)
 from yarrow.container.worker_reports import WorkerReports
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError
@@ -382,6 +388,19 @@ class JobSlots:
         slot_worker = self.workers.get(worker.slot_index)
         if slot_worker is not None and slot_worker.handle is worker:
             self.reports.handle(self.slot_at(worker.slot_index), slot_worker, message)
+            if isinstance(message, TaskStateChanged) and message.threads_left:
+                self._end_polluted(worker, message)
+
+    @staticmethod
+    def _end_polluted(worker: WorkerHandle, ended: TaskStateChanged) -> None:
+        """Threads of a task that failed may go on writing what its next attempt writes: only the end of the process
+        ends them. The JobMaster reads the same in the report and gives the worker up too.
+        """
+        if ended.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
+            worker.kill(
+                f"the task {ended.attempt_id} is {ended.state.value} and left the threads "
+                f"{', '.join(ended.threads_left)} running"
+            )
 
     def slot_at(self, index: int) -> Slot:
         """The slot of that index."""

@@ -34,6 +34,7 @@ from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVerte
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
+_NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)
 _ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
 
 
@@ -103,9 +104,23 @@ class JobScheduler:
         actions: Actions = []
         for update in updates:
             execution = self.graph.apply(update)
-            if execution is not None:
+            if execution is None:
+                continue
+            if update.threads_left and execution.state in _NOT_FINISHED:
+                actions += self._worker_polluted(execution, update.threads_left, now)
+            else:
                 actions += self._changed(execution, now)
         return actions
+
+    def _worker_polluted(self, execution: Execution, threads: tuple[str, ...], now: float) -> Actions:
+        """Its TaskExecutor kills the worker and offers the slot again: nothing may be deployed there before."""
+        slot = self.pool.remove(execution.allocation_id) if execution.allocation_id is not None else None
+        actions = self._changed(execution, now)
+        if slot is None:
+            return [*actions, *self._declare()]
+        text = f"its worker is replaced, for {execution.title} left the threads {', '.join(threads)} running"
+        cause = FailureCause(exception_name="", message=text, stacktrace=text)
+        return [*actions, *self._fail_in([slot], cause, now)]
 
     def slot_lost(self, allocation_id: AllocationID, cause: FailureCause, now: float) -> Actions:
         """A slot's worker is gone: all that ran in it has failed."""

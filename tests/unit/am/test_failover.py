@@ -30,7 +30,7 @@ from yarrow.runtime.graph.operator_spec import (
     SourceFunctionOperator,
 )
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
-from yarrow.runtime.rpc.messages import FailureCause
+from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
 from yarrow.testing.job_graphs import Stage, linear_job
 
 RUNNING, FINISHED, FAILED, CANCELED = (
@@ -385,6 +385,24 @@ def test_tasks_that_ignore_their_cancel_cost_their_worker_and_what_else_runs_the
     assert connected.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
     assert connected.scheduler.restart_cancel_timed_out(1, BROKEN, connected.now) == []
     assert len(deployed(connected.offer(1))) == 2
+
+
+def test_a_worker_with_threads_of_a_failed_task_is_not_used_again() -> None:
+    graph = msgspec.structs.replace(linear_job(Stage(2, operator=PLAIN), Stage(2)), edges=())
+    job = restarting(graph)
+    job.running(2)
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=FAILED,
+        timestamp_ms=0,
+        cause=BROKEN,
+        threads_left=("poller",),
+    )
+    actions = job.scheduler.updated([update], job.now)
+    assert not of_kind(actions, Deploy)
+    assert job.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
+    assert len(deployed(job.offer(1))) == 2
+    assert "left the threads poller running" in job_details(job.graph).exceptions[-1].cause.message
 
 
 # Blocking edges.
