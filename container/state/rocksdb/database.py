@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -239,15 +240,20 @@ class Database:
             family.handle.flush()
 
     def close(self) -> None:
-        """Waits for the helper and closes; the files stay."""
+        """Waits for the helper and closes without writing what is only in memory: the files are not opened again."""
         self._released.wait()
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush.exception() if not self._flush.cancelled() else None
+        if self._flush is not None and not self._flush.cancel():
+            self._flush.exception()
+        self.rdict.cancel_all_background(True)
+        handles = [*(family.handle for family in self._families.values()), self.rdict]
+        for handle in handles:
+            # It wants to flush and is refused, be it since the disk is full: letting go of it closes it as well.
+            with suppress(Exception):
+                handle.close()
         for family in self._families.values():
-            family.handle.close()
+            del family.handle, family.batch_handle
         self._families.clear()
-        self.rdict.close()
+        del self.rdict
 
 
 def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]]:

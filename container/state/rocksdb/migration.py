@@ -22,6 +22,7 @@ from yarrow.runtime.snapshot.value_serializers import (
     ValueSerializer,
     restored_serializer,
     stored_serializer,
+    value_serializer,
 )
 
 Convert = Callable[[Any], Any]
@@ -76,7 +77,8 @@ class Migration:
         if not isinstance(found, MigratedValues):
             return found, None
         stored = stored_serializer(config, self._operator, name, trusted=True)
-        return found, lambda value: found.load_value(stored.dump_value(value))
+        present = value_serializer(declared, name, self._operator)
+        return present, lambda value: found.load_value(stored.dump_value(value))
 
     def run(self, family: ColumnFamily, values: StateValues, groups: KeyGroupRange) -> None:
         """Rewrites the entries whose form has changed; nothing where it is the same."""

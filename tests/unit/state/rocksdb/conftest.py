@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,4 +18,7 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
     yield made
     made.close()
     assert not list(made.local.glob("rocksdb-*"))
+    # Nothing holds a deleted file open.
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    assert not [link for link in links if "rocksdb-" in (os.readlink(link) if os.path.islink(link) else "")]
     assert not [t.name for t in threading.enumerate() if t.name.startswith("rocksdb")]
