@@ -71,7 +71,7 @@ class _Watch:
         seen, self._seen = self._seen, {}
         for (state, part), (value, before) in seen.items():
             if pickle.dumps(value, 5) != before:
-                place = f"state '{state}'" + ("" if part is None else f", entry {part!r}")
+                place = f"state '{state}'" + ("" if part is None else f", entry {part}")
                 raise StateMutationError(
                     f"operator '{self._operator_name}', {place}: the value got for key {self.key!r} was changed to "
                     f"{_short(value)} without being written back; call update (or put) with it, or change a copy"

@@ -53,9 +53,9 @@ def appended(first: list[int], second: list[int]) -> list[int]:
     return first
 
 
-VALUE = ValueStateDescriptor("value", Types.LIST(Types.LONG()))
-LIST = ListStateDescriptor("list", Types.LONG())
-MAP = MapStateDescriptor("map", Types.LONG(), Types.LIST(Types.LONG()))
+VALUE: ValueStateDescriptor[list[int]] = ValueStateDescriptor("value", Types.LIST(Types.LONG()))
+LIST: ListStateDescriptor[int] = ListStateDescriptor("list", Types.LONG())
+MAP: MapStateDescriptor[int, list[int]] = MapStateDescriptor("map", Types.LONG(), Types.LIST(Types.LONG()))
 REDUCING = ReducingStateDescriptor("reducing", appended, Types.LIST(Types.LONG()))
 AGGREGATING = AggregatingStateDescriptor("aggregating", Collected(), Types.LIST(Types.LONG()))
 KINDS = ["value", "list", "map", "reducing", "aggregating"]
@@ -349,7 +349,8 @@ def test_timers_and_sections_travel_with_their_key_groups() -> None:
     backend.register_timers("_event_time_timers", Timers(*timers))
     backend.register_section("_columns", Arrays(a=1, b=2, c=3))
     handles = snapshot_of(backend)
-    found_timers, found_entries = [], {}
+    found_timers: list[Timer] = []
+    found_entries: dict[str, int] = {}
     for subtask in range(3):
         made = context(subtask=subtask, parallelism=3, restored=handles)
         part, section, arrays = HeapKeyedStateBackend(made), Timers(), Arrays()
@@ -423,17 +424,17 @@ def test_none_is_refused_where_values_are_added() -> None:
     states = States(backend)
     for add in (states.list.add, states.reducing.add, states.aggregating.add):
         with pytest.raises(NoneInStateError, match=r"'my operator', state '(list|reducing|aggregating)'"):
-            add(None)  # type: ignore[arg-type]
+            add(None)
     for add_all in (states.list.add_all, states.list.update):
         with pytest.raises(NoneInStateError, match="state 'list'"):
-            add_all([1, None])  # type: ignore[list-item]
+            add_all([1, None])
     assert backend.entries == 0
 
 
 def test_none_removes_a_value_and_an_empty_list_a_list() -> None:
     states = States(make())
     states.value.update([1])
-    states.value.update(None)  # type: ignore[arg-type]
+    states.value.update(None)
     states.list.update([1, 2])
     states.list.update([])
     states.list.add_all([])

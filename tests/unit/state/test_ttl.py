@@ -62,19 +62,20 @@ class States:
 
     def __init__(self, backend: KeyedStateBackend, ttl: StateTtlConfig | None) -> None:
         self.backend = backend
-        descriptors: list[StateDescriptor] = [
-            value := ValueStateDescriptor("value", Types.LONG()),
-            elements := ListStateDescriptor("list", Types.LONG()),
-            entries := MapStateDescriptor("map", Types.LONG(), Types.LONG()),
-            reducing := ReducingStateDescriptor("reducing", lambda a, b: a + b, Types.LONG()),
-            aggregating := AggregatingStateDescriptor("aggregating", Total(), Types.LONG()),
-        ]
+        value: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
+        elements: ListStateDescriptor[int] = ListStateDescriptor("list", Types.LONG())
+        mapped: MapStateDescriptor[int, int] = MapStateDescriptor("map", Types.LONG(), Types.LONG())
+        reducing: ReducingStateDescriptor[int] = ReducingStateDescriptor(
+            "reducing", lambda a, b: a + b, Types.LONG()
+        )
+        aggregating = AggregatingStateDescriptor("aggregating", Total(), Types.LONG())
+        descriptors: list[StateDescriptor] = [value, elements, mapped, reducing, aggregating]
         for descriptor in descriptors:
             if ttl is not None:
                 descriptor.enable_time_to_live(ttl)
         self.value = backend.value_state(value)
         self.list = backend.list_state(elements)
-        self.map = backend.map_state(entries)
+        self.map = backend.map_state(mapped)
         self.reducing = backend.reducing_state(reducing)
         self.aggregating = backend.aggregating_state(aggregating)
         backend.current_key = "k"
@@ -96,7 +97,7 @@ class States:
         ]
 
 
-NOTHING = [None, [], {}, None, None]
+NOTHING: list[Any] = [None, [], {}, None, None]
 
 
 def made(
@@ -232,9 +233,11 @@ def test_one_name_has_one_time_to_live() -> None:
 
 def test_none_is_refused_by_the_name_of_the_state() -> None:
     _, states = made(config())
-    for refused in (lambda: states.list.add(None), lambda: states.list.add_all([1, None])):  # type: ignore[arg-type, list-item]
-        with pytest.raises(NoneInStateError, match="state 'list'"):
-            refused()
+    unfit: Any = None
+    with pytest.raises(NoneInStateError, match="state 'list'"):
+        states.list.add(unfit)
+    with pytest.raises(NoneInStateError, match="state 'list'"):
+        states.list.add_all([1, unfit])
 
 
 STEPS = st.lists(
