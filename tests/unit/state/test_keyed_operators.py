@@ -1,0 +1,229 @@
+"""Keyed operators in a task: generated code over one dict, over many, and over a table that wants its keys told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.unit.state import prefetching
+from yarrow.common.typeinfo import Types
+from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.datastream import DataStream
+from yarrow.datastream.functions import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+    RuntimeContext,
+)
+from yarrow.datastream.state import (
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
+
+PREFETCHING = {"state.backend.type": f"{prefetching.__name__}:PrefetchingBackend"}
+BACKENDS: dict[str, dict[str, str]] = {"heap": {}, "prefetching": PREFETCHING}
+
+
+def summed(stream: DataStream) -> DataStream:
+    return stream.key_by(lambda row: row[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+
+
+def backend_of(harness: OperatorHarness) -> Any:
+    return harness.tasks[-1].chain.operators[0].context.state
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("divided", [False, True])
+def test_keys_that_are_one_key_meet_in_any_form_of_the_table(backend: str, divided: bool) -> None:
+    with OperatorHarness(summed, configuration=BACKENDS[backend], chunk_rows=3) as harness:
+        harness.push(("first", 0))
+        state = backend_of(harness)
+        if divided and backend == "heap":
+            table = state._tables["_aggregation"]
+            table._flat_limit, table._shards = 0, 5
+        rows = [(key, 1) for key in (1, True, 1.0, "a", None, (1, 2), 2.5, float("nan"), float("nan"), 1)]
+        harness.push(*rows)
+        harness.push(*rows)
+        assert [row[1] for row in harness.output[1:]] == [
+            1,
+            2,
+            3,
+            1,
+            1,
+            1,
+            1,
+            1,
+            2,
+            4,
+            5,
+            6,
+            7,
+            2,
+            2,
+            2,
+            2,
+            3,
+            4,
+            8,
+        ]
+        if divided and backend == "heap":
+            assert isinstance(state, HeapKeyedStateBackend)
+            assert not state._tables["_aggregation"].flat
+        assert state.entries == (0 if backend == "prefetching" else 7)
+
+
+@pytest.fixture
+def told() -> Iterator[list[list[Any]]]:
+    prefetching.prefetched.clear()
+    yield prefetching.prefetched
+    prefetching.prefetched.clear()
+
+
+def test_keys_of_a_chunk_are_told_before_its_rows_run(told: list[list[Any]]) -> None:
+    with OperatorHarness(summed, configuration=PREFETCHING, chunk_rows=4) as harness:
+        harness.push(*[(key, 1) for key in "abcab"])
+    assert [key for keys in told for key in keys] == list("abcab")
+    assert all(len(keys) <= 4 for keys in told)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_of_the_key_selector_names_its_record_behind_the_rows_before_it(backend: str) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: 10 // row).map(Chatty()).name("chatty")
+
+    with (
+        OperatorHarness(fragment, configuration=BACKENDS[backend]) as harness,
+        pytest.raises(FragmentFailedError, match=r"(?s)ZeroDivisionError.*'chatty'.*had the record 0\n"),
+    ):
+        harness.push(4, 4, 0, 4)
+    assert Chatty.seen == [4, 4]
+
+
+class Chatty(MapFunction[int, int]):
+    """Tells which rows it was called with."""
+
+    seen: ClassVar[list[int]] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        Chatty.seen.clear()
+
+    def map(self, value: int) -> int:
+        Chatty.seen.append(value)
+        return value
+
+
+class Opened(ReduceFunction[int]):
+    """A function of a state, which is opened and closed like one of an operator."""
+
+    events: ClassVar[list[str]] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        Opened.events.append(f"open {runtime_context.get_index_of_this_subtask()}")
+
+    def close(self) -> None:
+        Opened.events.append("close")
+
+    def reduce(self, value1: int, value2: int) -> int:
+        return value1 + value2
+
+
+class Total(AggregateFunction[int, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class AllStates(KeyedProcessFunction[Any, Any, Any]):
+    """Uses every kind of keyed state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.value: ValueState[int] = runtime_context.get_state(ValueStateDescriptor("value", Types.LONG()))
+        self.list: ListState[int] = runtime_context.get_list_state(ListStateDescriptor("list", Types.LONG()))
+        self.map: MapState[int, int] = runtime_context.get_map_state(
+            MapStateDescriptor("map", Types.LONG(), Types.LONG())
+        )
+        self.reducing = runtime_context.get_reducing_state(
+            ReducingStateDescriptor("reducing", Opened(), Types.LONG())
+        )
+        self.aggregating = runtime_context.get_aggregating_state(
+            AggregatingStateDescriptor("aggregating", Total(), Types.LONG())
+        )
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        number = value[1]
+        self.value.update((self.value.value() or 0) + number)
+        self.list.add(number)
+        self.map[number % 2] = (self.map[number % 2] or 0) + number
+        self.reducing.add(number)
+        self.aggregating.add(number)
+        yield (
+            value[0],
+            self.value.value(),
+            list(self.list),
+            dict(self.map.items()),
+            self.reducing.get(),
+            self.aggregating.get(),
+        )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_get_every_kind_of_state(backend: str, told: list[list[Any]]) -> None:
+    Opened.events.clear()
+
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: row[0]).process(AllStates())
+
+    with OperatorHarness(fragment, configuration=BACKENDS[backend]) as harness:
+        harness.push(("a", 1), ("b", 5), ("a", 2))
+        assert harness.output[-2:] == [
+            ("b", 5, [5], {1: 5}, 5, 5),
+            ("a", 3, [1, 2], {1: 1, 0: 2}, 3, 3),
+        ]
+        found = {name: value for name, value in harness.metrics(-1).items() if "keyedStateEntries" in name}
+        assert list(found.values()) == [10]
+    keys = [key for keys in told for key in keys]
+    assert keys == (["a", "b", "a"] if backend == "prefetching" else [])
+    # The function was pickled with the job; its class is this one.
+    assert Opened.events == ["open 0", "close"]
+
+
+def test_a_changed_value_fails_the_job_in_debug_mode() -> None:
+    class Careless(KeyedProcessFunction[Any, Any, Any]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.state: ValueState[Any] = runtime_context.get_state(ValueStateDescriptor("seen"))
+
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            seen = self.state.value()
+            if seen is None:
+                self.state.update([value])
+            else:
+                seen.append(value)
+
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: row).process(Careless())
+
+    with OperatorHarness(fragment) as harness:
+        harness.push("k", "k", "k")
+    with (
+        OperatorHarness(fragment, configuration={"state.backend.debug": "true"}) as harness,
+        pytest.raises(FragmentFailedError, match=r"state 'seen': the value got for key 'k' was changed"),
+    ):
+        harness.push("k", "k", "other")
