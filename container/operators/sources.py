@@ -81,9 +81,10 @@ class SourceHead(WatermarkMaker):
     def next_timer(self) -> int | None:
         return self._time.next_emission()
 
-    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        # A generator function, so that it runs where its errors get the operator's name.
         self._time.emit_if_due(now)
-        return ()
+        yield from ()
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """As SourceReader.poll."""

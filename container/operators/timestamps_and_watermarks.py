@@ -7,7 +7,7 @@ rows. Watermarks and idleness from upstream end here, except the one that ends e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -120,9 +120,10 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     def next_timer(self) -> int | None:
         return self._periodic.next_ms
 
-    def fire_timers(self, now: int, deadline: float) -> Iterable[tuple[Any, int | None]]:
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        # A generator function, so that it runs where its errors get the operator's name.
         if self._periodic.is_due(now):
             if not self._each_row and self.greatest != MIN_TIMESTAMP:
                 self._tracker.on_event(None, self.greatest)
             self._tracker.on_periodic_emit()
-        return ()
+        yield from ()

@@ -292,3 +292,16 @@ def test_the_assigner_is_called_once_a_record_in_the_fused_loop() -> None:
         harness.push(("a", 5))
         assert harness.generated_code.count("extract_0(") == 1
         assert ".greatest" in harness.generated_code
+
+
+class FailsPeriodically(Counts):
+    def on_periodic_emit(self, output: Any) -> None:
+        raise ValueError("no watermark today")
+
+
+def test_a_failure_of_a_periodic_generator_names_the_operator() -> None:
+    strategy = WatermarkStrategy.for_generator(FailsPeriodically)
+    with behind(strategy) as harness, pytest.raises(FragmentFailedError) as failed:
+        harness.advance(0.2)
+    assert failed.value.cause.operator_name == "Timestamps/Watermarks"
+    assert failed.value.cause.message == "no watermark today"
