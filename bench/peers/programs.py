@@ -23,6 +23,8 @@ BARE_INTEGERS = bare_loop("integers", (5_000_000, 20_000_000))
 BARE_STRINGS = bare_loop("strings", (2_000_000, 10_000_000))
 BARE_ORDERS = bare_loop("orders", (500_000, 2_500_000))
 
+BARE_ROCKSDB = peer("bare_rocksdb.py", name="bare RocksDB", sizes=(6_000_000, 12_000_000), python=PYTHON)
+
 BARE_COLUMNAR_16K = bare_columnar(1000, 16_384, "dict", (20_000_000, 120_000_000))
 BARE_COLUMNAR_64K = bare_columnar(1000, 65_536, "dict", (20_000_000, 170_000_000))
 BARE_COLUMNAR_MANY_16K = bare_columnar(1_000_000, 16_384, "sorted", (10_000_000, 50_000_000))

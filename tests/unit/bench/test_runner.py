@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 
 import pytest
 
 from bench.case import PYTHON, Case, Measure, Program, peer
 from bench.peers import programs
+from bench.programs.rows import random_key
 from bench.runner import (
     Figures,
     ProgramFailed,
@@ -114,6 +116,13 @@ def test_bare_loop_keeps_every_second_sum_of_a_key(variant: str) -> None:
 def test_bare_loop_with_distinct_keys_keeps_none() -> None:
     run = run_program(programs.BARE_STRINGS.command(20_000))
     assert json.loads(run.output) == {"records": 20_000, "kept": 0}
+
+
+def test_bare_rocksdb_keeps_every_second_sum_of_a_key() -> None:
+    run = run_program(programs.BARE_ROCKSDB.command(200_000))
+    counts = Counter(random_key(x) for x in range(200_000))
+    kept = sum(count // 2 for count in counts.values())
+    assert kept > 1000 and json.loads(run.output) == {"records": 200_000, "kept": kept}
 
 
 @pytest.mark.parametrize("merge", ["dict", "sorted"])
