@@ -42,7 +42,7 @@ from yarrow.container.network.peer_channels import (
 from yarrow.container.network.tls import TlsContexts
 from yarrow.container.network.unix_sockets import bind_unix, connect_unix
 from yarrow.container.worker_protocol import WorkerSettings
-from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID, attempt_place
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import WorkerAddress
@@ -61,7 +61,8 @@ class NetworkEnvironment:
         self._inputs: dict[ChannelKey, InputChannel] = {}
         self._waiting_local: dict[ChannelKey, LocalOutputChannel] = {}
         self._waiting_remote: dict[ChannelKey, IncomingChannel] = {}
-        self._released: set[ExecutionAttemptID] = set()
+        #: Number of the last attempt that has ended, by subtask: what still comes for it or earlier ones is refused.
+        self._released: dict[str, int] = {}
         self._peers: dict[Connection, PeerChannels] = {}
         self._by_worker: dict[str, Connection] = {}
         self._servers: list[socket.socket] = []
@@ -141,6 +142,7 @@ class NetworkEnvironment:
         """The consumer's end of a channel."""
         channel = InputChannel(codec, window_batches, window_bytes, wake)
         with self._lock:
+            self._forget_former(key[0])
             self._inputs[key] = channel
             local = self._waiting_local.pop(key, None)
             remote = self._waiting_remote.pop(key, None)
@@ -183,6 +185,7 @@ class NetworkEnvironment:
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
             peer.outgoing[number] = remote
+            peer.producers.setdefault(producer_attempt, []).append(number)
         payload = msgspec.msgpack.encode(
             OpenChannel(
                 edge=key[1],
@@ -194,10 +197,34 @@ class NetworkEnvironment:
         connection.send([encode_header(FrameType.OPEN, number, len(payload)) + payload])
         return remote
 
+    def _forget_former(self, attempt: ExecutionAttemptID) -> None:
+        """Ends of channels that wait for an earlier attempt of the same subtask wait in vain."""
+        place, number = attempt_place(attempt)
+
+        def is_former(key: ChannelKey) -> bool:
+            other, earlier = attempt_place(key[0])
+            return other == place and earlier < number
+
+        for local in [key for key in self._waiting_local if is_former(key)]:
+            del self._waiting_local[local]
+        for remote in [key for key in self._waiting_remote if is_former(key)]:
+            del self._waiting_remote[remote]
+
+    def _is_released(self, attempt: ExecutionAttemptID) -> bool:
+        place, number = attempt_place(attempt)
+        return number <= self._released.get(place, -1)
+
     def release(self, attempt: ExecutionAttemptID) -> None:
-        """An attempt has ended: its input channels are forgotten, their producers told."""
+        """An attempt has ended: its input channels are forgotten, their producers told; so are its outputs."""
+        place, number_of_attempt = attempt_place(attempt)
         with self._lock:
-            self._released.add(attempt)
+            self._released[place] = max(number_of_attempt, self._released.get(place, -1))
+            outputs = [
+                peer.outgoing.pop(number)
+                for peer in self._peers.values()
+                for number in peer.producers.pop(attempt, ())
+                if number in peer.outgoing
+            ]
             for key in [k for k in self._inputs if k[0] == attempt]:
                 self._inputs.pop(key).close()
             for key in [k for k in self._waiting_remote if k[0] == attempt]:
@@ -213,6 +240,9 @@ class NetworkEnvironment:
         for _, _, incoming in gone:
             if incoming.target is None or not incoming.target.ended:
                 incoming.credit.close("the consuming task has ended")
+        for output in outputs:
+            # Behind the end of data this tells the other side only that the channel's number is done with.
+            output.close("the producing task has ended")
 
     # ------------------------------------------------------------------ connections
 
@@ -370,6 +400,9 @@ class NetworkEnvironment:
                     f"data connection: {header.type.name} for channel {header.channel}, never opened"
                 )
             if header.type is FrameType.CLOSE:
+                # Numbers are not used again: nothing more comes for this one.
+                with self._lock:
+                    peer.incoming.pop(header.channel, None)
                 incoming.fail(bytes(payload).decode(errors="replace"))
             else:
                 incoming.frame(header, payload)
@@ -381,7 +414,7 @@ class NetworkEnvironment:
             raise WireProtocolError(f"data connection: malformed OPEN: {error}") from error
         key = (ExecutionAttemptID(opened.consumer_attempt), opened.edge, opened.producer_subtask)
         with self._lock:
-            released = key[0] in self._released
+            released = self._is_released(key[0])
             incoming = IncomingChannel(key, RemoteCredit(connection, number), dropped=released)
             peer.incoming[number] = incoming
             target = self._inputs.get(key)

@@ -182,6 +182,7 @@ class RemoteOutputChannel(OutputChannel):
         self._number = number
         self._codec = codec
         self._sender = sender
+        self._closed = False
 
     def _transmit(self, batch: Batch) -> None:
         self.send_encoded(EncodedBatch(self._codec, batch))
@@ -205,6 +206,9 @@ class RemoteOutputChannel(OutputChannel):
         self._sender.send([encode_header(frame_type, self._number, len(payload)), payload])
 
     def close(self, reason: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self._overdraft.clear()
         payload = reason.encode()[:65536]
         self._sender.send([encode_header(FrameType.CLOSE, self._number, len(payload)), payload])

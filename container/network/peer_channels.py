@@ -96,6 +96,8 @@ class PeerChannels:
     def __init__(self) -> None:
         self.incoming: dict[int, IncomingChannel] = {}
         self.outgoing: dict[int, RemoteOutputChannel] = {}
+        #: Numbers in `outgoing` by the attempt that sends.
+        self.producers: dict[ExecutionAttemptID, list[int]] = {}
         self.next_number = 1
 
 

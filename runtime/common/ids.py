@@ -40,6 +40,12 @@ def execution_attempt_id(graph: str, vertex: JobVertexID, subtask: int, attempt:
     return ExecutionAttemptID(f"{graph}_{vertex}_{subtask}_{attempt}")
 
 
+def attempt_place(attempt: ExecutionAttemptID) -> tuple[str, int]:
+    """What the attempts of one subtask have in common, and the number of this one; 0 for an id of another form."""
+    place, _, number = attempt.rpartition("_")
+    return (place, int(number)) if place and number.isdigit() else (attempt, 0)
+
+
 class IdFactory(Protocol):
     """Where new identifiers come from; tests pass one that counts."""
 

@@ -18,7 +18,14 @@ from yarrow.container.task.source_coordinator import RestoredCoordinator, Source
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder
 from yarrow.container.worker_protocol import EmitOperatorEvent, FromWorker
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID, WorkerID
+from yarrow.runtime.common.ids import (
+    ExecutionAttemptID,
+    JobID,
+    JobVertexID,
+    OperatorID,
+    WorkerID,
+    attempt_place,
+)
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
@@ -131,9 +138,10 @@ class SourceHosting:
 
     def _forget_early(self, builder: TaskBuilder) -> None:
         """Events for former attempts of the place will never be wanted."""
-        prefix, _, _ = builder.descriptor.attempt_id.rpartition("_")
-        for attempt in [a for a in self._early if a.rpartition("_")[0] == prefix]:
-            if _number(attempt) < builder.descriptor.attempt_number:
+        place, number = attempt_place(builder.descriptor.attempt_id)
+        for attempt in list(self._early):
+            other, earlier = attempt_place(attempt)
+            if other == place and earlier < number:
                 del self._early[attempt]
 
     def deliver_early(self, builder: TaskBuilder) -> None:
@@ -209,7 +217,7 @@ class SourceHosting:
     def _is_own_place(self, event: OperatorEvent) -> bool:
         """False where the target was placed elsewhere after the sender was deployed: a later attempt of it."""
         begun = self._begun.get((event.job_id, event.vertex_id, max(event.target_subtask, 0)))
-        return begun is None or begun >= _number(event.target_attempt)
+        return begun is None or begun >= attempt_place(event.target_attempt)[1]
 
     def deliver(self, event: OperatorEvent) -> None:
         """An event for a coordinator or reader of this worker; held until its attempt is there."""
@@ -224,7 +232,7 @@ class SourceHosting:
                 task.post(partial(_hand_to_reader, task, event.payload))
                 return
         begun = self._begun.get((event.job_id, event.vertex_id, max(event.target_subtask, 0)), -1)
-        if _number(event.target_attempt) > begun:
+        if attempt_place(event.target_attempt)[1] > begun:
             self._early[event.target_attempt].append(event)
 
     # ------------------------------------------------------------------ checkpoints
@@ -264,9 +272,3 @@ def _hand_to_reader(task: StreamTask, payload: bytes) -> None:
         with task.chain.attributed(0):
             source.handle_event(payload)
         task.wake()
-
-
-def _number(attempt: ExecutionAttemptID) -> int:
-    """The attempt's number; ids of another form count as later than any."""
-    number = attempt.rpartition("_")[2]
-    return int(number) if number.isdigit() else 1 << 62
