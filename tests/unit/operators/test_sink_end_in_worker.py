@@ -1,0 +1,82 @@
+"""The checkpoint behind the end was complete and its commits were not done: the job that restores it commits the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.common.configuration import Configuration
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import CheckpointNotice
+from yarrow.testing.checkpoint_harness import CheckpointHarness
+from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+
+
+@pytest.fixture
+def workers() -> Iterator[CheckpointHarness]:
+    with CheckpointHarness(2) as harness:
+        yield harness
+        if any(not state.is_terminal for state in harness.states.values()):
+            harness.cancel_and_wait()
+    harness.close()
+
+
+@pytest.mark.parametrize("chained", [True, False])
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_a_tail_is_committed_by_tasks_that_had_ended(
+    workers: CheckpointHarness, tmp_path: Path, chained: bool, parallelism: int
+) -> None:
+    made = Configuration()
+    made.set_string("execution.checkpointing.interval", "1 h")
+    committed = CommittedFiles(tmp_path)
+
+    def start_from(restored: int | None, parallelism: int) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(parallelism)
+        env.set_max_parallelism(128)
+        numbers = env.from_source(NumberSequenceSource(1, 100), WatermarkStrategy.no_watermarks(), "numbers")
+        stream = numbers.uid("numbers") if chained else numbers.uid("numbers").rebalance()
+        stream.sink_to(TransactionalFiles(str(tmp_path))).uid("sink")
+        graph = env.get_job_graph("tail")
+        workers.start(graph, None if restored is None else workers.checkpoints[restored])
+
+    start_from(None, 2)
+    sinks = next(vertex for vertex in workers._graph.vertices if vertex.operators[-1].name.startswith("Sink"))
+    last = {(sinks.id, 0), (sinks.id, 1)}
+    workers.until(lambda: last <= workers.at_end_of_data)
+    workers.until(
+        lambda: all(
+            place in last or state is ExecutionState.FINISHED for place, state in workers.states.items()
+        )
+    )
+    taken = workers.trigger(1)
+    workers.wait_acknowledged(taken)
+    taken.finished |= {place for place, part in taken.acknowledged.items() if part.finished}
+    assert last <= taken.finished
+    # Complete; nobody is told.
+    workers.cancel_and_wait()
+    assert committed.rows() == []
+    start_from(1, parallelism)
+    workers.until_all(ExecutionState.FINISHED)
+    assert sorted(committed.rows()) == list(range(1, 101))
+    assert committed.leftovers() == []
+    assert committed.committed_twice() == []
+
+
+def test_the_checkpoint_behind_the_end_ends_the_job(workers: CheckpointHarness, tmp_path: Path) -> None:
+    made = Configuration()
+    made.set_string("execution.checkpointing.interval", "1 h")
+    env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(2)
+    numbers = env.from_source(NumberSequenceSource(1, 100), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.sink_to(TransactionalFiles(str(tmp_path)))
+    workers.start(env.get_job_graph("end"))
+    workers.until(lambda: len(workers.at_end_of_data) == 2)
+    workers.wait_acknowledged(workers.trigger(1))
+    assert CommittedFiles(tmp_path).rows() == []
+    workers.notify(1, CheckpointNotice.COMPLETED)
+    workers.until_all(ExecutionState.FINISHED)
+    assert sorted(CommittedFiles(tmp_path).rows()) == list(range(1, 101))
