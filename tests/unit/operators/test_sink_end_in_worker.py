@@ -1,4 +1,4 @@
-"""The checkpoint behind the end was complete and its commits were not done: the job that restores it commits the tail."""
+"""The checkpoint behind the end was complete, its commits were not done: the job that restores it commits the tail."""
 
 from __future__ import annotations
 
