@@ -1,8 +1,8 @@
 """Conversions of values from the declared type that wrote them to the one declared now.
 
-What converts: fields of named Rows by name (added: None, removed: dropped), numbers to wider ones, and both inside
-tuples, lists and maps. Owner: the calling thread; pure. Anything else is refused with the field's path; nothing is
-guessed from values.
+What converts: fields of named Rows and TypedDicts by name (added: None or the default, removed: dropped), numbers to
+wider ones, and both inside tuples, lists and maps. Owner: the calling thread; pure. Anything else is refused with the
+field's path; nothing is guessed from values.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import (
     BasicArrayTypeInfo,
     BasicTypeInfo,
@@ -30,8 +31,8 @@ Convert = Callable[[Any], Any]
 _WHOLE: Final = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
 _LISTS: Final = (ListTypeInfo, ObjectArrayTypeInfo, BasicArrayTypeInfo, PrimitiveArrayTypeInfo)
 _REMEDY: Final = (
-    "Fields may be added to and removed from named Rows and numbers may become wider; for any other change give the "
-    "state a new name and fill it from the old one, or rewrite the savepoint."
+    "Fields may be added to and removed from named Rows and TypedDicts, and numbers may become wider; for any other "
+    "change give the state a new name and fill it from the old one, or rewrite the savepoint."
 )
 
 
@@ -69,6 +70,8 @@ def conversion(was: TypeInformation, now: TypeInformation, place: StatePlace) ->
         return None if element is None else lambda value: [element(item) for item in value]
     if isinstance(was, MapTypeInfo) and isinstance(now, MapTypeInfo):
         return _maps(was, now, place)
+    if isinstance(was, TypedDictTypeInfo) and isinstance(now, TypedDictTypeInfo):
+        return _typed_dicts(was, now, place)
     raise place.error(was, now)
 
 
@@ -154,3 +157,28 @@ def _maps(was: MapTypeInfo, now: MapTypeInfo, place: StatePlace) -> Convert | No
     keep: Convert = lambda value: value  # noqa: E731
     key, item = key or keep, item or keep
     return lambda value: {key(k): item(v) for k, v in value.items()}
+
+
+def _typed_dicts(was: TypedDictTypeInfo, now: TypedDictTypeInfo, place: StatePlace) -> Convert | None:
+    old, new, defaults = was.fields, now.fields, now.defaults
+    steps: dict[str, Convert | None] = {}
+    for field, (new_type, required) in new.items():
+        if field in old:
+            steps[field] = _nullable(conversion(old[field][0], new_type, place.within(field)))
+        if field not in defaults and required and not (field in old and old[field][1]):
+            raise place.within(field).error(
+                "no such field" if field not in old else "a field that may be absent", new_type,
+                "Give Types.TYPED_DICT a default for it, or declare it NotRequired.",
+            )  # fmt: skip
+
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        made = {}
+        for field in new:
+            if field in value and field in steps:
+                step = steps[field]
+                made[field] = value[field] if step is None else step(value[field])
+            elif field in defaults:
+                made[field] = defaults[field]
+        return made
+
+    return convert

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
 from yarrow.runtime.data.serializers import serializer_for
@@ -78,6 +79,8 @@ def value_serializer(
     """
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return PlainValues(state_name, operator_name, allow_pickle or type_info is not None, trusted)
+    if isinstance(type_info, TypedDictTypeInfo):
+        return TypedDictValues(type_info, state_name, operator_name, allow_pickle, trusted)
     return TypedValues(type_info, state_name, operator_name, trusted)
 
 
@@ -95,23 +98,22 @@ def restored_serializer(
     """
     writer = value_serializer(type_info, state, operator, trusted=trusted)
     written = writer.config()
-    if config.format is ValueFormat.TYPED and (config.type_spec, config.version) == (
-        written.type_spec,
-        written.version,
+    reader = stored_serializer(config, operator, state, trusted=trusted)
+    if isinstance(writer, PlainValues):
+        writer.note_pickled(config.pickled)
+    declared = None if isinstance(type_info, PickledBytesTypeInfo) else type_info
+    forms = (written.format, written.version, written.type_spec)
+    if (config.format, config.version, config.type_spec) == forms or (
+        declared is None and isinstance(reader, PlainValues)
     ):
         return writer
-    place = StatePlace(operator, state)
-    reader = stored_serializer(config, operator, state, trusted=trusted)
-    if isinstance(reader, PlainValues):
-        if isinstance(writer, PlainValues):
-            writer.note_pickled(config.pickled)
-            return writer
-        assert type_info is not None
-        return MigratedValues(reader, writer, _acceptance(type_info, place))
-    if isinstance(writer, PlainValues):
+    if declared is None:
         return MigratedValues(reader, writer, None)
-    assert isinstance(reader, TypedValues) and isinstance(writer, TypedValues)
-    return MigratedValues(reader, writer, conversion(reader.type_info, writer.type_info, place))
+    place = StatePlace(operator, state)
+    if config.type_spec is None:
+        return MigratedValues(reader, writer, _acceptance(declared, place))
+    was = TypeInformation.from_spec(config.type_spec)
+    return MigratedValues(reader, writer, conversion(was, declared, place))
 
 
 def stored_serializer(
@@ -121,6 +123,26 @@ def stored_serializer(
 
     Raises StateMigrationError for a form of a later release.
     """
+    _check_version(config, operator, state)
+    try:
+        type_info = None if config.type_spec is None else TypeInformation.from_spec(config.type_spec)
+    except ValueError as error:
+        raise StateMigrationError(
+            operator, state, "", f"a type this release does not know ({error})", "any type of Types",
+            "Restore with the release that wrote the snapshot, or a later.",
+        ) from error  # fmt: skip
+    if config.format is ValueFormat.TYPED and type_info is not None:
+        return TypedValues(type_info, state, operator, trusted)
+    plain = (
+        TypedDictValues(type_info, state, operator, allow_pickle=True, trusted=trusted)
+        if isinstance(type_info, TypedDictTypeInfo)
+        else PlainValues(state, operator, allow_pickle=True, trusted=trusted)
+    )
+    plain.note_pickled(config.pickled)
+    return plain
+
+
+def _check_version(config: SerializerConfig, operator: str, state: str) -> None:
     known = {
         ValueFormat.TYPED: TYPED_VERSION,
         ValueFormat.PLAIN: PLAIN_VERSION,
@@ -131,25 +153,13 @@ def stored_serializer(
             operator, state, "", f"{config.format.value} values of version {config.version}",
             f"version {known[config.format]} at most", "Restore with the release that wrote the snapshot, or a later.",
         )  # fmt: skip
-    if config.format is not ValueFormat.TYPED:
-        plain = PlainValues(state, operator, allow_pickle=True, trusted=trusted)
-        plain.note_pickled(config.pickled)
-        return plain
-    try:
-        type_info = TypeInformation.from_spec(config.type_spec)
-    except ValueError as error:
-        raise StateMigrationError(
-            operator, state, "", f"a type this release does not know ({error})", "any type of Types",
-            "Restore with the release that wrote the snapshot, or a later.",
-        ) from error  # fmt: skip
-    return TypedValues(type_info, state, operator, trusted)
 
 
 def holds_pickles(config: SerializerConfig) -> bool:
     """Whether some of the values are pickled."""
-    return (
-        bool(config.pickled) or config.format is ValueFormat.PICKLE or _spec_holds_pickles(config.type_spec)
-    )
+    if config.format is ValueFormat.TYPED:
+        return _spec_holds_pickles(config.type_spec)
+    return bool(config.pickled) or config.format is ValueFormat.PICKLE
 
 
 def _spec_holds_pickles(spec: TypeSpec) -> bool:
@@ -301,6 +311,39 @@ class PlainValues:
             raise _untrusted(self._operator, self._state) from error
         except ValueError as error:
             raise _unreadable(self._operator, self._state, error) from error
+
+
+class TypedDictValues(PlainValues):
+    """Dicts with declared fields: written as plain values, with the fields beside them."""
+
+    def __init__(
+        self, type_info: TypedDictTypeInfo, state: str, operator: str, allow_pickle: bool, trusted: bool
+    ) -> None:
+        super().__init__(state, operator, allow_pickle, trusted)
+        self._type_info = type_info
+        self._spec = type_info.to_spec()
+
+    def config(self) -> SerializerConfig:
+        """See ValueSerializer."""
+        return msgspec.structs.replace(super().config(), type_spec=self._spec)
+
+    def dump_values(self, values: list[Any]) -> bytes:
+        """See ValueSerializer."""
+        for value in values:
+            self._check(value)
+        return super().dump_values(values)
+
+    def dump_value(self, value: Any) -> bytes:
+        """See ValueSerializer."""
+        self._check(value)
+        return super().dump_value(value)
+
+    def _check(self, value: Any) -> None:
+        if value is not None and not self._type_info.accepts(value):
+            raise StateSerializationError(
+                f"operator '{self._operator}', state '{self._state}': {value!r:.200} is no {self._type_info}. Set all "
+                "its fields and no others, each to a value of its type."
+            )
 
 
 class MigratedValues:

@@ -9,7 +9,7 @@ thread; the coders that encode values of a type belong to the runtime.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -704,6 +704,16 @@ class Types:
         """Return the type of lists."""
         return ListTypeInfo(element_type_info)
 
+    @staticmethod
+    def TYPED_DICT(typed_dict: type, defaults: Mapping[str, Any] | None = None) -> TypeInformation:
+        """Return the type of the dicts of a TypedDict class, for states.
+
+        `defaults` are the values of fields that values written by an older program do not have. (Not in PyFlink.)
+        """
+        from yarrow.common.typed_dict import TypedDictTypeInfo
+
+        return TypedDictTypeInfo.of(typed_dict, defaults)
+
 
 def _require_type(what: str, value: object) -> None:
     if not isinstance(value, TypeInformation):
@@ -724,6 +734,12 @@ def _all_accepted(field_types: tuple[TypeInformation, ...], values: Sequence[obj
     )
 
 
+def _typed_dict(*arguments: Any) -> TypeInformation:
+    from yarrow.common.typed_dict import TypedDictTypeInfo
+
+    return TypedDictTypeInfo.from_arguments(*arguments)
+
+
 _COMPOSITES: dict[str, Callable[..., TypeInformation]] = {
     "PRIMITIVE_ARRAY": lambda element: PrimitiveArrayTypeInfo(_from_spec(element)),
     "BASIC_ARRAY": lambda element: BasicArrayTypeInfo(_from_spec(element)),
@@ -732,6 +748,7 @@ _COMPOSITES: dict[str, Callable[..., TypeInformation]] = {
     "MAP": lambda key, value: MapTypeInfo(_from_spec(key), _from_spec(value)),
     "TUPLE": lambda fields: TupleTypeInfo([_from_spec(field) for field in fields]),
     "ROW": lambda fields, names: RowTypeInfo([_from_spec(field) for field in fields], names),
+    "TYPED_DICT": _typed_dict,
 }
 
 
