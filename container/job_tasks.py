@@ -145,7 +145,9 @@ class JobTasks:
     def _start(self, position: int, builder: TaskBuilder, thread: TaskThread) -> None:
         attempt = builder.descriptor.attempt_id
         descriptor = builder.descriptor
-        fetched = FetchedState()
+        fetched = FetchedState(
+            self._storage.reader(descriptor.restore_directory), builder.local_directory
+        )
         if descriptor.restored_checkpoint_id >= 0:
             builder.restored = RestoredState(
                 descriptor.restored_checkpoint_id, descriptor.restore, fetched.read
@@ -185,11 +187,11 @@ class JobTasks:
         builder, task = running.builder, running.task
         descriptor = builder.descriptor
         try:
-            reader = self._storage.reader(descriptor.restore_directory)
-            fetched.fetch(descriptor, builder.vertex, reader)
-            coordinator = descriptor.restore_coordinator
-            head = builder.vertex.operators[0].name
-            state = None if coordinator is None else reader.read(coordinator, f"the split enumerator of '{head}'")
+            fetched.fetch(descriptor, builder.vertex)
+            state = None
+            if descriptor.restore_coordinator is not None:
+                of = f"the split enumerator of '{builder.vertex.operators[0].name}'"
+                state = self._storage.reader(descriptor.restore_directory).read(descriptor.restore_coordinator, of)
         except BaseException as error:  # also an end of the process that a test asked for
             task.post(partial(task.fail, error))
             return

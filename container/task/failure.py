@@ -13,6 +13,7 @@ import traceback
 from types import TracebackType
 
 import yarrow
+from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.rpc.messages import FailureCause
@@ -84,6 +85,7 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
         stacktrace=text,
         operator_name=operator,
         record=record,
+        lost_result=error.lost_result if isinstance(error, ChannelFailedError) else "",
     )
 
 

@@ -7,6 +7,7 @@ looks at credit. An exception of user code leaves as OperatorFailure naming oper
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -145,8 +146,22 @@ class OperatorChain:
                     operator.close()
                 except BaseException as error:  # a close must not keep the others from theirs
                     errors.append(OperatorFailure(operator.name, "", error))
+            errors += self._dispose_states()
             for code in self._compiled.values():
                 code.dispose()
+        return errors
+
+    def _dispose_states(self) -> list[BaseException]:
+        errors: list[BaseException] = []
+        for operator in self.operators:
+            # One that was never set up has none.
+            context: OperatorContext | None = getattr(operator, "context", None)
+            try:
+                if context is not None:
+                    context.state.dispose()
+            except Exception as error:
+                errors.append(OperatorFailure(operator.name, "", error))
+        shutil.rmtree(self._environment.local_directory, ignore_errors=True)
         return errors
 
     # ------------------------------------------------------------------ checkpoints
@@ -154,9 +169,7 @@ class OperatorChain:
     def announce_checkpoint(self, checkpoint_id: int) -> None:
         """A checkpoint is on its way: backends may prepare its cut."""
         for operator in self.operators:
-            state = operator.context.state
-            if isinstance(state, KeyedStateBackend):
-                state.announce_checkpoint(checkpoint_id)
+            operator.context.state.announce_checkpoint(checkpoint_id)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Before the barrier: what operators keep back flows on, in chain order."""
@@ -171,28 +184,26 @@ class OperatorChain:
         with self.attributed(index):
             operator.snapshot_state(checkpoint_id)
             context = operator.context
-            state = context.state
-            keyed = state.snapshot(checkpoint_id, options) if isinstance(state, KeyedStateBackend) else None
-            return OperatorPart(
-                descriptor.id, operator.name, keyed, context.operator_state.snapshot(checkpoint_id)
-            )
+            keyed = context.state.snapshot(checkpoint_id, options)
+            try:
+                own = context.operator_state.snapshot(checkpoint_id)
+            except BaseException:
+                keyed.discard()
+                raise
+            return OperatorPart(descriptor.id, operator.name, keyed, own)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Operators and backends learn that a checkpoint is complete."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
-                state = operator.context.state
-                if isinstance(state, KeyedStateBackend):
-                    state.checkpoint_completed(checkpoint_id)
+                operator.context.state.checkpoint_completed(checkpoint_id)
                 operator.notify_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Operators and backends learn that a checkpoint is given up."""
         for index, operator in enumerate(self.operators):
             with self.attributed(index):
-                state = operator.context.state
-                if isinstance(state, KeyedStateBackend):
-                    state.checkpoint_aborted(checkpoint_id)
+                operator.context.state.checkpoint_aborted(checkpoint_id)
                 operator.notify_checkpoint_aborted(checkpoint_id)
 
     @property

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel
 from yarrow.container.network.element_codec import ElementCodec
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
@@ -30,7 +32,7 @@ from yarrow.runtime.config.options import execution, pipeline, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.rpc.messages import Deployment, TaskDeploymentDescriptor, TaskPlacement, WorkerAddress
 
@@ -85,6 +87,8 @@ class TaskBuilder:
         }
         self.accumulators: dict[str, Accumulator[Any, Any]] = {}
         self._task: StreamTask | None = None
+        #: For files that end with the task.
+        self.local_directory = os.path.join(network.working_directory, f"task-{descriptor.attempt_id}")
         #: Set before `build` where the deployment names state.
         self.restored = NOTHING_RESTORED
 
@@ -147,7 +151,7 @@ class TaskBuilder:
             send_operator_event=lambda *event: hooks.send_operator_event(self, *event),
             push_collected=lambda message: hooks.push_collected(self, message),
             settings=self._settings,
-            local_directory=os.path.join(self._network.working_directory, f"task-{descriptor.attempt_id}"),
+            local_directory=self.local_directory,
             restored=self.restored,
         )
 
@@ -164,24 +168,8 @@ class TaskBuilder:
 
     def result_partition(self, edge: JobEdge) -> ResultPartition | ColumnarResultPartition:
         """The output towards one edge, with its channels opened."""
-        consumers = self._placements[edge.target]
-        kind = edge.partitioner.kind
-        codec = self._codec(edge)
-        object_reuse = self._settings.get(pipeline.OBJECT_REUSE)
-        copies = kind is PartitionerKind.BROADCAST and needs_fixing(edge_type(edge), object_reuse)
-        channels: list[OutputChannel] = []
-        for consumer in consumers_of(kind, self.vertex.parallelism, len(consumers), self.descriptor.subtask):
-            placement = consumers[consumer]
-            channels.append(
-                self._network.open_output(
-                    (placement.attempt_id, edge.index, self.descriptor.subtask),
-                    self.descriptor.attempt_id,
-                    self.deployment.workers[placement.worker],
-                    codec,
-                    self._wake_thread,
-                    copies,
-                )
-            )
+        blocking = edge.result_type is ResultPartitionType.BLOCKING
+        channels = self._spool_channels(edge) if blocking else self._pipelined_channels(edge)
         if edge.stream_kind is StreamKind.COLUMNAR:
             from yarrow.container.network.columnar_partition import ColumnarResultPartition
 
@@ -193,6 +181,40 @@ class TaskBuilder:
             self._settings.get(execution.BATCH_MAX_ROWS),
             self._settings.get(execution.BATCH_MAX_SIZE).bytes,
         )
+
+    def _consumers(self, edge: JobEdge) -> range:
+        consumers = self.graph.vertex(edge.target).parallelism
+        return consumers_of(
+            edge.partitioner.kind, self.vertex.parallelism, consumers, self.descriptor.subtask
+        )
+
+    def _pipelined_channels(self, edge: JobEdge) -> list[OutputChannel]:
+        consumers = self._placements[edge.target]
+        codec = self._codec(edge)
+        object_reuse = self._settings.get(pipeline.OBJECT_REUSE)
+        broadcasts = edge.partitioner.kind is PartitionerKind.BROADCAST
+        copies = broadcasts and needs_fixing(edge_type(edge), object_reuse)
+        return [
+            self._network.open_output(
+                (consumers[consumer].attempt_id, edge.index, self.descriptor.subtask),
+                self.descriptor.attempt_id,
+                self.deployment.workers[consumers[consumer].worker],
+                codec,
+                self._wake_thread,
+                copies,
+            )
+            for consumer in self._consumers(edge)
+        ]
+
+    def _spool_channels(self, edge: JobEdge) -> list[OutputChannel]:
+        """Consumers come when the result is complete: nobody knows yet where they will run."""
+        codec, spool = self._codec(edge), self._network.spool
+        return [
+            SpoolChannel(
+                spool, ResultKey(self.descriptor.attempt_id, edge.index, consumer), codec, self._wake_thread
+            )
+            for consumer in self._consumers(edge)
+        ]
 
     def _gate(self) -> InputGate:
         edges = self.graph.inputs_of(self.vertex.id)
@@ -209,8 +231,19 @@ class TaskBuilder:
             for producer in self._producers(edge):
                 key = (ExecutionAttemptID(self.descriptor.attempt_id), edge.index, producer)
                 channel = self._network.open_input(key, codec, batches, window, self._wake_thread)
+                if edge.result_type is ResultPartitionType.BLOCKING:
+                    self._fetch_result(channel, edge, producer)
                 channels.append(GateChannel(channel, edge.target_input))
         return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0), self._clock)
+
+    def _fetch_result(self, channel: InputChannel, edge: JobEdge, producer: int) -> None:
+        descriptor = self.descriptor
+        request = self._network.fetch_request(
+            edge.index,
+            (self.attempt_of(edge.source, producer), producer),
+            (descriptor.attempt_id, descriptor.subtask),
+        )
+        self._network.open_result(channel, self.address_of(edge.source, producer), request)
 
     def _producers(self, edge: JobEdge) -> range:
         producers = self.graph.vertex(edge.source).parallelism

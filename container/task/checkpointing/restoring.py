@@ -1,10 +1,14 @@
 """State of a task on its way back: fetched and verified by the snapshot thread before its operators are set up.
 
-Owner: `FetchedState` is filled by the snapshot thread and read by the task thread afterwards. Must not know what the
-bytes mean.
+Owner: `FetchedState` is filled by the snapshot thread and read by the task thread afterwards. Files of databases, which
+may be large, wait on the local disk and not in memory. Must not know what the bytes mean.
 """
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from yarrow.container.task.failure import OperatorFailure
 from yarrow.runtime.common import fault_points
@@ -20,12 +24,15 @@ from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 
 
 class FetchedState:
-    """The bytes of a task's handles."""
+    """The bytes of a task's handles; `local_directory` is the task's own, which ends with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: SnapshotReader, local_directory: str) -> None:
+        self._reader = reader
+        self._local_directory = local_directory
         self._bytes: dict[StateHandle, bytes] = {}
+        self._files: dict[StateHandle, Path] = {}
 
-    def fetch(self, descriptor: TaskDeploymentDescriptor, vertex: JobVertex, reader: SnapshotReader) -> None:
+    def fetch(self, descriptor: TaskDeploymentDescriptor, vertex: JobVertex) -> None:
         """Snapshot thread: reads everything. Raises OperatorFailure naming operator, states and file."""
         fault_points.reach(
             "restore.inside",
@@ -37,40 +44,53 @@ class FetchedState:
         names = {operator.id: operator.name for operator in vertex.operators}
         for operator_id, state in descriptor.restore.items():
             name = names.get(operator_id, operator_id)
-            for handle, states in _handles(state):
-                if isinstance(handle, InlineStateHandle) or handle in self._bytes:
-                    continue
+            for handle, states, is_database in _handles(state):
                 try:
-                    self._bytes[handle] = reader.read(handle, f"operator '{name}'{states}")
+                    self._fetch(handle, f"operator '{name}'{states}", is_database)
                 except Exception as error:
                     raise OperatorFailure(name, "", error) from error
 
+    def _fetch(self, handle: StateHandle, of: str, is_database: bool) -> None:
+        if isinstance(handle, InlineStateHandle) or handle in self._bytes or handle in self._files:
+            return
+        if is_database:
+            os.makedirs(self._local_directory, mode=0o700, exist_ok=True)
+            path = Path(self._local_directory, f"restored-{len(self._files)}")
+            self._reader.copy(handle, str(path), of)
+            self._files[handle] = path
+        else:
+            self._bytes[handle] = self._reader.read(handle, of)
+
     def read(self, handle: StateHandle) -> bytes:
-        """The bytes of a handle; those of a file are let go of."""
+        """The bytes of a handle, kept here no longer; what is asked for again comes from where it lay."""
         if isinstance(handle, InlineStateHandle):
             return handle.data
-        return self._bytes.pop(handle)
+        path = self._files.pop(handle, None)
+        if path is not None:
+            data = path.read_bytes()
+            path.unlink()
+            return data
+        found = self._bytes.pop(handle, None)
+        return self._reader.read(handle) if found is None else found
 
 
-def _handles(state: OperatorSubtaskState) -> list[tuple[StateHandle, str]]:
-    """Each handle with the names of the states in it, as a part of a message."""
-    found: list[tuple[StateHandle, str]] = []
+def _handles(state: OperatorSubtaskState) -> Iterator[tuple[StateHandle, str, bool]]:
+    """Each handle, the names of the states in it as a part of a message, and whether it is a database's file."""
     for keyed in state.keyed:
         names = _named([each.name for each in keyed.states])
         if isinstance(keyed, KeyGroupsSnapshot):
-            found.append((keyed.handle, names))
+            yield keyed.handle, names, False
         else:
-            found += [(file.handle, names) for file in (*keyed.shared, *keyed.private)]
+            for file in (*keyed.shared, *keyed.private):
+                yield file.handle, names, True
     for operator in state.operator:
-        found.append((operator.handle, _named([each.name for each in operator.states])))
-    found += [(channel.handle, ", records in flight") for channel in state.channels]
-    return found
+        yield operator.handle, _named([each.name for each in operator.states]), False
+    for channel in state.channels:
+        yield channel.handle, ", records in flight", False
 
 
 def _named(names: list[str]) -> str:
     if not names:
         return ""
     shown = ", ".join(f"'{name}'" for name in names[:5])
-    return (
-        f", state {shown}" if len(names) == 1 else f", states {shown}{' and more' if len(names) > 5 else ''}"
-    )
+    return f", state {shown}" if len(names) == 1 else f", states {shown}{' and more' if len(names) > 5 else ''}"
