@@ -275,8 +275,12 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             store.forget_reads()
 
     def announce_checkpoint(self, checkpoint_id: int) -> None:
-        if self._resources is not None:
-            self._resources.database.flush_ahead()
+        if self._resources is None or self._resources.database.held:
+            return
+        # Now, so that little is left to be written in the cut itself.
+        for store in self._stores.values():
+            store.write_all()
+        self._resources.database.flush_ahead()
 
     def snapshot(self, checkpoint_id: int, options: CheckpointOptions) -> PendingKeyedSnapshot:
         for store in self._stores.values():

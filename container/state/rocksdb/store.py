@@ -19,13 +19,13 @@ from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
 
-#: Values a store keeps back at most; the cut writes them all, at about 1 us each.
-MOST_CHANGES: Final = 8192
+#: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each.
+MOST_CHANGES: Final = 4096
 #: Bytes they may have, by the mean size of the values written last.
-MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 2 << 20
 _LEAST_CHANGES: Final = 64
 #: While a checkpoint holds writes, a store keeps this many times as much before its task waits.
-HOLD_FACTOR: Final = 8
+HOLD_FACTOR: Final = 16
 #: The length of a value that RocksDB takes.
 LARGEST_VALUE: Final = (1 << 31) - 1
 

@@ -20,7 +20,7 @@ from yarrow.runtime.data.keys import canonicalize
 STEPS = st.sampled_from(["chunk", "prefetch", "announce", "checkpoint", "savepoint", "abort", "restore"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(OPERATIONS, OPERATIONS, STEPS), max_size=60), st.booleans())
 def test_it_is_what_the_model_is_through_checkpoints_and_restores(
     steps: list[Any], object_reuse: bool
