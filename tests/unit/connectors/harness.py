@@ -16,6 +16,7 @@ from yarrow.datastream.connectors.base import (
     SourceSplit,
 )
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.snapshot.value_serializers import value_serializer
 
 JOB = "0" * 31 + "1"
 SINK = "0" * 31 + "2"
@@ -153,6 +154,12 @@ class SourceHarness:
         self.enumerator.close()
 
 
+def as_stored(state: Any) -> Any:
+    """What comes back from the bytes that a checkpoint holds; nothing in it may need a pickle."""
+    serializer = value_serializer(None, "source-splits", "source")
+    return serializer.load_value(serializer.dump_value(state))
+
+
 def run(source: Source[Any, Any], parallelism: int = 1, max_rows: int = 100) -> list[Any]:
     """All rows of a bounded source."""
     harness = SourceHarness(source, parallelism)
@@ -169,7 +176,7 @@ def run_with_restores(source: Source[Any, Any], parallelism: int, max_rows: int,
     while True:
         harness = SourceHarness(source, parallelism, state)
         rows += harness.run(max_rows, polls)
-        state = harness.snapshot()
+        state = as_stored(harness.snapshot())
         ended = all(harness.readers[index].poll(1) is None for index in range(parallelism))
         harness.close()
         if ended:
