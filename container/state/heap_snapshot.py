@@ -26,7 +26,7 @@ from yarrow.runtime.snapshot.value_serializers import value_serializer
 
 Piece = tuple[list[Any], list[Any]]
 #: Entries of small shards that are divided by key group together: the fewer runs, the less is written and the faster.
-GATHERED = 4 * PIECE
+GATHERED = 2 * PIECE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ shard, its layers become one dict again. See docs/design/0010-heap-state.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any, Final
 
 from yarrow.container.state.value_table import MISSING, ValueTable
@@ -21,8 +21,12 @@ REMOVED: Final[Any] = object()
 #: Entries of a single dict above which it is divided: just below the size at which it would be rehashed, and small
 #: enough to be divided within a few slices' time.
 FLAT_LIMIT: Final = 170_000
-#: A prime, so that keys with a common factor (multiples of 1000, aligned times) spread over all shards.
-SHARDS: Final = 1021
+#: Length of `live` once the table is divided. A prime, so that keys with a common factor (multiples of 1000, aligned
+#: times) spread over all of it.
+SLOTS: Final = 8191
+#: Neighbouring slots that share a dict, in turn. As they differ, dicts filled evenly (consecutive numbers) are rehashed
+#: one eighth at a time and not all at once.
+WEIGHTS: Final = (8, 9, 10, 11, 12, 13, 14, 15)
 
 #: The index of a single dict: it stands for all shards when the table is divided later.
 WHOLE: Final = -1
@@ -45,12 +49,17 @@ class HeapTable(ValueTable):
         self,
         protect: Callable[[Any], Any] | None,
         flat_limit: int = FLAT_LIMIT,
-        shards: int = SHARDS,
+        slots: int = SLOTS,
+        weights: tuple[int, ...] = WEIGHTS,
     ) -> None:
         super().__init__()
         self.protect = protect
         self._flat_limit = flat_limit
-        self._shards = shards
+        self._slots = slots
+        self._weights = weights
+        #: Per shard: the slots of `live` that show its dict. Per slot: its shard.
+        self._slots_of: list[slice] = [slice(0, 1)]
+        self._shard_at: list[int] = [0]
         #: Per shard: immutable dicts, the newest first, and the cut that froze each.
         self._below: list[Layers] = [()]
         self._cuts: list[tuple[int, ...]] = [()]
@@ -65,7 +74,7 @@ class HeapTable(ValueTable):
 
     def shard_of(self, key: Any) -> dict[Any, Any]:
         """The dict that a raw key belongs to; TypeError where it cannot be hashed."""
-        return self.live[0] if self.flat else self.live[hash(key) % self._shards]
+        return self.live[0] if self.flat else self.live[hash(key) % self._slots]
 
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
@@ -77,11 +86,11 @@ class HeapTable(ValueTable):
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """The same without the copy: content that is not in the dict given must not be changed."""
         key = canonicalize(key)
-        index = 0 if self.flat else hash(key) % self._shards
-        shard = self.live[index]
+        slot = 0 if self.flat else hash(key) % self._slots
+        shard = self.live[slot]
         value = shard.get(key, MISSING)
-        if value is MISSING:
-            for layer in self._below[index]:
+        if value is MISSING and self._held:
+            for layer in self._below[self._shard_at[slot]]:
                 value = layer.get(key, MISSING)
                 if value is not MISSING:
                     break
@@ -90,9 +99,9 @@ class HeapTable(ValueTable):
     def remove(self, key: Any) -> None:
         """Removes a raw key; one that is not there is no error."""
         key = canonicalize(key)
-        index = 0 if self.flat else hash(key) % self._shards
-        shard = self.live[index]
-        if any(key in layer for layer in self._below[index]):
+        slot = 0 if self.flat else hash(key) % self._slots
+        shard = self.live[slot]
+        if self._held and any(key in layer for layer in self._below[self._shard_at[slot]]):
             shard[key] = REMOVED
             self._marked = True
         else:
@@ -101,17 +110,31 @@ class HeapTable(ValueTable):
     @property
     def entries(self) -> int:
         """Keys with content; while a snapshot is written, those changed since may count twice."""
-        return sum(map(len, self.live)) + sum(len(layer) for layers in self._below for layer in layers)
+        live = sum(len(self._live_of(index)) for index in range(self.shard_count))
+        return live + sum(len(layer) for layers in self._below for layer in layers)
+
+    @property
+    def shard_count(self) -> int:
+        """Dicts that the content is divided into, layers apart."""
+        return len(self._below)
+
+    def _live_of(self, index: int) -> dict[Any, Any]:
+        entries: dict[Any, Any] = self.live[self._slots_of[index].start]
+        return entries
+
+    def _set_live(self, index: int, entries: dict[Any, Any]) -> None:
+        slots = self._slots_of[index]
+        self.live[slots] = [entries] * (slots.stop - slots.start)
 
     def keys(self) -> list[Any]:
         """The canonical keys that have content."""
-        return [key for index in range(len(self.live)) for key in self.keys_of_shard(index)]
+        return [key for index in range(self.shard_count) for key in self.keys_of_shard(index)]
 
     def keys_of_shard(self, index: int) -> list[Any]:
         """Those of one shard; an index that does not exist has none."""
-        if index >= len(self.live):
+        if index >= self.shard_count:
             return []
-        layers = (self.live[index], *self._below[index])
+        layers = (self._live_of(index), *self._below[index])
         return [key for keys, _ in pieces_of(layers, PIECE) for key in keys]
 
     # ------------------------------------------------------------------ growth
@@ -122,14 +145,26 @@ class HeapTable(ValueTable):
             self._divide()
 
     def _divide(self) -> None:
-        count = self._shards
-        divided = [_divided(layer, count) for layer in (self.live[0], *self._below[0])]
+        self._slots_of = list(_neighbours(self._slots, self._weights))
+        self._shard_at = [
+            index for index, slots in enumerate(self._slots_of) for _ in range(slots.start, slots.stop)
+        ]
+        count = len(self._slots_of)
+        divided = [self._divided(layer, count) for layer in (self.live[0], *self._below[0])]
         cuts = self._cuts[0]
-        self.live[:] = divided[0]
-        self._below = [tuple(layer[i] for layer in divided[1:]) for i in range(count)]
+        self.live[:] = [divided[0][index] for index in self._shard_at]
+        self._below = [tuple(layer[index] for layer in divided[1:]) for index in range(count)]
         self._cuts = [cuts] * count
         self._held += (count - 1) * len(cuts)
         self.flat = False
+
+    def _divided(self, entries: dict[Any, Any], count: int) -> list[dict[Any, Any]]:
+        shards: list[dict[Any, Any]] = [{} for _ in range(count)]
+        by_slot = [shards[index] for index in self._shard_at]
+        slots = self._slots
+        for key, value in entries.items():
+            by_slot[hash(key) % slots][key] = value
+        return shards
 
     # ------------------------------------------------------------------ snapshots
 
@@ -144,13 +179,13 @@ class HeapTable(ValueTable):
         The numbers of cuts rise.
         """
         frozen = []
-        live, below = self.live, self._below
-        for index, entries in enumerate(live):
-            layers = below[index]
+        below = self._below
+        for index, layers in enumerate(below):
+            entries = self._live_of(index)
             if entries or layers:
                 below[index] = layers = (entries, *layers)
                 self._cuts[index] = (cut, *self._cuts[index])
-                live[index] = {}
+                self._set_live(index, {})
                 frozen.append((WHOLE if self.flat else index, layers))
         self._held += len(frozen)
         return frozen
@@ -158,7 +193,7 @@ class HeapTable(ValueTable):
     def release(self, cut: int, index: int) -> None:
         """The snapshot of that cut needs the shard no more; for what was released before, nothing happens."""
         # What was one dict at the cut may have been divided since.
-        for shard in range(len(self.live)) if index == WHOLE else (index,):
+        for shard in range(self.shard_count) if index == WHOLE else (index,):
             self._release(cut, shard)
         if not self._held:
             self._marked = False
@@ -172,7 +207,7 @@ class HeapTable(ValueTable):
         is_lowest = at == len(layers) - 1
         if at == 0:
             # Only this cut saw the topmost layer: what came since goes into it, in place.
-            self.live[index] = self._merged(layers[0], self.live[index], is_lowest)
+            self._set_live(index, self._merged(layers[0], self._live_of(index), is_lowest))
             layers = layers[1:]
         else:
             # A newer cut sees the layer too, and must go on seeing it as it was.
@@ -218,8 +253,11 @@ def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]
                 yield piece, contents
 
 
-def _divided(entries: dict[Any, Any], count: int) -> list[dict[Any, Any]]:
-    shards: list[dict[Any, Any]] = [{} for _ in range(count)]
-    for key, value in entries.items():
-        shards[hash(key) % count][key] = value
-    return shards
+def _neighbours(slots: int, weights: tuple[int, ...]) -> Iterator[slice]:
+    """Runs of neighbouring slots, as long as the weights say in turn."""
+    start = 0
+    for weight in cycle(weights):
+        yield slice(start, min(start + weight, slots))
+        start += weight
+        if start >= slots:
+            return

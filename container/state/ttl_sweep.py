@@ -30,9 +30,9 @@ class TtlSweep:
         if not budget or table.is_held:
             return
         deadline = self._ttl.deadline()
-        for _ in range(len(table.live) + 1):
+        for _ in range(table.shard_count + 1):
             if not self._keys:
-                self._shard = (self._shard + 1) % len(table.live)
+                self._shard = (self._shard + 1) % table.shard_count
                 self._keys = table.keys_of_shard(self._shard)
             looked_at, self._keys = self._keys[-budget:], self._keys[:-budget]
             for key in looked_at:

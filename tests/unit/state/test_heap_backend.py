@@ -201,7 +201,7 @@ def test_snapshots_hold_what_was_there_at_their_cut(
     states, model = States(backend), Model()
     if divided:
         for table in backend._tables.values():
-            table._flat_limit, table._shards = 3, 5
+            table._flat_limit, table._slots, table._weights = 3, 5, (1, 2)
     writing: list[tuple[Any, Any, list[Any], Any]] = []
     cuts = 0
 
@@ -257,7 +257,7 @@ def test_snapshots_written_by_another_thread_while_state_changes() -> None:
     backend = HeapKeyedStateBackend(context(mails=mails))
     states, model = States(backend), Model()
     for table in backend._tables.values():
-        table._flat_limit, table._shards = 500, 11
+        table._flat_limit, table._slots, table._weights = 500, 31, (1, 2)
     keys = list(range(300))
     number = 0
     for round_ in range(6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def content_of_cut(frozen: list[tuple[int, Layers]]) -> dict[Any, Any]:
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.sampled_from([2, 10, 1000]))
 def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], flat_limit: int) -> None:
-    table = HeapTable(None, flat_limit=flat_limit, shards=7)
+    table = HeapTable(None, flat_limit=flat_limit, slots=11, weights=(1, 2))
     model: dict[Any, Any] = {}
     held: list[tuple[int, list[tuple[int, Layers]], dict[Any, Any]]] = []
     for number, (step, argument) in enumerate(steps):
@@ -76,6 +77,7 @@ def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], fla
     assert not table.is_held
     assert table.entries == len(model)
     assert {key: value for shard in table.live for key, value in shard.items()} == model
+    assert all(table.shard_of(key)[key] == value for key, value in model.items())
 
 
 def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
@@ -108,4 +110,22 @@ def test_keys_with_a_common_factor_spread_over_all_shards(step: int) -> None:
     table.live[0].update(dict.fromkeys(range(0, 100_000 * step, step)))
     table.divide_if_large()
     assert not table.flat
-    assert max(map(len, table.live)) < 2 * 100_000 / len(table.live)
+    sizes = {id(shard): len(shard) for shard in table.live}
+    assert len(sizes) == table.shard_count > 500
+    assert max(sizes.values()) < 2 * 100_000 / table.shard_count
+
+
+def test_even_growth_rehashes_few_dicts_at_a_time() -> None:
+    table = HeapTable(None, flat_limit=100)
+    table.live[0].update(dict.fromkeys(range(200)))
+    table.divide_if_large()
+    sizes = {id(shard): sys.getsizeof(shard) for shard in table.live}
+    most = 0
+    for start in range(200, 1_000_000, 8191):
+        for key in range(start, start + 8191):
+            table.shard_of(key)[key] = None
+        grown = {id(shard): sys.getsizeof(shard) for shard in table.live}
+        if start > 100_000:  # dicts of some hundred entries cost nothing
+            most = max(most, sum(grown[shard] != size for shard, size in sizes.items()))
+        sizes = grown
+    assert 0 < most <= table.shard_count // 7

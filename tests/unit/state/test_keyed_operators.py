@@ -50,7 +50,7 @@ def test_keys_that_are_one_key_meet_in_any_form_of_the_table(backend: str, divid
         state = backend_of(harness)
         if divided and backend == "heap":
             table = state._tables["_aggregation"]
-            table._flat_limit, table._shards = 0, 5
+            table._flat_limit, table._slots, table._weights = 0, 5, (1, 2)
         rows = [(key, 1) for key in (1, True, 1.0, "a", None, (1, 2), 2.5, float("nan"), float("nan"), 1)]
         harness.push(*rows)
         harness.push(*rows)
