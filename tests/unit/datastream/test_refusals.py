@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.graph.programs import environment
-from yarrow.common import Duration, MemorySize, Types, WatermarkStrategy
+from yarrow.common import Duration, MemorySize, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
     AsyncDataStream,
     CoProcessFunction,
@@ -64,6 +64,18 @@ class Identity(MapFunction[Any, Any]):
         return value
 
 
+class Itself(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value  # type: ignore[no-any-return]
+
+
+class Batches(NumberSequenceSource):
+    """Numbers that come as record batches."""
+
+    def produced_schema(self) -> pa.Schema:
+        return pa.schema([("value", pa.int64())])
+
+
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
 
 
@@ -97,6 +109,10 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
             "numbers",
         ),
         "from_source with watermark alignment (group 'group') is refused",
+    ),
+    "assigner inside a columnar source": (
+        lambda env: env.from_source(Batches(1, 9), BOUNDED.with_timestamp_assigner(Itself()), "batches"),
+        "from_source of 'batches', which gives record batches, with a timestamp assigner is refused",
     ),
     "async": (
         lambda env: AsyncDataStream.unordered_wait(numbers(env), None, Duration.of_seconds(1)),  # type: ignore[arg-type]
@@ -377,16 +393,12 @@ def test_streams_and_environments_stay_on_the_client() -> None:
         stream.map(lambda x: env.get_parallelism() + x)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("execution.exchange-mode", "blocking", "pipelined exchanges only"),
-    ],
-)
-def test_what_cannot_be_kept_is_refused_not_forgotten(key: str, value: str, message: str) -> None:
-    env = environment(settings={key: value})
+def test_what_cannot_be_kept_is_refused_not_forgotten() -> None:
+    env = environment(
+        settings={"execution.exchange-mode": "blocking", "execution.checkpointing.interval": "1 s"}
+    )
     env.from_sequence(1, 9).print()
-    with pytest.raises(UnsupportedFeatureError, match=message):
+    with pytest.raises(UnsupportedFeatureError, match="no barrier passes a result that"):
         env.execute()
     # Its plan may still be looked at.
     env.from_sequence(1, 9).print()
