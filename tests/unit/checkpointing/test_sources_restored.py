@@ -1,0 +1,169 @@
+"""Sources go on where the checkpoint found them: enumerators and readers, one reader alone, SourceFunctions."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.worker_protocol import CancelTasks
+from yarrow.datastream import (
+    CheckpointedFunction,
+    MapFunction,
+    RuntimeContext,
+    SourceFunction,
+    StreamExecutionEnvironment,
+)
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.datastream.connectors.number_seq import even_ranges
+from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import CheckpointNotice
+from yarrow.testing.checkpoint_harness import CheckpointHarness
+
+COUNT = 3000
+
+
+@pytest.fixture
+def workers() -> Iterator[CheckpointHarness]:
+    Seen.rows = {}
+    Seen.lock = threading.Lock()
+    with CheckpointHarness(2, processes=False) as harness:
+        yield harness
+        if any(not state.is_terminal for state in harness.states.values()):
+            harness.cancel_and_wait()
+    harness.close()
+
+
+class Seen(MapFunction[Any, Any], CheckpointedFunction):
+    """Notes what it sees; what it saw behind the checkpoint that is restored it forgets. Workers are threads here."""
+
+    rows: ClassVar[dict[int, list[Any]]] = {}
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("seen"))
+        self.restored = list(self.state.get())
+        self.is_restored = context.is_restored()
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.mine: list[Any] = []
+        with Seen.lock:
+            index = runtime_context.get_index_of_this_subtask()
+            if self.is_restored:
+                self.mine += self.restored
+            Seen.rows[index] = self.mine
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update(self.mine)
+
+    def map(self, value: Any) -> Any:
+        self.mine.append(value)
+        return value
+
+
+def seen() -> Counter[Any]:
+    return Counter(row for rows in Seen.rows.values() for row in rows)
+
+
+def count() -> int:
+    return sum(len(rows) for rows in Seen.rows.values())
+
+
+class ManySplits(DataGeneratorSource[int]):
+    """Hands out small splits, so that every checkpoint finds some on their way."""
+
+    def create_enumerator(self, context: Any, checkpoint: Any = None) -> Any:
+        return OnRequestEnumerator(context, unassigned_or(checkpoint, even_ranges(0, COUNT, 150)))
+
+
+def many_splits(parallelism: int = 2) -> JobGraph:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+    source = ManySplits(lambda i: i, COUNT, RateLimiterStrategy.per_second(3000))
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(lambda v: False).print()
+    return env.get_job_graph("splits")
+
+
+def test_splits_on_their_way_are_neither_lost_nor_read_twice(workers: CheckpointHarness) -> None:
+    graph = many_splits()
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    for number in range(1, 6):
+        workers.checkpoint(number)
+    taken = workers.checkpoint(6)
+    pending = workers.trigger(7)
+    workers.wait_acknowledged(pending)
+    workers.cancel_and_wait()
+    workers.start(graph, taken)
+    workers.until_all(ExecutionState.RUNNING)
+    workers.checkpoint(8)
+    again = workers.checkpoint(9)
+    workers.cancel_and_wait()
+    Seen.rows = {}
+    workers.start(many_splits(3), again)
+    workers.until_all(ExecutionState.FINISHED)
+    assert seen() == Counter(range(COUNT))
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_one_reader_goes_back_alone(workers: CheckpointHarness, completed: bool) -> None:
+    graph = many_splits()
+    (vertex,) = graph.vertices
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    taken = workers.checkpoint(1) if completed else None
+    under_way = workers.trigger(2)
+    workers.until(lambda: bool(under_way.acknowledged))
+    place = (vertex.id, 1)
+    workers._sockets[workers._worker_of[place]].send(CancelTasks(attempts=(workers.attempt(place),)))
+    workers.until(lambda: workers.states[place] is ExecutionState.CANCELED)
+    workers.notify(2, CheckpointNotice.ABORTED)
+    workers.reset(vertex.id, 1, 1 if completed else -1)
+    workers.restart_subtasks([place], taken)
+    workers.until(lambda: workers.states[place] is ExecutionState.RUNNING)
+    workers.checkpoint(3)
+    workers.until_all(ExecutionState.FINISHED)
+    assert seen() == Counter(range(COUNT))
+
+
+class Positioned(SourceFunction[int], CheckpointedFunction):
+    """Emits numbers under the checkpoint lock; its position is its state."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("position"))
+        self.next = next(iter(self.state.get()), 0)
+        self.running = True
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update([self.next])
+
+    def run(self, ctx: Any) -> None:
+        while self.running and self.next < Positioned.stop:
+            with ctx.get_checkpoint_lock():
+                ctx.collect(self.next)
+                self.next += 1
+
+    def cancel(self) -> None:
+        self.running = False
+
+    stop: ClassVar[int] = 300_000
+
+
+def test_a_source_function_is_cut_between_two_records(workers: CheckpointHarness) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    env.add_source(Positioned(), "positioned").map(Seen()).filter(lambda v: False).print()
+    graph = env.get_job_graph("positioned")
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    workers.checkpoint(1)
+    taken = workers.checkpoint(2)
+    workers.cancel_and_wait()
+    workers.start(graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert Seen.rows[0] == list(range(Positioned.stop))
