@@ -78,8 +78,9 @@ def assign(
 
 
 def _subtask_states(state: OperatorState, parallelism: int) -> Iterator[OperatorSubtaskState]:
-    for subtask, operator in enumerate(operator_handles(state, parallelism)):
-        yield OperatorSubtaskState(keyed=keyed_handles(state, parallelism, subtask), operator=operator)
+    parts = zip(keyed_handles(state, parallelism), operator_handles(state, parallelism), strict=True)
+    for keyed, operator in parts:
+        yield OperatorSubtaskState(keyed=keyed, operator=operator)
 
 
 def _finished(vertex: JobVertex, states: list[OperatorState]) -> Iterator[int]:

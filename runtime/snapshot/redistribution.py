@@ -6,11 +6,11 @@ kept: elements of a list stay in the order of subtasks and positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import msgspec
 
-from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
+from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.snapshot.handles import (
     KeyedStateHandle,
     NamedOperatorState,
@@ -20,87 +20,84 @@ from yarrow.runtime.snapshot.handles import (
 )
 
 
-def keyed_handles(state: OperatorState, parallelism: int, subtask: int) -> tuple[KeyedStateHandle, ...]:
-    """The handles that hold key groups of the new subtask; other key groups in them are not its own."""
-    own = key_group_range_for_operator_index(state.max_parallelism, parallelism, subtask)
-    return tuple(
-        handle
-        for _, subtask_state in sorted(state.subtasks.items())
-        for handle in subtask_state.keyed
-        if own.intersection(KeyGroupRange(*handle.key_groups)).number_of_key_groups
-    )
+def keyed_handles(state: OperatorState, parallelism: int) -> list[tuple[KeyedStateHandle, ...]]:
+    """For each new subtask the handles that hold key groups of its own; others in them are not its own."""
+    handles = [handle for _, subtask in sorted(state.subtasks.items()) for handle in subtask.keyed]
+    if not handles:
+        return [()] * parallelism
+    ranges = [
+        key_group_range_for_operator_index(state.max_parallelism, parallelism, subtask)
+        for subtask in range(parallelism)
+    ]
+    return [
+        tuple(handle for handle in handles if handle.key_groups[0] <= end and start <= handle.key_groups[1])
+        for start, end in ranges
+    ]
 
 
 def operator_handles(state: OperatorState, parallelism: int) -> list[tuple[OperatorStateHandle, ...]]:
     """For each new subtask the operator state it begins with."""
-    pieces = [
-        (index, handle)
-        for index, subtask_state in sorted(state.subtasks.items())
-        for handle in subtask_state.operator
+    pieces: list[OperatorStateHandle] = []
+    #: By new subtask: piece -> the states taken from it.
+    taken: list[dict[int, list[NamedOperatorState]]] = [{} for _ in range(parallelism)]
+    lists: dict[str, list[tuple[int, NamedOperatorState]]] = {}
+    maps: dict[str, list[tuple[int, int, NamedOperatorState]]] = {}
+    for index, subtask_state in sorted(state.subtasks.items()):
+        for handle in subtask_state.operator:
+            piece = len(pieces)
+            pieces.append(handle)
+            for named in handle.states:
+                if named.mode is OperatorStateMode.UNION:
+                    for of_subtask in taken:
+                        of_subtask.setdefault(piece, []).append(named)
+                elif named.mode is OperatorStateMode.BROADCAST:
+                    maps.setdefault(named.name, []).append((index, piece, named))
+                elif parallelism == state.parallelism:
+                    taken[index].setdefault(piece, []).append(named)
+                else:
+                    lists.setdefault(named.name, []).append((piece, named))
+    for parts in lists.values():
+        for subtask, piece, named in _dealt(parts, parallelism):
+            taken[subtask].setdefault(piece, []).append(named)
+    for copies in maps.values():
+        for subtask, of_subtask in enumerate(taken):
+            _, piece, named = _copy_for(subtask, copies)
+            of_subtask.setdefault(piece, []).append(named)
+    return [
+        tuple(
+            msgspec.structs.replace(pieces[piece], states=tuple(states))
+            for piece, states in sorted(of_subtask.items())
+        )
+        for of_subtask in taken
     ]
-    dealt = _dealt(pieces, parallelism) if parallelism != state.parallelism else None
-    return [_of_subtask(pieces, subtask, dealt) for subtask in range(parallelism)]
 
 
-#: (piece, state within it, element) -> new subtask.
-_Dealt = dict[tuple[int, int, int], int]
+def _dealt(
+    parts: list[tuple[int, NamedOperatorState]], parallelism: int
+) -> Iterator[tuple[int, int, NamedOperatorState]]:
+    """Deals the elements of one list out in runs of equal length, give or take one: (subtask, piece, elements)."""
+    total = sum(len(named.elements) for _, named in parts)
+    first = 0
+    for piece, named in parts:
+        count = len(named.elements)
+        at = 0
+        while at < count:
+            subtask = (first + at) * parallelism // total
+            # The first position behind those of the subtask.
+            end = min(count, -(-(subtask + 1) * total // parallelism) - first)
+            yield subtask, piece, msgspec.structs.replace(named, elements=named.elements[at:end])
+            at = end
+        first += count
 
 
-def _dealt(pieces: Sequence[tuple[int, OperatorStateHandle]], parallelism: int) -> _Dealt:
-    """Deals the elements of each list out in runs of equal length, give or take one."""
-    places: dict[str, list[tuple[int, int, int]]] = {}
-    for piece, (_, handle) in enumerate(pieces):
-        for number, named in enumerate(handle.states):
-            if named.mode is OperatorStateMode.SPLIT:
-                found = places.setdefault(named.name, [])
-                found += [(piece, number, element) for element in range(len(named.elements))]
-    return {
-        place: position * parallelism // len(found)
-        for found in places.values()
-        for position, place in enumerate(found)
-    }
-
-
-def _of_subtask(
-    pieces: Sequence[tuple[int, OperatorStateHandle]], subtask: int, dealt: _Dealt | None
-) -> tuple[OperatorStateHandle, ...]:
-    copies = _broadcast_sources(pieces, subtask)
-    handles = []
-    for piece, (index, handle) in enumerate(pieces):
-        states: list[NamedOperatorState] = []
-        for number, named in enumerate(handle.states):
-            if named.mode is OperatorStateMode.UNION:
-                states.append(named)
-            elif named.mode is OperatorStateMode.BROADCAST:
-                if copies[named.name] == piece:
-                    states.append(named)
-            elif dealt is None:
-                if index == subtask:
-                    states.append(named)
-            else:
-                own = tuple(
-                    element
-                    for position, element in enumerate(named.elements)
-                    if dealt[piece, number, position] == subtask
-                )
-                if own:
-                    states.append(msgspec.structs.replace(named, elements=own))
-        if states:
-            handles.append(msgspec.structs.replace(handle, states=tuple(states)))
-    return tuple(handles)
-
-
-def _broadcast_sources(pieces: Sequence[tuple[int, OperatorStateHandle]], subtask: int) -> dict[str, int]:
-    """For each broadcast state the piece whose copy the subtask takes: its own where it had one.
+def _copy_for(
+    subtask: int, copies: list[tuple[int, int, NamedOperatorState]]
+) -> tuple[int, int, NamedOperatorState]:
+    """The copy of a broadcast map that a subtask takes: its own where it had one.
 
     Records in flight of a broadcast stream are taken from the same old subtask, see `assignment`.
     """
-    holders: dict[str, list[tuple[int, int]]] = {}
-    for piece, (index, handle) in enumerate(pieces):
-        for named in handle.states:
-            if named.mode is OperatorStateMode.BROADCAST:
-                holders.setdefault(named.name, []).append((index, piece))
-    return {
-        name: next((piece for index, piece in found if index == subtask), found[subtask % len(found)][1])
-        for name, found in holders.items()
-    }
+    for copy in copies:
+        if copy[0] == subtask:
+            return copy
+    return copies[subtask % len(copies)]
