@@ -7,9 +7,8 @@ each kind.
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -30,6 +29,7 @@ from yarrow.runtime.rpc.checkpoint_statistics import (
     RestoredRecord,
     SubtaskCheckpoint,
     VertexCheckpoint,
+    summary_of,
 )
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, FailureCause
 
@@ -244,36 +244,6 @@ class _Samples:
 
     def summary(self) -> NumberSummary | None:
         return summary_of(sorted(self._newest), self._min, self._max, self._sum // max(1, self._count))
-
-
-def summary_of(
-    ordered: Sequence[int], least: int | None = None, most: int | None = None, mean: int | None = None
-) -> NumberSummary | None:
-    """A summary of values in rising order, with other bounds where more values than these are known of."""
-    if not ordered:
-        return None
-    return NumberSummary(
-        min=ordered[0] if least is None else least,
-        max=ordered[-1] if most is None else most,
-        avg=sum(ordered) // len(ordered) if mean is None else mean,
-        p50=percentile(ordered, 0.5),
-        p90=percentile(ordered, 0.9),
-        p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99),
-        p999=percentile(ordered, 0.999),
-    )
-
-
-def percentile(ordered: Sequence[int], part: float) -> float:
-    """Between the two values nearest to the place `part * (n + 1)` of n values in rising order."""
-    place = part * (len(ordered) + 1)
-    below = math.floor(place)
-    if below < 1:
-        return float(ordered[0])
-    if below >= len(ordered):
-        return float(ordered[-1])
-    lower, upper = ordered[below - 1], ordered[below]
-    return lower + (place - below) * (upper - lower)
 
 
 def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguration:

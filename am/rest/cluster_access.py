@@ -15,6 +15,7 @@ from fastapi import Depends, Path, Request
 from yarrow.am.rest.collecting import CollectReader
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import ErrorBody
+from yarrow.am.rest.operations import Operations
 from yarrow.am.rest.programs.jobs import ProgramJobs
 from yarrow.am.rest.programs.store import ProgramStore
 from yarrow.am.rest.services import RestServices, RestSettings
@@ -38,13 +39,15 @@ class ClusterAccess:
     store: ProgramStore
     programs: ProgramJobs
     collecting: CollectReader
+    operations: Operations
 
     @classmethod
     def of(cls, services: RestServices, settings: RestSettings) -> ClusterAccess:
         """With a store of programs of its own."""
         store = ProgramStore(settings.upload_directory, settings.temporary_directory, services.ids)
         programs = ProgramJobs(services, settings)
-        return cls(services, settings, store, programs, CollectReader(services.dispatcher))
+        operations = Operations(services.clock, services.ids)
+        return cls(services, settings, store, programs, CollectReader(services.dispatcher), operations)
 
     def now(self) -> int:
         """Epoch milliseconds."""
@@ -53,6 +56,7 @@ class ClusterAccess:
     def close(self) -> None:
         """Removes temporary files and forgets what clients wait for."""
         self.collecting.close()
+        self.operations.close()
         self.store.close()
 
     async def job(self, job_id: str) -> ExecutionGraphDetails:

@@ -78,6 +78,7 @@ _STATUS_BY_NAME = {
     "UnknownCollectError": HTTPStatus.NOT_FOUND,
     "UnknownLogFileError": HTTPStatus.NOT_FOUND,
     "BlobNotFoundError": HTTPStatus.NOT_FOUND,
+    "InvalidSavepointPathError": HTTPStatus.BAD_REQUEST,
 }
 
 

@@ -1,4 +1,4 @@
-"""Bodies about checkpoints, in Flink's shape for a job that has taken none.
+"""Bodies about checkpoints and savepoints, in Flink's shape.
 
 Owner: none (declarations). Times are epoch milliseconds, durations milliseconds, sizes bytes.
 """
@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from yarrow.am.rest.models.base import CamelModel, NumberOrNaN, RestModel
+from yarrow.am.rest.models.base import CamelModel, HyphenModel, NumberOrNaN, RestModel
 
 CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 
@@ -67,6 +67,9 @@ class TaskCheckpoint(RestModel):
 class Checkpoint(TaskCheckpoint):
     """A checkpoint."""
 
+    class_name: Literal["in_progress", "completed", "failed"] = Field(
+        default="in_progress", serialization_alias="className"
+    )
     is_savepoint: bool
     savepoint_format: str | None = Field(default=None, serialization_alias="savepointFormat")
     trigger_timestamp: int
@@ -86,6 +89,10 @@ class FailedCheckpoint(Checkpoint):
 
     failure_timestamp: int
     failure_message: str | None
+
+
+#: One of the three, by status.
+AnyCheckpoint = CompletedCheckpoint | FailedCheckpoint | Checkpoint
 
 
 class RestoredCheckpoint(RestModel):
@@ -112,7 +119,7 @@ class CheckpointStatistics(RestModel):
     counts: CheckpointCounts = Field(default_factory=CheckpointCounts)
     summary: CheckpointSummary = Field(default_factory=CheckpointSummary)
     latest: LatestCheckpoints = Field(default_factory=LatestCheckpoints)
-    history: list[Checkpoint] = Field(default_factory=list)
+    history: list[AnyCheckpoint] = Field(default_factory=list)
 
 
 class Externalization(RestModel):
@@ -140,6 +147,133 @@ class CheckpointConfiguration(RestModel):
     state_changelog_enabled: bool = False
     changelog_periodic_materialization_interval: int = -1
     changelog_storage: str = ""
+
+
+class CheckpointDuration(RestModel):
+    """Parts of the time that a task's part took."""
+
+    sync: StatsSummary = Field(default_factory=StatsSummary)
+    asynchronous: StatsSummary = Field(default_factory=StatsSummary, serialization_alias="async")
+
+
+class CheckpointAlignment(RestModel):
+    """Waiting for barriers, and bytes meanwhile."""
+
+    buffered: StatsSummary = Field(default_factory=StatsSummary)
+    processed: StatsSummary = Field(default_factory=StatsSummary)
+    persisted: StatsSummary = Field(default_factory=StatsSummary)
+    duration: StatsSummary = Field(default_factory=StatsSummary)
+
+
+class TaskCheckpointSummary(RestModel):
+    """The subtasks of a vertex in one checkpoint."""
+
+    checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
+    state_size: StatsSummary = Field(default_factory=StatsSummary)
+    end_to_end_duration: StatsSummary = Field(default_factory=StatsSummary)
+    checkpoint_duration: CheckpointDuration = Field(default_factory=CheckpointDuration)
+    alignment: CheckpointAlignment = Field(default_factory=CheckpointAlignment)
+    start_delay: StatsSummary = Field(default_factory=StatsSummary)
+
+
+class SubtaskDuration(RestModel):
+    """Of one subtask."""
+
+    sync: int
+    asynchronous: int = Field(serialization_alias="async")
+
+
+class SubtaskAlignment(RestModel):
+    """Of one subtask."""
+
+    buffered: int
+    processed: int
+    persisted: int
+    duration: int
+
+
+class SubtaskCheckpoint(RestModel):
+    """One subtask in a checkpoint; one that has not acknowledged has no numbers."""
+
+    index: int
+    status: Literal["completed", "pending_or_failed"]
+    ack_timestamp: int | None = None
+    end_to_end_duration: int | None = None
+    checkpointed_size: int | None = None
+    state_size: int | None = None
+    checkpoint: SubtaskDuration | None = None
+    alignment: SubtaskAlignment | None = None
+    start_delay: int | None = None
+    unaligned_checkpoint: bool | None = None
+    aborted: bool | None = None
+
+
+class TaskCheckpointDetails(TaskCheckpoint):
+    """The part of one vertex with that of each subtask."""
+
+    summary: TaskCheckpointSummary
+    subtasks: list[SubtaskCheckpoint]
+
+
+class OperationStatus(RestModel):
+    """How far an operation is."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class FailureCauseBody(HyphenModel):
+    """Why an operation failed; `serialized-throwable` is empty: there are no Java objects here."""
+
+    class_: str = Field(serialization_alias="class")
+    stack_trace: str
+    serialized_throwable: str = ""
+
+
+class SavepointResult(HyphenModel):
+    """Where a savepoint is, or why there is none."""
+
+    location: str | None = None
+    failure_cause: FailureCauseBody | None = None
+
+
+class SavepointOperation(RestModel):
+    """How a savepoint that was asked for goes."""
+
+    status: OperationStatus
+    operation: SavepointResult | None = None
+
+
+class CheckpointResult(RestModel):
+    """Which checkpoint it became, or why there is none."""
+
+    checkpoint_id: int | None = Field(default=None, serialization_alias="checkpointId")
+    failure_cause: FailureCauseBody | None = Field(default=None, serialization_alias="failure-cause")
+
+
+class CheckpointOperation(RestModel):
+    """How a checkpoint that was asked for goes."""
+
+    status: OperationStatus
+    operation: CheckpointResult | None = None
+
+
+class DisposalResult(HyphenModel):
+    """Empty, or why it failed."""
+
+    failure_cause: FailureCauseBody | None = None
+
+
+class DisposalOperation(RestModel):
+    """How the disposal of a savepoint goes."""
+
+    status: OperationStatus
+    operation: DisposalResult | None = None
+
+
+class SavepointDisposal(HyphenModel):
+    """Which savepoint is to be deleted."""
+
+    savepoint_path: str
 
 
 class CheckpointTrigger(CamelModel):

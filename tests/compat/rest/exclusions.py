@@ -6,7 +6,6 @@ _APPLICATIONS = "an application is one of its jobs here: /jobs has them"
 _PROFILER = "sampling of processes from outside is not built"
 _RESCALE = "the parallelism of a running job cannot be changed"
 _RAW_COORDINATION = "carries serialized Java objects"
-_SAVEPOINTS = "there are no savepoints to dispose of"
 
 #: (path, method) and the reason.
 PATHS: dict[tuple[str, str], str] = {
@@ -35,20 +34,15 @@ PATHS: dict[tuple[str, str], str] = {
     ("/jobs/{jobid}/clientHeartbeat", "patch"): "a client that goes does not end its job",
     ("/jobs/{jobid}/coordinators/{operatorUid}", "post"): _RAW_COORDINATION,
     ("/jobs/{jobid}/yarn-stop", "get"): "stopping takes a savepoint, and a GET changes nothing here",
-    ("/savepoint-disposal", "post"): _SAVEPOINTS,
-    ("/savepoint-disposal/{triggerid}", "get"): _SAVEPOINTS,
     ("/datasets/delete/{triggerid}", "get"): "no cached results are kept, so none are deleted",
 }
 
 #: The number of entries above when the list was written last: it may only go down.
-PATHS_AT_MOST = 28
+PATHS_AT_MOST = 26
 
 #: (path, method): answers whose fields differ, because the path never answers so here.
 NEVER_ANSWERED: dict[tuple[str, str], str] = {
     ("/datasets/{datasetid}", "delete"): "every id is unknown",
-    ("/jobs/{jobid}/checkpoints/{triggerid}", "get"): "every id is unknown",
-    ("/jobs/{jobid}/savepoints/{triggerid}", "get"): "every id is unknown",
-    ("/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}", "get"): "every id is unknown",
 }
 
 #: (path, method): query parameters of Flink that have no meaning here.

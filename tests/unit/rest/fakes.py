@@ -10,6 +10,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
+from tests.unit.am.checkpoint.simulation import Simulation
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.rest.app import create_app
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.clock import ManualClock
@@ -34,6 +36,8 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc import messages as m
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 NOW = 1_700_000_100_000
 STARTED = NOW - 60_000
@@ -182,10 +186,31 @@ class UnknownCollectError(YarrowError):
     """As the JobMaster's."""
 
 
+def taken_checkpoints() -> CheckpointStatisticsTracker:
+    """Checkpoint 1 is complete, 2 failed, 3 is a savepoint, 4 goes on."""
+    simulation = Simulation(interval=5.0, tolerable_failures=3)
+    simulation.after(5)
+    simulation.complete(1)
+    simulation.after(5)
+    simulation.located(2)
+    simulation.decline(2, 1, "no space left")
+    simulation.request(SnapshotKind.SAVEPOINT)
+    simulation.complete(3)
+    simulation.after(5)
+    simulation.located(4)
+    simulation.acknowledge(4, 0)
+    return simulation.coordinator.statistics
+
+
 class FakeDispatcher:
     """Implements DispatcherGateway over a dictionary of jobs."""
 
     def __init__(self) -> None:
+        self.checkpoints = taken_checkpoints()
+        self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
+        #: Until it is set checkpoints and savepoints go on.
+        self.may_complete = asyncio.Event()
+        self.savepoint_error: YarrowError | None = None
         self.jobs = {
             JOB: job_details(JOB, JobStatus.RUNNING),
             ENDED_JOB: job_details(ENDED_JOB, JobStatus.FINISHED),
@@ -273,6 +298,30 @@ class FakeDispatcher:
         if collect_id != "results":
             raise UnknownCollectError(f"job {job_id} has no collect operator {collect_id!r}")
         return await self.rows.get()
+
+    async def trigger_checkpoint(self, job_id: JobID) -> int:
+        self.requests.append(("checkpoint", job_id, None))
+        await self.may_complete.wait()
+        return 4
+
+    async def trigger_savepoint(self, job_id: JobID, request: m.SavepointRequest) -> str:
+        self.requests.append(("savepoint", job_id, request))
+        await self.may_complete.wait()
+        if self.savepoint_error is not None:
+            raise self.savepoint_error
+        return f"{request.target_directory}/savepoint-1"
+
+    async def dispose_savepoint(self, path: str) -> m.Acknowledge:
+        self.requests.append(("dispose", path, None))
+        return m.Acknowledge()
+
+    async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
+        self._job(job_id)
+        return self.checkpoints.statistics()
+
+    async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
+        self._job(job_id)
+        return self.checkpoints.record(checkpoint_id)
 
     async def put_blob(self, data: bytes) -> str:
         key = hashlib.sha256(data).hexdigest()
@@ -404,6 +453,19 @@ class FakeTaskExecutor:
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: m.OperatorEvent) -> m.Acknowledge:
         raise AssertionError("REST sends no events")
+
+    async def trigger_checkpoint(
+        self, job_master_id: JobMasterID, trigger: m.TriggerCheckpoint
+    ) -> m.Acknowledge:
+        raise NotImplementedError
+
+    async def notify_checkpoint(
+        self, job_master_id: JobMasterID, notification: m.NotifyCheckpoint
+    ) -> m.Acknowledge:
+        raise NotImplementedError
+
+    async def reset_subtask(self, job_master_id: JobMasterID, reset: m.ResetSubtask) -> m.Acknowledge:
+        raise NotImplementedError
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, cause: str

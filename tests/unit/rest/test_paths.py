@@ -76,8 +76,13 @@ def test_answers_have_flinks_headers(cluster: FakeCluster) -> None:
         ("PATCH", f"/jobs/{JOB}?mode=stop", 400, "mode"),
         ("PATCH", f"/jobs/{ENDED_JOB}", 409, "has ended"),
         ("GET", f"/jobs/{JOB}/yarn-cancel", 403, "PATCH"),
-        ("POST", f"/jobs/{JOB}/savepoints", 409, "no checkpoints and savepoints"),
+        ("POST", f"/jobs/{ENDED_JOB}/savepoints", 409, "FINISHED"),
         ("POST", f"/jobs/{ENDED_JOB}/checkpoints", 409, "FINISHED"),
+        ("GET", f"/jobs/{JOB}/checkpoints/details/77", 404, "has no checkpoint 77"),
+        ("GET", f"/jobs/{JOB}/checkpoints/details/1/subtasks/{UNKNOWN}", 404, "has no part in checkpoint 1"),
+        ("GET", f"/jobs/{JOB}/savepoints/{UNKNOWN}", 404, "no operation"),
+        ("GET", f"/jobs/{JOB}/checkpoints/{UNKNOWN}", 404, "no operation"),
+        ("GET", f"/savepoint-disposal/{UNKNOWN}", 404, "no operation"),
         ("DELETE", f"/datasets/{UNKNOWN}", 404, UNKNOWN),
     ],
 )
@@ -102,7 +107,8 @@ def test_bad_json_is_the_callers_fault(cluster: FakeCluster) -> None:
     # As curl sends it: Flink does not look at the type either.
     form = {"content-type": "application/x-www-form-urlencoded"}
     response = request(cluster, "POST", path, content=b'{"checkpointType": "FULL"}', headers=form)
-    assert response.status_code == 409
+    assert response.status_code == 400
+    assert "execution.checkpointing.incremental" in response.text
 
 
 def test_job_details_sum_up_the_tasks(cluster: FakeCluster) -> None:

@@ -1,0 +1,31 @@
+"""What the paths of asynchronous operations have in common.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+from yarrow.am.rest.cluster_access import ClusterAccess
+from yarrow.am.rest.errors import ConflictError
+from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
+from yarrow.am.rest.operations import Outcome
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.states import JobStatus
+
+
+def status(completed: bool) -> OperationStatus:
+    """How far it is."""
+    return OperationStatus(id="COMPLETED" if completed else "IN_PROGRESS")
+
+
+def failure(outcome: Outcome) -> FailureCauseBody:
+    """Why it failed."""
+    return FailureCauseBody(class_=outcome.error_class, stack_trace=outcome.error_text)
+
+
+async def running_job(access: ClusterAccess, job_id: str, what: str) -> JobID:
+    """The id of a job that runs; ConflictError for one that does not."""
+    job = await access.job(job_id)
+    if job.status is not JobStatus.RUNNING:
+        raise ConflictError(f"job {job_id} is {job.status.value}: only a running job takes {what}")
+    return job.job_id

@@ -1,0 +1,95 @@
+"""Operations: what a request begins and another asks about, by trigger id: checkpoints, savepoints, disposals.
+
+Owner: the event loop of the REST server. An operation goes on when nobody asks; its result is kept for a while. The
+same trigger id again answers with the operation that runs already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.am.rest.errors import NotFoundError
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.rpc.errors import qualified_name
+
+#: Seconds for which results are kept, and how many of them at most.
+KEPT_SECONDS = 300.0
+KEPT_AT_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an operation ended: its value, or the class and text of its error."""
+
+    value: Any = None
+    error_class: str = ""
+    error_text: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True when it ended by an error."""
+        return bool(self.error_class)
+
+
+@dataclass(slots=True)
+class _Operation:
+    task: asyncio.Task[Outcome]
+    ended: float | None = None
+
+
+class Operations:
+    """Operations of one REST server."""
+
+    def __init__(self, clock: Clock, ids: IdFactory) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._operations: dict[tuple[str, str], _Operation] = {}
+
+    def begin(self, scope: str, trigger_id: str | None, work: Callable[[], Coroutine[Any, Any, Any]]) -> str:
+        """Begins `work` unless an operation of that id is known in the scope; returns the id."""
+        self._forget()
+        chosen = (trigger_id or self._ids.hex_id()).lower()
+        key = (scope, chosen)
+        if key not in self._operations:
+            task = asyncio.get_running_loop().create_task(_outcome(work()), name=f"operation {chosen}")
+            operation = self._operations[key] = _Operation(task)
+            task.add_done_callback(lambda done: self._ended(operation))
+        return chosen
+
+    def outcome(self, scope: str, trigger_id: str) -> Outcome | None:
+        """How it ended; None while it goes on. NotFoundError for an id that is unknown or forgotten."""
+        self._forget()
+        operation = self._operations.get((scope, trigger_id.lower()))
+        if operation is None:
+            raise NotFoundError(
+                f"no operation {trigger_id} was begun here, or it ended more than {KEPT_SECONDS:g} s ago"
+            )
+        return operation.task.result() if operation.task.done() else None
+
+    def close(self) -> None:
+        """Waits for nothing any more."""
+        for operation in self._operations.values():
+            operation.task.cancel()
+        self._operations.clear()
+
+    def _ended(self, operation: _Operation) -> None:
+        operation.ended = self._clock.monotonic()
+
+    def _forget(self) -> None:
+        limit = self._clock.monotonic() - KEPT_SECONDS
+        ended = [(key, item.ended) for key, item in self._operations.items() if item.ended is not None]
+        surplus = len(ended) - KEPT_AT_MOST
+        for number, (key, when) in enumerate(ended):
+            if number < surplus or when < limit:
+                del self._operations[key]
+
+
+async def _outcome(work: Coroutine[Any, Any, Any]) -> Outcome:
+    try:
+        return Outcome(value=await work)
+    except Exception as error:
+        return Outcome(error_class=qualified_name(type(error)), error_text=str(error) or type(error).__name__)

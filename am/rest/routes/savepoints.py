@@ -1,0 +1,112 @@
+"""Paths about savepoints: taking one, stopping a job with one, deleting one.
+
+Owner: the event loop of the REST server. Paths of requests are checked by the JobMaster or Dispatcher that uses them.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from yarrow.am.checkpoint.targets import checked_path
+from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.errors import BadRequestError
+from yarrow.am.rest.models.base import Trigger
+from yarrow.am.rest.models.checkpoints import (
+    DisposalOperation,
+    DisposalResult,
+    SavepointDisposal,
+    SavepointOperation,
+    SavepointResult,
+    SavepointTrigger,
+    StopWithSavepoint,
+)
+from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.runtime.rpc.messages import SavepointRequest
+from yarrow.runtime.snapshot.options import SnapshotKind
+
+router = APIRouter(tags=["Savepoints"])
+
+_DISPOSALS = "disposals of savepoints"
+
+
+@router.post("/jobs/{jobid}/savepoints", status_code=202, responses=refusals(400, 403, 404, 409))
+async def trigger_savepoint(
+    access: Access, job_id: JobIdPath, request: SavepointTrigger | None = None
+) -> Trigger:
+    """Takes a savepoint, and cancels the job with it where asked; GET with the id answered tells how it goes."""
+    asked = request or SavepointTrigger()
+    wanted = SavepointRequest(
+        kind=SnapshotKind.SAVEPOINT,
+        target_directory=asked.target_directory,
+        cancel_job=asked.cancel_job,
+        format_type=asked.format_type,
+    )
+    return await _begin(access, job_id, asked.trigger_id, wanted)
+
+
+@router.post("/jobs/{jobid}/stop", status_code=202, responses=refusals(400, 403, 404, 409))
+async def stop_with_savepoint(
+    access: Access, job_id: JobIdPath, request: StopWithSavepoint | None = None
+) -> Trigger:
+    """Stops a job with a savepoint; GET /savepoints with the id answered tells how it goes."""
+    asked = request or StopWithSavepoint()
+    wanted = SavepointRequest(
+        kind=SnapshotKind.SAVEPOINT_TERMINATE if asked.drain else SnapshotKind.SAVEPOINT_SUSPEND,
+        target_directory=asked.target_directory,
+        format_type=asked.format_type,
+    )
+    return await _begin(access, job_id, asked.trigger_id, wanted)
+
+
+async def _begin(
+    access: ClusterAccess, job_id: str, trigger_id: str | None, wanted: SavepointRequest
+) -> Trigger:
+    if wanted.target_directory:
+        checked_path(wanted.target_directory, "target directory of the savepoint")
+    job = await running_job(access, job_id, "a savepoint")
+    dispatcher = access.services.dispatcher
+    scope = f"savepoints of {job}"
+    return Trigger(
+        request_id=access.operations.begin(
+            scope, trigger_id, lambda: dispatcher.trigger_savepoint(job, wanted)
+        )
+    )
+
+
+@router.get("/jobs/{jobid}/savepoints/{triggerid}", responses=refusals(400, 404))
+async def savepoint_status(
+    access: Access, job_id: JobIdPath, trigger_id: TriggerIdPath
+) -> SavepointOperation:
+    """How a savepoint that was asked for goes."""
+    outcome = access.operations.outcome(f"savepoints of {job_id.lower()}", trigger_id)
+    if outcome is None:
+        return SavepointOperation(status=status(False))
+    if outcome.failed:
+        return SavepointOperation(
+            status=status(True), operation=SavepointResult(failure_cause=failure(outcome))
+        )
+    return SavepointOperation(status=status(True), operation=SavepointResult(location=outcome.value))
+
+
+@router.post("/savepoint-disposal", responses=refusals(400, 403))
+async def dispose_savepoint(access: Access, request: SavepointDisposal | None = None) -> Trigger:
+    """Deletes the files of a savepoint; GET with the id that is answered tells how it goes."""
+    if request is None:
+        raise BadRequestError("the body is missing: it names the savepoint, as savepoint-path")
+    path = checked_path(request.savepoint_path, "savepoint to dispose of")
+    dispatcher = access.services.dispatcher
+    trigger = access.operations.begin(_DISPOSALS, None, lambda: dispatcher.dispose_savepoint(path))
+    return Trigger(request_id=trigger)
+
+
+@router.get("/savepoint-disposal/{triggerid}", responses=refusals(400, 404))
+async def disposal_status(access: Access, trigger_id: TriggerIdPath) -> DisposalOperation:
+    """How the disposal of a savepoint goes."""
+    outcome = access.operations.outcome(_DISPOSALS, trigger_id)
+    if outcome is None:
+        return DisposalOperation(status=status(False))
+    if outcome.failed:
+        return DisposalOperation(
+            status=status(True), operation=DisposalResult(failure_cause=failure(outcome))
+        )
+    return DisposalOperation(status=status(True), operation=DisposalResult())
