@@ -102,13 +102,13 @@ class AligningBarrierHandler:
         self._aborted: set[int] = set()
 
     def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
-        if self._is_over(barrier.checkpoint_id):
-            return ()
         for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < barrier.checkpoint_id]:
             if position not in earlier.arrived:
-                self._give_up(
-                    earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own"
-                )
+                self._give_up(earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own")
+        if self._is_over(barrier.checkpoint_id):
+            return ()
+        if barrier.checkpoint_id not in self._pending and self._was_overtaken(barrier):
+            return ()
         alignment = self._alignment(barrier)
         alignment.arrived.add(position)
         if alignment.blocks:
@@ -131,6 +131,17 @@ class AligningBarrierHandler:
         alignment = self._pending.pop(checkpoint_id, None)
         if alignment is not None:
             self._release(alignment.arrived)
+
+    def _was_overtaken(self, barrier: CheckpointBarrier) -> bool:
+        """True, and noted, where another channel has brought a later barrier already and will not bring this one."""
+        later = [a for a in self._pending.values() if a.barrier.checkpoint_id > barrier.checkpoint_id]
+        if not any(alignment.arrived for alignment in later):
+            return False
+        self._aborted.add(barrier.checkpoint_id)
+        if self.listener is not None:
+            reason = f"the barrier of checkpoint {later[0].barrier.checkpoint_id} came before its own"
+            self.listener.alignment_given_up(barrier, reason)
+        return True
 
     def _is_over(self, checkpoint_id: int) -> bool:
         return checkpoint_id <= self._latest or checkpoint_id in self._aborted
