@@ -56,7 +56,10 @@ class CollectBuffer:
             count = size = 0
             while self._queue and (
                 not found
-                or (count + self._queue[0].row_count <= max_rows and size + len(self._queue[0].payload) <= _FETCH_BYTES)
+                or (
+                    count + self._queue[0].row_count <= max_rows
+                    and size + len(self._queue[0].payload) <= _FETCH_BYTES
+                )
             ):
                 rows = self._queue.popleft()
                 count += rows.row_count

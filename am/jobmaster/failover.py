@@ -12,7 +12,6 @@ from functools import cached_property
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.regions import Subtask, SubtaskGraph, is_blocking
 from yarrow.am.jobmaster.settings import FailoverScope
-from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
@@ -58,6 +57,9 @@ class Failover:
         return frozenset(member for region in regions for member in subtasks.members(region))
 
     def _along_with(self, member: Subtask) -> Iterable[Subtask]:
+        if member.number == 0 and has_coordinator(self._graph.vertices[member.vertex].vertex):
+            # The enumerator starts anew with it, and knows nothing of what it gave to the others since.
+            yield from self.subtasks.of_vertex(member.vertex)
         if not self.has_blocking_edges:
             return
         for _, producer in self.subtasks.blocking_producers(member):
@@ -102,7 +104,11 @@ class Failover:
         """Readers of the sources whose enumerator lived beside one of these and that are not done."""
         found: set[Subtask] = set()
         for execution in lost:
-            if execution.subtask == 0 and has_coordinator(execution.vertex) and self._is_unfinished(execution):
+            if (
+                execution.subtask == 0
+                and has_coordinator(execution.vertex)
+                and self._is_unfinished(execution)
+            ):
                 found.update(self.subtasks.of_vertex(execution.vertex.id))
         return found
 
@@ -111,19 +117,13 @@ class Failover:
         return readers.counts[ExecutionState.FINISHED] < len(readers.executions)
 
     def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
-        """Readers whose enumerator lives on and has to take their splits back.
-
-        Where all readers of a source restart, the enumerator starts anew with subtask 0.
-        """
-        by_vertex: dict[JobVertexID, list[Subtask]] = {}
-        for member in members:
-            by_vertex.setdefault(member.vertex, []).append(member)
-        found = []
-        for vertex_id, readers in by_vertex.items():
-            vertex = self._graph.vertices[vertex_id].vertex
-            if has_coordinator(vertex) and len(readers) < vertex.parallelism:
-                found += sorted(readers)
-        return found
+        """Readers whose enumerator lives on and has to take their splits back: it starts anew with subtask 0 alone."""
+        return sorted(
+            member
+            for member in members
+            if has_coordinator(self._graph.vertices[member.vertex].vertex)
+            and Subtask(member.vertex, 0) not in members
+        )
 
 
 def has_coordinator(vertex: JobVertex) -> bool:

@@ -106,11 +106,21 @@ class JobScheduler:
             execution = self.graph.apply(update)
             if execution is None:
                 continue
+            if execution.cause is not None and execution.cause.lost_result:
+                self._note_lost_result(ExecutionAttemptID(execution.cause.lost_result), now)
             if update.threads_left and execution.state in _NOT_FINISHED:
                 actions += self._worker_polluted(execution, update.threads_left, now)
             else:
                 actions += self._changed(execution, now)
         return actions
+
+    def _note_lost_result(self, attempt: ExecutionAttemptID, now: float) -> None:
+        """A consumer could not read it: its producer restarts along with the consumer."""
+        producer = self.graph.execution(attempt)
+        if producer is not None and producer.state is ExecutionState.FINISHED:
+            subtask = Subtask(producer.vertex.id, producer.subtask)
+            self._failover.result_lost(subtask)
+            self._holds.let_go_result(subtask, now)
 
     def _worker_polluted(self, execution: Execution, threads: tuple[str, ...], now: float) -> Actions:
         """Its TaskExecutor kills the worker and offers the slot again: nothing may be deployed there before."""
@@ -146,8 +156,7 @@ class JobScheduler:
         producer = Subtask(execution.vertex.id, execution.subtask)
         if self.graph.status not in _ACTIVE or not self._failover.is_result_needed(producer):
             return []
-        self._failover.result_lost(producer)
-        self._holds.let_go_result(producer, now)
+        self._note_lost_result(attempt, now)
         self._record(execution, cause)
         return self._failed({producer}, cause, now)
 

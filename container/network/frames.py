@@ -14,6 +14,7 @@ from enum import IntEnum
 import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.rpc.messages import WorkerAddress
 
 MAGIC = b"Yw"
 WIRE_VERSION = 1
@@ -36,6 +37,7 @@ class FrameType(IntEnum):
     OPEN = 10
     CREDIT = 11
     CLOSE = 12
+    FETCH = 13
     ROWS = 20
     ARROW = 21
     WATERMARK = 30
@@ -101,6 +103,21 @@ class OpenChannel(msgspec.Struct, frozen=True):
     producer_attempt: str
     producer_subtask: int
     consumer_attempt: str
+
+
+class FetchResult(msgspec.Struct, frozen=True):
+    """Payload of FETCH: a consumer asks the worker of a finished producer for its part of the result.
+
+    The answer is a channel that the producer's worker opens.
+    """
+
+    edge: int
+    producer_attempt: str
+    producer_subtask: int
+    consumer_attempt: str
+    consumer_subtask: int
+    #: Where the consumer runs.
+    consumer: WorkerAddress
 
 
 class CreditGrant(msgspec.Struct, frozen=True, array_like=True):

@@ -22,6 +22,11 @@ MIN_WINDOW_BYTES = 64 * 1024
 class ChannelFailedError(YarrowError):
     """The peer's side of a channel is gone; the task that reads or writes it fails."""
 
+    def __init__(self, message: str, lost_result: str = "") -> None:
+        super().__init__(message)
+        #: The attempt whose complete result could not be read; "" for a pipelined channel.
+        self.lost_result = lost_result
+
 
 class CreditReceiver(Protocol):
     """Tells the producer of a channel that there is room again."""
@@ -60,6 +65,8 @@ class InputChannel:
         #: The consumer has gone: nothing is taken any more.
         self.closed = False
         self._failure: str | None = None
+        #: The attempt whose complete result is read here; "" for a pipelined channel.
+        self.reads_result_of = ""
 
     # ------------------------------------------------------------- producing side
 
@@ -111,7 +118,7 @@ class InputChannel:
     def take(self) -> StreamElement:
         """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""
         if not self._queue:
-            raise ChannelFailedError(self._failure or "no element waits on this channel")
+            raise ChannelFailedError(self._failure or "no element waits on this channel", self.reads_result_of)
         head, rest = self._queue.popleft()
         if isinstance(head, FrameHeader):
             assert not isinstance(rest, int)

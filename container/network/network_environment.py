@@ -17,10 +17,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from yarrow.container.network.blocking_partition import LocalFrames, ResultKey, ResultSpool
 from yarrow.container.network.connection import Connection
 from yarrow.container.network.element_codec import Buffer, ElementCodec
 from yarrow.container.network.frames import (
     CreditGrant,
+    FetchResult,
     FrameHeader,
     FrameType,
     OpenChannel,
@@ -45,10 +47,13 @@ from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID, attempt_place
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
 from yarrow.runtime.security.certificates import SERVER_NAME
 
 _log = logging.getLogger(__name__)
+#: Results are sent as they were encoded.
+_NO_CODEC = ElementCodec(serializer_for(None))
 
 
 class NetworkEnvironment:
@@ -72,6 +77,15 @@ class NetworkEnvironment:
         options = Settings(settings.configuration, "the TaskExecutor")
         transport = options.get(taskmanager.DATA_TRANSPORT)
         self._max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
+        #: Results of blocking edges.
+        self.spool = ResultSpool(
+            os.path.join(settings.working_directory, "spool"),
+            options.get(taskmanager.BLOCKING_SPOOL_MAX_SIZE).bytes,
+            self._max_payload,
+        )
+        self._address: WorkerAddress | None = None
+        #: Results asked for over a connection and not answered yet: they are lost with it.
+        self._fetching: dict[Connection, list[InputChannel]] = {}
         self._tcp_only = transport is taskmanager.DataTransport.TCP
 
     @property
@@ -90,7 +104,7 @@ class NetworkEnvironment:
             self._listen(tcp)
         if not self._tcp_only:
             self._listen_unix()
-        return WorkerAddress(
+        self._address = WorkerAddress(
             worker_id=settings.worker_id,
             resource_id=ResourceID(settings.resource_id),
             host=settings.host,
@@ -98,6 +112,7 @@ class NetworkEnvironment:
             unix_path=self._unix_path,
             host_key=settings.host_key,
         )
+        return self._address
 
     def _listen_unix(self) -> None:
         settings = self._settings
@@ -114,6 +129,7 @@ class NetworkEnvironment:
     def stop(self) -> None:
         """Closes everything; channels that were open fail. Any thread, while the I/O thread still runs."""
         done = threading.Event()
+        self.spool.stop()
 
         def close_all() -> None:
             for server in self._servers:
@@ -213,6 +229,58 @@ class NetworkEnvironment:
     def _is_released(self, attempt: ExecutionAttemptID) -> bool:
         place, number = attempt_place(attempt)
         return number <= self._released.get(place, -1)
+
+    def open_result(self, channel: InputChannel, producer: WorkerAddress, request: FetchResult) -> None:
+        """Has the complete result of a finished producer sent into a channel that `open_input` made."""
+        channel.reads_result_of = request.producer_attempt
+        if producer.worker_id == self._settings.worker_id:
+            frames = LocalFrames(channel)
+            frames.wake = self.spool.serve(_result_key(request), frames)
+            channel.connect(frames)
+            return
+        try:
+            connection = self._connection_to(producer)
+        except OSError as error:
+            channel.fail(f"worker {producer.worker_id} with the result does not answer: {error}")
+            return
+        with self._lock:
+            if connection in self._peers:
+                former = self._fetching.get(connection, [])
+                kept = [other for other in former if not other.ended and not other.closed]
+                self._fetching[connection] = [*kept, channel]
+                connected = True
+            else:
+                connected = False
+        if not connected:
+            channel.fail(f"the connection to worker {producer.worker_id} broke at once")
+            return
+        payload = msgspec.msgpack.encode(request)
+        connection.send([encode_header(FrameType.FETCH, 0, len(payload)) + payload])
+
+    def fetch_request(
+        self, edge: int, producer: tuple[str, int], consumer: tuple[ExecutionAttemptID, int]
+    ) -> FetchResult:
+        """A request for a result, with (attempt, subtask) of both ends; call after `start`."""
+        assert self._address is not None
+        return FetchResult(edge, *producer, *consumer, self._address)
+
+    def _serve_result(self, payload: Buffer) -> None:
+        try:
+            request = msgspec.msgpack.decode(payload, type=FetchResult)
+        except msgspec.MsgspecError as error:
+            raise WireProtocolError(f"data connection: malformed FETCH: {error}") from error
+        key = (ExecutionAttemptID(request.consumer_attempt), request.edge, request.producer_subtask)
+        go_on: list[Callable[[], None]] = []
+        output = self.open_output(
+            key,
+            ExecutionAttemptID(request.producer_attempt),
+            request.consumer,
+            _NO_CODEC,
+            lambda: go_on[0]() if go_on else None,
+            copies_rows=False,
+        )
+        assert isinstance(output, RemoteOutputChannel)
+        go_on.append(self.spool.serve(_result_key(request), output))
 
     def release(self, attempt: ExecutionAttemptID) -> None:
         """An attempt has ended: its input channels are forgotten, their producers told; so are its outputs."""
@@ -360,10 +428,13 @@ class NetworkEnvironment:
             peer = self._peers.pop(connection, None)
             if self._by_worker.get(connection.peer_id) is connection:
                 del self._by_worker[connection.peer_id]
+            fetching = self._fetching.pop(connection, [])
         if peer is None:
             return
         self._io.unregister(connection.socket)
         connection.close()
+        for channel in fetching:
+            channel.fail(reason)
         for incoming in peer.incoming.values():
             incoming.fail(reason)
         for outgoing in peer.outgoing.values():
@@ -379,7 +450,9 @@ class NetworkEnvironment:
     def on_frame(self, connection: Connection, header: FrameHeader, payload: Buffer) -> None:
         """A whole frame of an authenticated peer."""
         peer = self._peers[connection]
-        if header.type is FrameType.OPEN:
+        if header.type is FrameType.FETCH:
+            self._serve_result(payload)
+        elif header.type is FrameType.OPEN:
             self._on_open(connection, peer, header.channel, payload)
         elif header.flags & FROM_CONSUMER and header.type in (FrameType.CREDIT, FrameType.CLOSE):
             outgoing = peer.outgoing.get(header.channel)
@@ -428,3 +501,7 @@ class NetworkEnvironment:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """Part of the listener protocol: a connection ends through `_close` here."""
         self._close(connection, reason)
+
+
+def _result_key(request: FetchResult) -> ResultKey:
+    return ResultKey(ExecutionAttemptID(request.producer_attempt), request.edge, request.consumer_subtask)

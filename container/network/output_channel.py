@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
-from yarrow.container.network.frames import FrameType, encode_header
+from yarrow.container.network.frames import FrameHeader, FrameType, encode_header
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowBatch
@@ -79,6 +79,16 @@ class OutputChannel(ABC):
 
     def _has_credit(self) -> bool:
         return self.sent_batches < self._granted_batches and self.sent_bytes < self._granted_bytes
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether the consumer takes one more batch."""
+        return self._has_credit()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the consumer takes nothing any more; None while it does."""
+        return self._failure
 
     @property
     def overdraft(self) -> int:
@@ -200,6 +210,14 @@ class RemoteOutputChannel(OutputChannel):
         self.sent_batches += 1
         self.sent_bytes += encoded.size
         self._sender.send([header, *encoded.parts])
+
+    def send_frame(self, header: FrameHeader, payload: Buffer) -> None:
+        """Sends a frame that was encoded for another channel; the caller has seen `has_credit` for a batch."""
+        if header.type in (FrameType.ROWS, FrameType.ARROW):
+            self.sent_batches += 1
+            self.sent_bytes += header.length
+        head = encode_header(header.type, self._number, header.length, header.rows, header.flags)
+        self._sender.send([head, payload])
 
     def _transmit_control(self, element: ControlElement) -> None:
         frame_type, payload = encode_control(element)

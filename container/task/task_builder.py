@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel
+from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
@@ -34,7 +34,13 @@ from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
-from yarrow.runtime.rpc.messages import Deployment, TaskDeploymentDescriptor, TaskPlacement, WorkerAddress
+from yarrow.runtime.rpc.messages import (
+    NOT_PLACED,
+    Deployment,
+    TaskDeploymentDescriptor,
+    TaskPlacement,
+    WorkerAddress,
+)
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
@@ -120,9 +126,10 @@ class TaskBuilder:
         )
         return self._task
 
-    def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress:
-        """The worker that runs a subtask."""
-        return self.deployment.workers[self._placements[vertex_id][subtask].worker]
+    def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress | None:
+        """The worker that runs a subtask; None where it had none yet at the time of this deployment."""
+        worker = self._placements[vertex_id][subtask].worker
+        return None if worker == NOT_PLACED else self.deployment.workers[worker]
 
     def attempt_of(self, vertex_id: str, subtask: int) -> ExecutionAttemptID:
         """The attempt of a subtask at the time of this deployment."""
@@ -209,12 +216,16 @@ class TaskBuilder:
     def _spool_channels(self, edge: JobEdge) -> list[OutputChannel]:
         """Consumers come when the result is complete: nobody knows yet where they will run."""
         codec, spool = self._codec(edge), self._network.spool
-        return [
-            SpoolChannel(
-                spool, ResultKey(self.descriptor.attempt_id, edge.index, consumer), codec, self._wake_thread
-            )
-            for consumer in self._consumers(edge)
-        ]
+        channels: list[OutputChannel] = []
+        try:
+            for consumer in self._consumers(edge):
+                key = ResultKey(self.descriptor.attempt_id, edge.index, consumer)
+                channels.append(SpoolChannel(spool, key, codec, self._wake_thread))
+        except SpoolError:
+            for channel in channels:
+                channel.close("the task could not be built")
+            raise
+        return channels
 
     def _gate(self) -> InputGate:
         edges = self.graph.inputs_of(self.vertex.id)
@@ -243,7 +254,9 @@ class TaskBuilder:
             (self.attempt_of(edge.source, producer), producer),
             (descriptor.attempt_id, descriptor.subtask),
         )
-        self._network.open_result(channel, self.address_of(edge.source, producer), request)
+        address = self.address_of(edge.source, producer)
+        assert address is not None, "a consumer is deployed when its producers have finished"
+        self._network.open_result(channel, address, request)
 
     def _producers(self, edge: JobEdge) -> range:
         producers = self.graph.vertex(edge.source).parallelism

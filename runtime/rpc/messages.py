@@ -243,6 +243,8 @@ class FailureCause(Message, frozen=True, kw_only=True):
     operator_name: str = ""
     #: Short form of the record at hand, "" when none.
     record: str = ""
+    #: The finished attempt whose result a task could not read: it runs again. "" = none.
+    lost_result: str = ""
 
 
 class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):

@@ -547,8 +547,10 @@ def _refuse_batch(mode: str) -> None:
 
 def _refuse_what_cannot_run(settings: Settings) -> None:
     """A promise that this version cannot keep is refused, not forgotten."""
-    if settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING:
+    blocking = settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING
+    if blocking and settings.get(checkpointing_options.INTERVAL) is not None:
         raise UnsupportedFeatureError(
-            "execution.exchange-mode: blocking is asked for, but this version has pipelined exchanges only: leave it"
-            " out, or set it to pipelined."
+            "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a result that"
+            " is read when it is complete: leave the interval out (what fails starts again from the last complete"
+            " result), or set the mode to pipelined."
         )

@@ -209,7 +209,7 @@ class SourceHosting:
             source_attempt=source_attempt,
         )
         host = builder.address_of(builder.vertex.id, max(target, 0))
-        if host.worker_id == self._worker_id and self._is_own_place(event):
+        if host is not None and host.worker_id == self._worker_id and self._is_own_place(event):
             self._post(lambda: self.deliver(event))
         else:
             self._send(EmitOperatorEvent(event=event))

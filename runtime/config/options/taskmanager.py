@@ -118,6 +118,12 @@ CHANNEL_CREDIT_BATCHES: Final = option(
     "4",
     "Batches a receiver lets a sender have under way in one channel.",
 )
+BLOCKING_SPOOL_MAX_SIZE: Final = option(
+    "taskmanager.network.blocking-spool.max-size",
+    memory_size("10 gb", MemorySize.of_mebibytes(1)),
+    "10 gb",
+    "Disk space that the results of blocking edges may take in one worker.",
+)
 MAX_FRAME_SIZE: Final = option(
     "taskmanager.network.max-frame-size",
     memory_size("256 mb", MemorySize.of_mebibytes(1)),

@@ -254,6 +254,14 @@ def test_a_dead_enumerator_takes_its_readers_along() -> None:
     assert cancelled(job.scheduler.slot_lost(first, BROKEN, job.now)) == 2
 
 
+def test_an_enumerator_starts_anew_with_its_subtask_and_takes_its_readers_along() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    actions = job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    assert cancelled(actions) == 2
+    assert not of_kind(job.report(CANCELED), ResetReader)
+
+
 def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
     job = restarting(linear_job(Stage(3)))
     job.running(3)
