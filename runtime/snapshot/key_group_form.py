@@ -32,9 +32,9 @@ _END_MARK: Final = 0x45
 _LENGTH: Final = struct.Struct("<Q")
 _COUNT: Final = struct.Struct("<I")
 
-#: Entries of a run, and values that one call of a serializer is given, at most.
+#: Entries of a run, and values that one call of a serializer is given, at most: each holds the interpreter.
 MAX_RUN: Final = 50_000
-MAX_PART: Final = 200_000
+MAX_PART: Final = 50_000
 #: The form numbers states with 16 bits.
 MAX_STATES: Final = 1 << 16
 

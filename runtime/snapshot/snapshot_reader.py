@@ -20,9 +20,14 @@ _CHUNK: Final = 1 << 20
 
 
 def resolve(path: str, directory: str) -> str:
-    """The path of a handle: itself when absolute or with a scheme, else below `directory`."""
-    if path.startswith("/") or "://" in path or scheme_of(path) != "file":
+    """The path of a handle: itself when absolute or with a scheme, else below `directory`.
+
+    Raises CorruptSnapshotError for a relative path that leads out of the folder.
+    """
+    if path.startswith(("/", "file:")) or scheme_of(path) != "file":
         return path
+    if ".." in path.split("/"):
+        raise CorruptSnapshotError(directory, f"its metadata name a file outside of the folder: {path!r}")
     return join(directory, path)
 
 

@@ -352,11 +352,12 @@ def dispose_savepoint(pointer: str) -> None:
             "it may belong to other checkpoints too. Retained checkpoints are removed with their job's folder."
         )
     file_system = file_system_for(directory)
-    file_system.delete(join(directory, METADATA_FILE))
     paths = {handle.path for _, handle in handles_of(metadata) if isinstance(handle, FileStateHandle)}
-    for path in sorted(paths):
-        if resolve(path, directory) != path:  # what lies elsewhere is not the savepoint's own
-            file_system.delete(join(directory, path))
+    # What lies elsewhere is not the savepoint's own.
+    own = [place for path in sorted(paths) if (place := resolve(path, directory)) != path]
+    file_system.delete(join(directory, METADATA_FILE))
+    for path in own:
+        file_system.delete(path)
     leftovers = (TEMPORARY_PREFIX, STATE_FILE_PREFIX)
     entries = file_system.list(directory)
     for entry in entries:

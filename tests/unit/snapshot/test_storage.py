@@ -30,7 +30,7 @@ from yarrow.runtime.snapshot.handles import (
     StateHandle,
 )
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
-from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader, resolve
 from yarrow.runtime.snapshot.storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
@@ -224,6 +224,27 @@ def test_disposal_takes_savepoints_only_and_what_is_theirs(tmp_path: Path) -> No
     (Path(savepoint) / "notes.txt").write_text("mine")
     dispose_savepoint(savepoint)
     assert [entry.name for entry in Path(savepoint).iterdir()] == ["notes.txt"]
+
+
+def test_metadata_that_lead_out_of_their_folder_are_refused(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(LARGE)
+    outside = FileStateHandle(path="../../precious", offset=0, length=100, sha256=b"")
+    storage = storage_in(tmp_path)
+    location = storage.begin(7, SnapshotKind.SAVEPOINT, str(tmp_path / "savepoints"))
+    pointer = storage.complete(location, metadata_of(outside, kind=SnapshotKind.SAVEPOINT))
+    for use in (open_snapshot, dispose_savepoint):
+        with pytest.raises(CorruptSnapshotError, match=r"outside of the folder: '\.\./\.\./precious'"):
+            use(pointer)
+    with pytest.raises(CorruptSnapshotError, match="outside of the folder"):
+        SnapshotReader(pointer).read(outside)
+    assert precious.exists()
+
+
+def test_urls_and_absolute_paths_are_taken_as_they_are() -> None:
+    for path in ("/a/b", "file:/a/b", "file:///a/b", "hdfs://h:1/a/b", "webhdfs://h:1/a"):
+        assert resolve(path, "/folder") == path
+    assert resolve("state-1", "hdfs://h:1/x/chk-1") == "hdfs://h:1/x/chk-1/state-1"
 
 
 def test_a_folder_without_permission_or_name_is_named(tmp_path: Path) -> None:
