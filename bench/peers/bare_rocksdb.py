@@ -23,6 +23,8 @@ from yarrow.container.state.rocksdb.options import database_settings, rocksdb_op
 from yarrow.runtime.config.settings import Settings
 
 KEYS = 5_000_000
+#: Cache and write buffers of a process, as the job has them in each slot.
+MEMORY = "256 mb"
 #: Numbers whose keys are computed at once.
 BLOCK = 1 << 18
 
@@ -77,7 +79,7 @@ def reduce_pairs(database: Rdict, batches: Iterator[list[int]]) -> int:
 def half(index: int, records: int, batch: int) -> int:
     """One of the two processes: its half of the keys."""
     gc.disable()
-    settings = Settings({})
+    settings = Settings({"state.backend.rocksdb.memory.fixed-per-slot": MEMORY})
     options = rocksdb_options(database_settings(settings), WORKER_MEMORY.acquire(settings))
     with tempfile.TemporaryDirectory(prefix="bare-rocksdb-") as folder:
         database = Rdict(folder, options)

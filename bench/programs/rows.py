@@ -144,6 +144,8 @@ def main() -> None:
     given = arguments.parse_args()
 
     options = {"parallelism.default": "2", "state.backend.type": given.backend}
+    # As much as each process of the bare RocksDB loop has.
+    options["state.backend.rocksdb.memory.fixed-per-slot"] = "256 mb"
     folder = tempfile.TemporaryDirectory(prefix="bench-checkpoints-")
     if given.checkpoint:
         options["execution.checkpointing.interval"] = f"{int(given.checkpoint * 1000)} ms"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from yarrow.runtime.snapshot.errors import StateMigrationError
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, RocksDBSnapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
-VALUE = ValueStateDescriptor("value", Types.LONG())
-LIST = ListStateDescriptor("list", Types.STRING())
+VALUE: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
+LIST: ListStateDescriptor[str] = ListStateDescriptor("list", Types.STRING())
 
 
 def put(backend: KeyedStateBackend, keys: Any, value: int) -> None:
@@ -52,7 +53,8 @@ def test_files_of_completed_checkpoints_alone_are_referred_to(worker: Worker) ->
     put(backend, range(100), 1)
     first = worker.snapshot(backend, 1)
     uploaded = worker.storage.take_uploaded()
-    assert uploaded and not backend.checkpoint_completed(1)
+    assert uploaded
+    backend.checkpoint_completed(1)
     put(backend, range(3), 2)
     aborted = worker.snapshot(backend, 2)
     of_second = worker.storage.take_uploaded()
@@ -228,12 +230,13 @@ def test_a_value_beyond_the_limit_is_refused_by_state_and_key(worker: Worker) ->
     backend.current_key = "the key"
     state.put("a", "x" * 90)
     numbers.add("kept")
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: state.put("b", "x" * 200),
         lambda: state.put_all({"c": "y", "d": "x" * 200}),
         lambda: numbers.add_all(["y", "x" * 200]),
         lambda: numbers.update(["x" * 200]),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(StateValueTooLargeError, match=r"state '(map|list)', key 'the key'.*at most 100"):
             change()
     # A refused change leaves nothing behind.
@@ -276,7 +279,9 @@ def test_a_changed_type_is_rewritten_or_refused_by_name(worker: Worker) -> None:
     wide = other.value_state(ValueStateDescriptor("value", Types.DOUBLE()))
     other.current_key = 19
     assert (wide.value(), type(wide.value())) == (3.0, float)
-    changed = MapStateDescriptor("map", Types.LONG(), Types.TUPLE([Types.DOUBLE(), Types.LONG()]))
+    changed: MapStateDescriptor[int, tuple[float, int]] = MapStateDescriptor(
+        "map", Types.LONG(), Types.TUPLE([Types.DOUBLE(), Types.LONG()])
+    )
     other.current_key = 1
     assert dict(other.map_state(changed).items()) == {1: (1.0, 2), 2: (3.0, None)}
     assert other.map_state(changed).get(2) == (3.0, None)
@@ -329,7 +334,7 @@ def test_databases_of_a_worker_share_one_bounded_memory(worker: Worker) -> None:
     for backend in backends:
         put(backend, range(2000), 1)
         backend.end_of_chunk()
-    metrics = [backend.context.metrics._registry.values() for backend in backends]  # type: ignore[attr-defined]
+    metrics = [backend.context.metrics._registry.values() for backend in backends]
     capacities = {values["op.rocksdb_block-cache-capacity"] for values in metrics}
     used = {values["op.rocksdb_block-cache-usage"] for values in metrics}
     assert capacities == {8 * 1024 * 1024} and len(used) == 1
