@@ -48,9 +48,9 @@ from yarrow.runtime.snapshot.value_serializers import value_serializer
 from yarrow.testing.job_graphs import Stage, linear_job
 
 MAX = 128
-NUMBERS = ListStateDescriptor("numbers", Types.LONG())
-UNION = ListStateDescriptor("union", Types.LONG())
-RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+NUMBERS: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())
+UNION: ListStateDescriptor[int] = ListStateDescriptor("union", Types.LONG())
+RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 TARGET = OperatorID(f"{2:032x}")
 
 parallelisms = st.integers(1, 7)

@@ -120,7 +120,7 @@ def test_rescaling_keeps_every_entry(column: list[Any], data: st.DataObject, old
     maps = {key: {"a": data.draw(scalars), 1: None} for key in column}
     timers = {key: (data.draw(st.integers(0, 2**60)), data.draw(scalars)) for key in column}
     kinds = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.TIMERS)
-    tables = dict(zip(kinds, (values, lists, maps, timers), strict=True))
+    tables: dict[StateKind, dict[Any, Any]] = dict(zip(kinds, (values, lists, maps, timers), strict=True))
     handles = [
         snapshot_of(
             [form(kind.value, kind) for kind in kinds],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
@@ -12,9 +14,9 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.snapshot.errors import StateMigrationError
 from yarrow.runtime.snapshot.handles import OperatorStateHandle
 
-NUMBERS = ListStateDescriptor("numbers", Types.LONG())
-ANYTHING = ListStateDescriptor("anything")
-RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+NUMBERS: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())
+ANYTHING: ListStateDescriptor[Any] = ListStateDescriptor("anything")
+RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 
 
 def written(backend: OperatorStateBackend) -> tuple[OperatorStateHandle, ...]:

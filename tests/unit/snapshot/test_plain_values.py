@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import threading
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -191,7 +192,7 @@ def test_values_that_have_no_safe_form_are_refused_by_name_or_pickled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refusing = value_serializer(None, "visits", "counting")
-    for value in (classes.Opaque(1), [classes.Opaque(1)], len, (i for i in ())):
+    for value in (classes.Opaque(1), [classes.Opaque(1)], len, threading.Lock()):
         with pytest.raises(StateSerializationError, match=r"operator 'counting', state 'visits': .*Types\."):
             refusing.dump_values([value])
     pickling = value_serializer(None, "pickled", "counting", allow_pickle=True)
@@ -207,7 +208,7 @@ def test_values_that_have_no_safe_form_are_refused_by_name_or_pickled(
     with pytest.raises(UntrustedPickleError, match="state 'pickled'"):
         untrusting.load_values(data)
     with pytest.raises(StateSerializationError, match="does not pickle either"):
-        pickling.dump_value(i for i in ())
+        pickling.dump_value(threading.Lock())
 
 
 def test_what_contains_itself_and_local_classes_are_refused() -> None:
@@ -299,8 +300,8 @@ def test_a_class_that_is_gone_is_named_and_does_not_keep_other_values(
 def test_classes_of_the_main_program_are_stored_under_its_name() -> None:
     import __main__
 
-    made = type("Job", (), {"__module__": "__main__"})
-    __main__.Job = made  # type: ignore[attr-defined]
+    made: Any = type("Job", (), {"__module__": "__main__"})
+    vars(__main__)["Job"] = made
     set_main_module("delays")
     try:
         value = made()
@@ -311,4 +312,4 @@ def test_classes_of_the_main_program_are_stored_under_its_name() -> None:
         assert type(found) is made and found.n == 1
     finally:
         set_main_module(None)
-        del __main__.Job  # type: ignore[attr-defined]
+        del vars(__main__)["Job"]

@@ -20,7 +20,7 @@ from yarrow.datastream.functions import (
     MapFunction,
     RuntimeContext,
 )
-from yarrow.datastream.state import ListStateDescriptor
+from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
@@ -41,7 +41,7 @@ class Buffering(MapFunction[Any, Any], CheckpointedFunction, CheckpointListener)
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         store = context.get_operator_state_store()
-        self.kept = store.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+        self.kept: ListState[int] = store.get_list_state(ListStateDescriptor("seen", Types.LONG()))
         self.seen = list(self.kept.get())
         self.calls.append(("initialize", context.is_restored(), context.get_restored_checkpoint_id()))
 
