@@ -7,6 +7,7 @@ Owner: the main thread. Commands import what they need when they run: `yarrow ru
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from yarrow.cli.rest_client import RestClient
     from yarrow.runtime.config.settings import Settings
 
+_JOB_ID = re.compile(r"[0-9a-fA-F]{32}")
 #: Flags of the program itself may follow its name: nothing behind it is ours.
 _PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -154,8 +156,6 @@ def run(
     from yarrow.cli.run_command import run as run_it
     from yarrow.cli.targets import with_running_cluster
 
-    if savepoint is not None:
-        raise CommandError("-s is refused: this version makes no savepoints to restore from.")
     if classpath:
         raise CommandError(
             "-C names Java classes, which this engine does not run: ship Python files with -pyfs."
@@ -165,6 +165,7 @@ def run(
         "parallelism.default": parallelism,
         "execution.attached": False if detached else None,
         "execution.shutdown-on-attached-exit": True if shutdown_on_exit else None,
+        "execution.state-recovery.path": savepoint,
         "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
         "execution.state-recovery.claim-mode": (claim_mode or restore_mode or "").upper() or None,
         "high-availability.cluster-id": zookeeper_namespace,
@@ -218,18 +219,123 @@ def list_jobs(
 
 @app.command(context_settings=_HELP)
 def cancel(
-    job_id: Annotated[str, typer.Argument(help="The job.")],
-    with_savepoint: Annotated[bool, typer.Option("-s", "--withSavepoint", hidden=True)] = False,
+    arguments: Annotated[list[str], typer.Argument(metavar="[DIR] JOB", help="The job.")],
+    with_savepoint: Annotated[
+        bool,
+        typer.Option("-s", "--withSavepoint", help="Take a savepoint before, in DIR. Deprecated: use stop."),
+    ] = False,
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
 ) -> None:
     """Cancels a job of a cluster."""
     from yarrow.cli.job_commands import cancel_job
+    from yarrow.cli.savepoint_commands import cancel_with_savepoint
 
-    if with_savepoint:
-        raise CommandError("-s is refused: this version makes no savepoints; cancel without it.")
-    cancel_job(_rest(dynamic, target, address), job_id)
+    if not with_savepoint:
+        if len(arguments) != 1:
+            raise CommandError(f"cancel takes one job, not {' '.join(arguments)}; a directory needs -s.")
+        cancel_job(_rest(dynamic, target, address), arguments[0])
+        return
+    # Flink's forms: `cancel -s JOB`, `cancel -s DIR JOB`, and the job before the flag.
+    jobs = [argument for argument in arguments if _JOB_ID.fullmatch(argument)]
+    directories = [argument for argument in arguments if argument not in jobs]
+    if len(jobs) != 1 or len(directories) > 1:
+        raise CommandError(f"cancel -s takes [DIR] JOB, not {' '.join(arguments)}.")
+    cancel_with_savepoint(_rest(dynamic, target, address), jobs[0], next(iter(directories), None))
+
+
+Format = Annotated[
+    str, typer.Option("-type", "--type", metavar="canonical|native", help="Form of the savepoint.")
+]
+NotWaiting = Annotated[bool, typer.Option("-detached", "--detached", help="Do not wait for the savepoint.")]
+
+
+@app.command(context_settings=_HELP)
+def savepoint(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="JOB [DIR]", help="The job.")] = None,
+    dispose_path: Annotated[
+        str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Delete this savepoint instead.")
+    ] = None,
+    format_type: Format = "canonical",
+    detached: NotWaiting = False,
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Takes a savepoint of a running job, or deletes one."""
+    from yarrow.cli.savepoint_commands import dispose, take_savepoint
+
+    rest = _rest(dynamic, target, address)
+    if dispose_path is not None:
+        if arguments:
+            raise CommandError(f"savepoint -d takes a path and no job, not {' '.join(arguments)}.")
+        dispose(rest, dispose_path)
+        return
+    if not arguments or len(arguments) > 2:
+        raise CommandError("savepoint takes JOB [DIR]: `yarrow list` shows the jobs.")
+    directory = arguments[1] if len(arguments) == 2 else None
+    take_savepoint(rest, arguments[0], directory, format_type, detached)
+
+
+@app.command(context_settings=_HELP)
+def stop(
+    job_id: Annotated[str, typer.Argument(help="The job.")],
+    directory: Annotated[
+        str | None, typer.Option("-p", "--savepointPath", metavar="DIR", help="Where the savepoint goes.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("-d", "--drain", help="Send the last watermark before, so that all timers fire.")
+    ] = False,
+    format_type: Format = "canonical",
+    detached: NotWaiting = False,
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Stops a job with a savepoint."""
+    from yarrow.cli.savepoint_commands import stop as stop_it
+
+    stop_it(_rest(dynamic, target, address), job_id, directory, drain, format_type, detached)
+
+
+@app.command(context_settings=_HELP)
+def checkpoint(
+    job_id: Annotated[str, typer.Argument(help="The job.")],
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Takes a checkpoint of a running job."""
+    from yarrow.cli.savepoint_commands import take_checkpoint
+
+    take_checkpoint(_rest(dynamic, target, address), job_id)
+
+
+@app.command("check-savepoint", context_settings={**_PROGRAM, **_HELP})
+def check_savepoint(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM PATH [ARGUMENTS]", help="Program and savepoint.")
+    ],
+    parallelism: Parallelism = None,
+    py_files: PyFiles = None,
+    allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
+    dynamic: Dynamic = None,
+) -> None:
+    """Shows what of a savepoint a program would restore, and what not and why; starts nothing."""
+    from yarrow.cli.savepoint_commands import check
+
+    if len(arguments) < 2:
+        raise CommandError("check-savepoint takes PROGRAM PATH: a script, and the folder of a savepoint.")
+    program_path, path, *rest = arguments
+    values: dict[str, object] = {
+        "parallelism.default": parallelism,
+        "python.files": py_files,
+        "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
+    }
+    config = _run_settings(dynamic, None, None, values)
+    if not check(_program([program_path, *rest], None, None, None, py_files), path, config):
+        raise typer.Exit(1)
 
 
 @app.command("start-cluster", context_settings=_HELP)

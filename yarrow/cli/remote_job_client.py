@@ -18,17 +18,17 @@ from urllib.parse import quote
 import msgspec
 
 from yarrow.cli.rest_client import RestClient, RestUnavailableError
+from yarrow.cli.savepoint_commands import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
+    CheckpointFailedError,
     JobAlreadyEndedError,
     JobCancelledError,
     JobExecutionError,
-    UnsupportedFeatureError,
-    YarrowError,
 )
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.testing.job_results import CollectedRows, public_status
@@ -75,10 +75,23 @@ class RemoteJobClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        return _no_savepoints()
+        body = {"targetDirectory": savepoint_directory, "drain": advance_to_end_of_event_time}
+        return self._savepoint("stop", body)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        return _no_savepoints()
+        return self._savepoint("savepoints", {"target-directory": savepoint_directory})
+
+    def _savepoint(self, path: str, body: dict[str, Any]) -> CompletableFuture[str]:
+        job = f"/jobs/{self._job_id}"
+
+        def ask() -> str:
+            try:
+                done = run_operation(self._rest, f"{job}/{path}", body, f"{job}/savepoints")
+            except OperationFailedError as error:
+                raise CheckpointFailedError(str(error)) from None
+            return str(done["location"])
+
+        return _in_thread(ask)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         def ask() -> dict[str, Any]:
@@ -182,10 +195,3 @@ def _in_thread(question: Callable[[], T]) -> CompletableFuture[T]:
 
     threading.Thread(target=ask, name="yarrow-rest", daemon=True).start()
     return answer
-
-
-def _no_savepoints() -> CompletableFuture[str]:
-    error: YarrowError = UnsupportedFeatureError(
-        "Savepoints are refused: this version makes no checkpoints; cancel the job."
-    )
-    return CompletableFuture.failed(error)

@@ -1,0 +1,243 @@
+"""Checkpoints and savepoints of a keyed job on real workers: taken, stopped with, restored at another parallelism."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cluster.embedded.waiting import wait_until
+from yarrow.cli.main import app
+from yarrow.common import JobStatus, Types
+from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
+from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.runtime.common.errors import CheckpointFailedError, RestoreError
+from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+
+pytestmark = pytest.mark.cluster
+
+ROWS, KEYS = 40_000, 8
+
+
+class Slow(MapFunction[int, int]):
+    """Lets some ten thousand rows a second pass."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+
+    def map(self, value: int) -> int:
+        if value % 10 == 0:
+            self._pause.wait(0.001)
+        return value
+
+
+class Total(KeyedProcessFunction[int, int, tuple[int, int]]):
+    """Counts the rows of each key; tells of the count at which all have come, and of any beyond."""
+
+    _count: ValueState[int]
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterable[tuple[int, int]]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        if count >= ROWS // KEYS:
+            yield (value % KEYS, count)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=2, slots=2) as running:
+        yield running
+
+
+def submitted(
+    cluster: MiniCluster, output: Path, parallelism: int, name: str = "totals", **settings: str
+) -> LocalJobClient:
+    """The job, which appends what it tells of to a file for each subtask."""
+    keys = {key.replace("__", ".").replace("_", "-"): value for key, value in settings.items()}
+    env = cluster.get_execution_environment(keys).set_parallelism(parallelism)
+    slow = env.from_sequence(1, ROWS).uid("numbers").map(Slow()).uid("slow")
+    totals = slow.key_by(lambda value: value % KEYS).process(Total()).uid("total")
+    folder = str(output)
+
+    def write(total: tuple[int, int]) -> tuple[int, int]:
+        with open(f"{folder}/told", "a") as file:
+            file.write(f"{total[0]} {total[1]}\n")
+        return total
+
+    totals.map(write).uid("write").print()
+    return cluster.submit(env.get_job_graph(name))
+
+
+def told(output: Path) -> list[tuple[int, int]]:
+    return sorted(tuple(map(int, line.split())) for line in (output / "told").read_text().splitlines())  # type: ignore[misc]
+
+
+EXACT = [(key, ROWS // KEYS) for key in range(KEYS)]
+CHECKPOINTED = {"execution__checkpointing__interval": "100 ms"}
+
+
+def rest(cluster: MiniCluster, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{cluster.web_address}{path}") as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def until_completed(cluster: MiniCluster, client: LocalJobClient, number: int = 1) -> dict[str, Any]:
+    path = f"/jobs/{client.get_job_id()}/checkpoints"
+    wait_until(lambda: rest(cluster, path)["counts"]["completed"] >= number, lambda: str(rest(cluster, path)))
+    return rest(cluster, path)
+
+
+def until_running(cluster: MiniCluster, client: LocalJobClient) -> None:
+    path = f"/jobs/{client.get_job_id()}"
+    wait_until(lambda: all(each["status"] == "RUNNING" for each in rest(cluster, path)["vertices"]))
+
+
+def test_stopped_and_restored_at_other_parallelisms_totals_are_exact(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = submitted(cluster, tmp_path, 2, execution__checkpointing__dir=f"{tmp_path}/chk", **CHECKPOINTED)
+    until_completed(cluster, client)
+    savepoint = client.trigger_savepoint(f"{tmp_path}/sp").result()
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    assert open_snapshot(savepoint).metadata.kind is SnapshotKind.SAVEPOINT
+    first = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    client = submitted(cluster, tmp_path, 3, execution__state_recovery__path=first)
+    until_running(cluster, client)
+    latest = rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")["latest"]
+    assert latest["restored"]["external_path"] == first and latest["restored"]["is_savepoint"]
+    second = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
+    assert not (tmp_path / "told").exists(), "it was stopped before its end"
+    client = submitted(cluster, tmp_path, 1, execution__state_recovery__path=second)
+    client.get_job_execution_result().result()
+    assert told(tmp_path) == EXACT
+
+
+def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    chk = tmp_path / "chk"
+    client = submitted(
+        cluster,
+        tmp_path,
+        2,
+        execution__checkpointing__dir=str(chk),
+        execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+        **CHECKPOINTED,
+    )
+    until_completed(cluster, client, 2)
+    client.cancel().result()
+    assert client.get_job_execution_result().exception() is not None
+    statistics = rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")
+    path = statistics["latest"]["completed"]["external_path"]
+    assert [each.name for each in (chk / str(client.get_job_id())).glob("chk-*")] == [Path(path).name]
+    client = submitted(
+        cluster,
+        tmp_path,
+        2,
+        execution__checkpointing__dir=str(chk),
+        execution__state_recovery__path=path,
+        execution__state_recovery__claim_mode="CLAIM",
+        **CHECKPOINTED,
+    )
+    until_completed(cluster, client)
+    wait_until(lambda: not Path(path).exists(), lambda: "what was claimed is deleted when it is subsumed")
+    client.get_job_execution_result().result()
+    assert told(tmp_path) == EXACT
+    assert not (chk / str(client.get_job_id())).exists()
+
+
+def test_a_job_that_does_not_fit_is_refused_before_anything_starts(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = submitted(cluster, tmp_path, 2)
+    until_running(cluster, client)
+    path = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
+    env = cluster.get_execution_environment({"execution.state-recovery.path": path})
+    env.from_sequence(1, 9).uid("numbers").print()
+    with pytest.raises(RestoreError, match=r"operator 'KeyedProcess' \(uid 'total'.*is not in the job"):
+        cluster.submit(env.get_job_graph("other"))
+    with pytest.raises(RestoreError, match=f"{tmp_path}/nothing"):
+        submitted(cluster, tmp_path, 2, execution__state_recovery__path=f"{tmp_path}/nothing")
+    metadata = Path(path) / "_metadata"
+    metadata.write_bytes(metadata.read_bytes()[:-1])
+    with pytest.raises(RestoreError, match=r"_metadata.*truncated"):
+        submitted(cluster, tmp_path, 2, execution__state_recovery__path=path)
+
+
+def test_a_storage_that_cannot_be_written_is_found_at_submission(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(RestoreError, match=r"file/chk.*execution\.checkpointing\.dir"):
+        submitted(cluster, tmp_path, 1, execution__checkpointing__dir=f"{blocked}/chk", **CHECKPOINTED)
+
+
+def test_a_folder_that_goes_bad_fails_checkpoints_and_not_the_job(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    chk = tmp_path / "chk"
+    client = submitted(
+        cluster,
+        tmp_path,
+        2,
+        execution__checkpointing__dir=str(chk),
+        execution__checkpointing__tolerable_failed_checkpoints="1000",
+        **CHECKPOINTED,
+    )
+    until_completed(cluster, client)
+    job_folder = chk / str(client.get_job_id())
+    job_folder.rename(tmp_path / "gone")
+    job_folder.write_text("in the way")
+    path = f"/jobs/{client.get_job_id()}/checkpoints"
+    wait_until(lambda: rest(cluster, path)["counts"]["failed"] >= 2)
+    assert str(chk) in rest(cluster, path)["latest"]["failed"]["failure_message"]
+    failed = client.trigger_savepoint(f"{job_folder}/sp").exception()
+    assert isinstance(failed, CheckpointFailedError) and str(job_folder) in str(failed)
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    client.cancel().result()
+
+
+def test_commands_say_what_scripts_look_for(cluster: MiniCluster, tmp_path: Path) -> None:
+    assert cluster.web_address is not None
+    at = ["-m", cluster.web_address.removeprefix("http://")]
+    client = submitted(cluster, tmp_path, 1)
+    until_running(cluster, client)
+    job = str(client.get_job_id())
+
+    def yarrow(*arguments: str) -> str:
+        done = CliRunner().invoke(app, [*arguments, *at])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert f"Checkpoint 1 for job {job} completed." in yarrow("checkpoint", job)
+    said = yarrow("savepoint", job, f"{tmp_path}/sp")
+    assert said.startswith(f"Triggering savepoint for job {job}.\nWaiting for response...\n")
+    path = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
+    assert Path(path, "_metadata").exists()
+    assert f"Savepoint '{path}' disposed." in yarrow("savepoint", "-d", path)
+    assert not Path(path).exists()
+    said = yarrow("stop", job, "-p", f"{tmp_path}/sp", "--drain")
+    assert f'Draining job "{job}" with a CANONICAL savepoint.' in said
+    assert "Savepoint completed. Path: " in said
+    client.get_job_execution_result().result()
+    client = submitted(cluster, tmp_path, 1)
+    until_running(cluster, client)
+    job = str(client.get_job_id())
+    said = yarrow("cancel", "-s", f"{tmp_path}/sp", job)
+    assert f"Cancelled job {job}. Savepoint stored in {tmp_path}/sp/savepoint-" in said
+    assert client.get_job_status().result() is JobStatus.CANCELED

@@ -1,0 +1,179 @@
+"""savepoint, stop, checkpoint, cancel with savepoint, check-savepoint. Output as Flink's command line has it.
+
+Owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from yarrow.cli.errors import CommandError
+from yarrow.cli.program import Program
+from yarrow.cli.rest_client import RestClient, RestError
+from yarrow.cli.run_command import planned_graph
+from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.snapshot.savepoint_check import (
+    Finding,
+    Outcome,
+    check_savepoint,
+    max_parallelism_of_savepoint,
+    with_max_parallelism,
+)
+from yarrow.runtime.snapshot.storage import open_snapshot
+
+#: Seconds between two questions about an operation: short at first, for small jobs.
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
+FORMATS = ("canonical", "native")
+
+
+class OperationFailedError(CommandError):
+    """The cluster took the request, and what it asked for failed."""
+
+
+def run_operation(rest: RestClient, path: str, body: Mapping[str, Any], poll: str) -> Any:
+    """Begins an operation and waits for its end; the answer's `operation`. OperationFailedError with the cause."""
+    return await_operation(rest, f"{poll}/{rest.json('POST', path, body)['request-id']}")
+
+
+def await_operation(rest: RestClient, path: str) -> Any:
+    """Waits for an operation that was begun."""
+    pause, seconds = threading.Event(), _FIRST_PAUSE
+    while True:
+        answer = rest.get(path)
+        if answer["status"]["id"] == "COMPLETED":
+            operation = answer.get("operation") or {}
+            if (cause := operation.get("failure-cause")) is not None:
+                raise OperationFailedError(cause["stack-trace"])
+            return operation
+        pause.wait(seconds)
+        seconds = min(seconds * 1.5, _LAST_PAUSE)
+
+
+def take_savepoint(
+    rest: RestClient, job_id: str, directory: str | None, format_type: str, detached: bool
+) -> None:
+    """Takes a savepoint of a running job and prints its path."""
+    job = f"/jobs/{job_id}"
+    body = {"target-directory": directory, "cancel-job": False, "formatType": _format(format_type)}
+    suffix = " in detached mode" if detached else ""
+    print(f"Triggering savepoint for job {job_id}{suffix}.", flush=True)
+    try:
+        if detached:
+            trigger = rest.json("POST", f"{job}/savepoints", body)["request-id"]
+            print(f"Successfully trigger manual savepoint, triggerId: {trigger}")
+            return
+        print("Waiting for response...", flush=True)
+        done = run_operation(rest, f"{job}/savepoints", body, f"{job}/savepoints")
+    except (RestError, OperationFailedError) as error:
+        raise CommandError(f"Triggering a savepoint for the job {job_id} failed. {_words(error)}") from None
+    print(f"Savepoint completed. Path: {done['location']}")
+    print("You can resume your program from this savepoint with the run command.")
+
+
+def dispose(rest: RestClient, path: str) -> None:
+    """Deletes a savepoint's files."""
+    print(f"Disposing savepoint '{path}'.", flush=True)
+    print("Waiting for response...", flush=True)
+    try:
+        run_operation(rest, "/savepoint-disposal", {"savepoint-path": path}, "/savepoint-disposal")
+    except (RestError, OperationFailedError) as error:
+        raise CommandError(f"Disposing the savepoint '{path}' failed. {_words(error)}") from None
+    print(f"Savepoint '{path}' disposed.")
+
+
+def stop(
+    rest: RestClient, job_id: str, directory: str | None, drain: bool, format_type: str, detached: bool
+) -> None:
+    """Stops a job with a savepoint and prints its path."""
+    job = f"/jobs/{job_id}"
+    kind = _format(format_type)
+    print(f'{"Draining" if drain else "Suspending"} job "{job_id}" with a {kind} savepoint.', flush=True)
+    body = {"targetDirectory": directory, "drain": drain, "formatType": kind}
+    try:
+        if detached:
+            trigger = rest.json("POST", f"{job}/stop", body)["request-id"]
+            print(f"Successfully trigger manual savepoint, triggerId: {trigger}")
+            return
+        print(f"Triggering stop-with-savepoint for job {job_id}.", flush=True)
+        print("Waiting for response...", flush=True)
+        done = run_operation(rest, f"{job}/stop", body, f"{job}/savepoints")
+    except (RestError, OperationFailedError) as error:
+        raise CommandError(f'Could not stop with a savepoint job "{job_id}". {_words(error)}') from None
+    print(f"Savepoint completed. Path: {done['location']}")
+
+
+def cancel_with_savepoint(rest: RestClient, job_id: str, directory: str | None) -> None:
+    """Takes a savepoint and cancels the job with it."""
+    print(
+        'DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.', flush=True
+    )
+    where = directory or "default savepoint directory"
+    print(f"Cancelling job {job_id} with savepoint to {where}.", flush=True)
+    job = f"/jobs/{job_id}"
+    body = {"target-directory": directory, "cancel-job": True}
+    try:
+        done = run_operation(rest, f"{job}/savepoints", body, f"{job}/savepoints")
+    except (RestError, OperationFailedError) as error:
+        raise CommandError(f"Could not cancel job {job_id}. {_words(error)}") from None
+    print(f"Cancelled job {job_id}. Savepoint stored in {done['location']}.")
+
+
+def take_checkpoint(rest: RestClient, job_id: str) -> None:
+    """Takes a checkpoint of a running job now."""
+    job = f"/jobs/{job_id}"
+    print(f"Triggering checkpoint for job {job_id}.", flush=True)
+    print("Waiting for response...", flush=True)
+    try:
+        done = run_operation(
+            rest, f"{job}/checkpoints", {"checkpointType": "CONFIGURED"}, f"{job}/checkpoints"
+        )
+    except (RestError, OperationFailedError) as error:
+        raise CommandError(f"Triggering a checkpoint for the job {job_id} failed. {_words(error)}") from None
+    print(f"Checkpoint {done['checkpointId']} for job {job_id} completed.")
+
+
+def check(program: Program, path: str, config: Settings) -> bool:
+    """Prints what of a savepoint a program would restore; False when it would be refused. Nothing is started."""
+    graph = planned_graph(program, config)
+    opened = open_snapshot(path)
+    graph = with_max_parallelism(graph, max_parallelism_of_savepoint(opened.metadata, graph))
+    findings = check_savepoint(
+        opened.metadata, graph, allow_non_restored=config.get(execution.IGNORE_UNCLAIMED_STATE)
+    )
+    kind = "Savepoint" if opened.metadata.kind.is_savepoint else "Checkpoint"
+    print(
+        f"{kind} {opened.metadata.checkpoint_id} of job {opened.metadata.job_name!r} in {opened.directory}:"
+    )
+    for finding in findings:
+        print(_line(finding))
+    refused = [finding for finding in findings if finding.outcome is Outcome.REFUSED]
+    print(
+        f"{len(refused)} of {len(findings)} operators keep the program from being restored."
+        if refused
+        else "The program can be restored from it. Types of states are compared when the job registers them."
+    )
+    return not refused
+
+
+def _line(finding: Finding) -> str:
+    uid = f" (uid {finding.uid})" if finding.uid is not None else ""
+    states = f": {', '.join(finding.states)}" if finding.states else ""
+    lines = [f"  {finding.operator}{uid} {finding.outcome.value}{states}"]
+    if finding.pickled:
+        lines.append(f"    holds pickled values: {', '.join(finding.pickled)}")
+    if finding.reason:
+        lines.append(f"    {finding.reason}")
+    return "\n".join(lines)
+
+
+def _format(text: str) -> str:
+    if text.lower() not in FORMATS:
+        raise CommandError(f"--type {text}: expected {' or '.join(FORMATS)}.")
+    return text.upper()
+
+
+def _words(error: CommandError) -> str:
+    return " ".join(error.errors) if isinstance(error, RestError) and error.errors else str(error)
