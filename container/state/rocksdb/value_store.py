@@ -68,9 +68,12 @@ class ValueStore(StateStore):
         self._changed: dict[Any, Any] = {}
         #: Values as they are in RocksDB; MISSING for those that are not there.
         self._read: dict[Any, Any] = {}
+        #: Whether the program has read since keys were prefetched last: one that only writes is spared the reads.
+        self._asked = True
 
     def get(self, key: Any) -> Any:
         """The value of a canonical key or MISSING."""
+        self._asked = True
         found = self._changed.get(key)
         if found is not None:
             return found
@@ -85,7 +88,10 @@ class ValueStore(StateStore):
         self._changed[key] = value
 
     def prefetch(self, keys: Sequence[Any]) -> None:
-        """Reads the values of canonical keys that are not at hand."""
+        """Reads the values of canonical keys that are not at hand, unless nobody asked for those of the last chunk."""
+        if not self._asked:
+            return
+        self._asked = False
         changed, read = self._changed, self._read
         wanted = [key for key in keys if key not in changed and key not in read]
         if wanted:
