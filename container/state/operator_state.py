@@ -7,11 +7,16 @@ Values are fixed when they are added. It must not know barriers, RPC or storage,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.heap_operator_states import (
+    FrozenOperatorState,
+    HeapBroadcastState,
+    HeapListState,
+    ReadOnlyBroadcastView,
+    load_entries,
+)
 from yarrow.datastream.state import (
     BroadcastState,
     ListState,
@@ -21,7 +26,6 @@ from yarrow.datastream.state import (
     ReadOnlyBroadcastState,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.snapshot.errors import StateMigrationError
 from yarrow.runtime.snapshot.handles import (
     NamedOperatorState,
@@ -30,7 +34,7 @@ from yarrow.runtime.snapshot.handles import (
     StateHandle,
 )
 from yarrow.runtime.snapshot.output import SnapshotOutput
-from yarrow.runtime.snapshot.value_serializers import ValueSerializer, restored_serializer, value_serializer
+from yarrow.runtime.snapshot.value_serializers import restored_serializer, value_serializer
 
 Read = Callable[[StateHandle], bytes]
 
@@ -76,7 +80,7 @@ class OperatorStateBackend(OperatorStateStore):
     ) -> None:
         self._operator = operator_name
         self._trusted = trusted
-        self._states: dict[str, _HeapListState | _HeapBroadcastState] = {}
+        self._states: dict[str, HeapListState | HeapBroadcastState] = {}
         self._restored: dict[str, list[_Restored]] = {}
         for handle in restored:
             assert read is not None
@@ -100,7 +104,7 @@ class OperatorStateBackend(OperatorStateStore):
         if known is None:
             known = self._restore_broadcast(descriptor)
             self._states[descriptor.get_name()] = known
-        assert isinstance(known, _HeapBroadcastState)
+        assert isinstance(known, HeapBroadcastState)
         known.check(self._operator, descriptor.key_type_info, descriptor.value_type_info)
         return known
 
@@ -109,8 +113,8 @@ class OperatorStateBackend(OperatorStateStore):
     ) -> ReadOnlyBroadcastState[Any, Any]:
         """The same map for the side that must not write."""
         state = self.broadcast_state(descriptor)
-        assert isinstance(state, _HeapBroadcastState)
-        return _ReadOnlyView(state)
+        assert isinstance(state, HeapBroadcastState)
+        return ReadOnlyBroadcastView(state)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
         return self.list_state(state_descriptor)
@@ -126,11 +130,11 @@ class OperatorStateBackend(OperatorStateStore):
         if known is None:
             known = self._restore_list(descriptor, mode)
             self._states[descriptor.get_name()] = known
-        assert isinstance(known, _HeapListState)
+        assert isinstance(known, HeapListState)
         known.check(self._operator, descriptor.elem_type_info)
         return known
 
-    def _known(self, name: str, mode: OperatorStateMode) -> _HeapListState | _HeapBroadcastState | None:
+    def _known(self, name: str, mode: OperatorStateMode) -> HeapListState | HeapBroadcastState | None:
         known = self._states.get(name)
         if known is not None and known.mode is not mode:
             raise InvalidProgramError(
@@ -141,7 +145,7 @@ class OperatorStateBackend(OperatorStateStore):
 
     # ------------------------------------------------------------------ restore
 
-    def _restore_list(self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode) -> _HeapListState:
+    def _restore_list(self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode) -> HeapListState:
         name, declared = descriptor.get_name(), descriptor.elem_type_info
         serializer = value_serializer(declared, name, self._operator)
         values: list[Any] = []
@@ -150,9 +154,9 @@ class OperatorStateBackend(OperatorStateStore):
                 restored.state.value, declared, self._operator, name, trusted=self._trusted
             )
             values += [reader.load_value(element) for element in restored.elements()]
-        return _HeapListState(name, mode, declared, serializer, values)
+        return HeapListState(name, mode, declared, serializer, values)
 
-    def _restore_broadcast(self, descriptor: MapStateDescriptor[Any, Any]) -> _HeapBroadcastState:
+    def _restore_broadcast(self, descriptor: MapStateDescriptor[Any, Any]) -> HeapBroadcastState:
         name, key_type, value_type = (
             descriptor.get_name(),
             descriptor.key_type_info,
@@ -166,7 +170,7 @@ class OperatorStateBackend(OperatorStateStore):
             items = restored_serializer(state.value, value_type, self._operator, name, trusted=self._trusted)
             for element in restored.elements():
                 entries = load_entries(element, keys, items)
-        return _HeapBroadcastState(
+        return HeapBroadcastState(
             name,
             key_type,
             value_type,
@@ -195,20 +199,10 @@ class OperatorStateBackend(OperatorStateStore):
         )
 
 
-class _Frozen(NamedTuple):
-    """What a state held at the cut; `elements` encodes it."""
-
-    name: str
-    mode: OperatorStateMode
-    value: ValueSerializer
-    map_key: ValueSerializer | None
-    elements: Callable[[], Iterable[bytes]]
-
-
 class PendingOperatorSnapshot:
     """The asynchronous part of a snapshot of operator state."""
 
-    def __init__(self, states: Sequence[_Frozen], carried: Sequence[_Restored]) -> None:
+    def __init__(self, states: Sequence[FrozenOperatorState], carried: Sequence[_Restored]) -> None:
         self._states = list(states)
         self._carried = list(carried)
 
@@ -259,172 +253,3 @@ class PendingOperatorSnapshot:
         """Lets go of what was frozen; also after a failed `write`. Any thread."""
         self._states.clear()
         self._carried.clear()
-
-
-class _HeapListState(ListState[Any]):
-    """A list of one subtask."""
-
-    def __init__(
-        self,
-        name: str,
-        mode: OperatorStateMode,
-        declared: TypeInformation | None,
-        serializer: ValueSerializer,
-        values: list[Any],
-    ) -> None:
-        self.mode = mode
-        self._name = name
-        self._declared = declared
-        self._serializer = serializer
-        self._fix = copier_for(declared)
-        self._values = values
-
-    def check(self, operator: str, declared: TypeInformation | None) -> None:
-        """Raises InvalidProgramError when the state was declared with another type before."""
-        if declared != self._declared:
-            raise _declared_twice(operator, self._name, self._declared, declared)
-
-    def get(self) -> Iterable[Any]:
-        return list(self._values)
-
-    def add(self, value: Any) -> None:
-        self.add_all([value])
-
-    def add_all(self, values: list[Any]) -> None:
-        self._values += self._fixed(values)
-
-    def update(self, values: list[Any]) -> None:
-        # A new list: a snapshot under way keeps the old one.
-        self._values = self._fixed(values)
-
-    def clear(self) -> None:
-        self._values = []
-
-    def _fixed(self, values: Iterable[Any]) -> list[Any]:
-        found = list(values)
-        if None in found:
-            raise ValueError(f"operator state '{self._name}': None cannot be an element of a list state")
-        return found if self._fix is None else [self._fix(value) for value in found]
-
-    def freeze(self) -> _Frozen:
-        """The state as it is now."""
-        values, dump = self._values.copy(), self._serializer.dump_value
-        return _Frozen(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
-
-
-class _HeapBroadcastState(BroadcastState[Any, Any]):
-    """A map of one subtask, alike in all."""
-
-    mode = OperatorStateMode.BROADCAST
-
-    def __init__(
-        self,
-        name: str,
-        key_type: TypeInformation | None,
-        value_type: TypeInformation | None,
-        keys: ValueSerializer,
-        values: ValueSerializer,
-        entries: dict[Any, Any],
-    ) -> None:
-        self._name = name
-        self._types = (key_type, value_type)
-        self._key_serializer = keys
-        self._value_serializer = values
-        self._fix_key = copier_for(key_type)
-        self._fix_value = copier_for(value_type)
-        self._entries = entries
-
-    def check(
-        self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None
-    ) -> None:
-        """Raises InvalidProgramError when the state was declared with other types before."""
-        for was, now in zip(self._types, (key_type, value_type), strict=True):
-            if was != now:
-                raise _declared_twice(operator, self._name, was, now)
-
-    def get(self, key: Any) -> Any:
-        return self._entries.get(key)
-
-    def contains(self, key: Any) -> bool:
-        return key in self._entries
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._entries.items()
-
-    def keys(self) -> Iterable[Any]:
-        return self._entries.keys()
-
-    def values(self) -> Iterable[Any]:
-        return self._entries.values()
-
-    def is_empty(self) -> bool:
-        return not self._entries
-
-    def put(self, key: Any, value: Any) -> None:
-        if self._fix_key is not None:
-            key = self._fix_key(key)
-        self._entries[key] = value if self._fix_value is None else self._fix_value(value)
-
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self.put(key, value)
-
-    def remove(self, key: Any) -> None:
-        self._entries.pop(key, None)
-
-    def clear(self) -> None:
-        self._entries = {}
-
-    def freeze(self) -> _Frozen:
-        """The state as it is now."""
-        entries, keys, values = self._entries.copy(), self._key_serializer, self._value_serializer
-        return _Frozen(self._name, self.mode, values, keys, lambda: (dump_entries(entries, keys, values),))
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state without its writing half."""
-
-    _state: _HeapBroadcastState
-
-    def get(self, key: Any) -> Any:
-        return self._state.get(key)
-
-    def contains(self, key: Any) -> bool:
-        return self._state.contains(key)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._state.items()
-
-    def keys(self) -> Iterable[Any]:
-        return self._state.keys()
-
-    def values(self) -> Iterable[Any]:
-        return self._state.values()
-
-    def is_empty(self) -> bool:
-        return self._state.is_empty()
-
-    def clear(self) -> None:
-        raise InvalidProgramError(
-            "broadcast state can be changed in process_broadcast_element only: the subtasks would differ"
-        )
-
-
-def dump_entries(entries: Mapping[Any, Any], keys: ValueSerializer, values: ValueSerializer) -> bytes:
-    """A map as one element: 4 bytes length of the keys' bytes, keys, values."""
-    data = keys.dump_values(list(entries))
-    return len(data).to_bytes(4, "big") + data + values.dump_values(list(entries.values()))
-
-
-def load_entries(element: bytes, keys: ValueSerializer, values: ValueSerializer) -> dict[Any, Any]:
-    """The map of `dump_entries`."""
-    end = 4 + int.from_bytes(element[:4], "big")
-    return dict(zip(keys.load_values(element[4:end]), values.load_values(element[end:]), strict=True))
-
-
-def _declared_twice(operator: str, name: str, was: object, now: object) -> InvalidProgramError:
-    return InvalidProgramError(
-        f"operator '{operator}': operator state '{name}' was declared with {was} and then with {now}; use one "
-        "descriptor, or another name"
-    )

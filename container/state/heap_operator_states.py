@@ -1,0 +1,199 @@
+"""The handles of operator state on the heap: lists and broadcast maps, and what a cut freezes of them.
+
+Owner: the task thread; a FrozenOperatorState is read by the snapshot thread. Values are fixed when they are added. They
+must not know names of other states, snapshots or who gets which element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.state import BroadcastState, ListState, ReadOnlyBroadcastState
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.snapshot.handles import OperatorStateMode
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer
+
+
+class FrozenOperatorState(NamedTuple):
+    """What a state held at the cut; `elements` encodes it."""
+
+    name: str
+    mode: OperatorStateMode
+    value: ValueSerializer
+    map_key: ValueSerializer | None
+    elements: Callable[[], Iterable[bytes]]
+
+
+class HeapListState(ListState[Any]):
+    """A list of one subtask."""
+
+    def __init__(
+        self,
+        name: str,
+        mode: OperatorStateMode,
+        declared: TypeInformation | None,
+        serializer: ValueSerializer,
+        values: list[Any],
+    ) -> None:
+        self.mode = mode
+        self._name = name
+        self._declared = declared
+        self._serializer = serializer
+        self._fix = copier_for(declared)
+        self._values = values
+
+    def check(self, operator: str, declared: TypeInformation | None) -> None:
+        """Raises InvalidProgramError when the state was declared with another type before."""
+        if declared != self._declared:
+            raise _declared_twice(operator, self._name, self._declared, declared)
+
+    def get(self) -> Iterable[Any]:
+        return list(self._values)
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def add_all(self, values: list[Any]) -> None:
+        self._values += self._fixed(values)
+
+    def update(self, values: list[Any]) -> None:
+        # A new list: a snapshot under way keeps the old one.
+        self._values = self._fixed(values)
+
+    def clear(self) -> None:
+        self._values = []
+
+    def _fixed(self, values: Iterable[Any]) -> list[Any]:
+        found = list(values)
+        if None in found:
+            raise ValueError(f"operator state '{self._name}': None cannot be an element of a list state")
+        return found if self._fix is None else [self._fix(value) for value in found]
+
+    def freeze(self) -> FrozenOperatorState:
+        """The state as it is now."""
+        values, dump = self._values.copy(), self._serializer.dump_value
+        return FrozenOperatorState(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
+
+
+class HeapBroadcastState(BroadcastState[Any, Any]):
+    """A map of one subtask, alike in all."""
+
+    mode = OperatorStateMode.BROADCAST
+
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        value_type: TypeInformation | None,
+        keys: ValueSerializer,
+        values: ValueSerializer,
+        entries: dict[Any, Any],
+    ) -> None:
+        self._name = name
+        self._types = (key_type, value_type)
+        self._key_serializer = keys
+        self._value_serializer = values
+        self._fix_key = copier_for(key_type)
+        self._fix_value = copier_for(value_type)
+        self._entries = entries
+
+    def check(
+        self, operator: str, key_type: TypeInformation | None, value_type: TypeInformation | None
+    ) -> None:
+        """Raises InvalidProgramError when the state was declared with other types before."""
+        for was, now in zip(self._types, (key_type, value_type), strict=True):
+            if was != now:
+                raise _declared_twice(operator, self._name, was, now)
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._entries.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._entries.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._entries.values()
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def put(self, key: Any, value: Any) -> None:
+        if self._fix_key is not None:
+            key = self._fix_key(key)
+        self._entries[key] = value if self._fix_value is None else self._fix_value(value)
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries = {}
+
+    def freeze(self) -> FrozenOperatorState:
+        """The state as it is now."""
+        entries, keys, values = self._entries.copy(), self._key_serializer, self._value_serializer
+        return FrozenOperatorState(
+            self._name, self.mode, values, keys, lambda: (dump_entries(entries, keys, values),)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
+    """A broadcast state without its writing half."""
+
+    _state: HeapBroadcastState
+
+    def get(self, key: Any) -> Any:
+        return self._state.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._state.contains(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._state.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._state.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        return self._state.is_empty()
+
+    def clear(self) -> None:
+        raise InvalidProgramError(
+            "broadcast state can be changed in process_broadcast_element only: the subtasks would differ"
+        )
+
+
+def dump_entries(entries: Mapping[Any, Any], keys: ValueSerializer, values: ValueSerializer) -> bytes:
+    """A map as one element: 4 bytes length of the keys' bytes, keys, values."""
+    data = keys.dump_values(list(entries))
+    return len(data).to_bytes(4, "big") + data + values.dump_values(list(entries.values()))
+
+
+def load_entries(element: bytes, keys: ValueSerializer, values: ValueSerializer) -> dict[Any, Any]:
+    """The map of `dump_entries`."""
+    end = 4 + int.from_bytes(element[:4], "big")
+    return dict(zip(keys.load_values(element[4:end]), values.load_values(element[end:]), strict=True))
+
+
+def _declared_twice(operator: str, name: str, was: object, now: object) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"operator '{operator}': operator state '{name}' was declared with {was} and then with {now}; use one "
+        "descriptor, or another name"
+    )
