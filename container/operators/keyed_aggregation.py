@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
 from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
 from yarrow.container.operators.key_selection import generate_key
@@ -25,6 +25,11 @@ from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator,
 STATE_NAME = "_aggregation"
 
 
+def state_type(declared: TypeInformation | None) -> TypeInformation:
+    """The type of kept rows: as a descriptor without a type, an undeclared stream allows what has no safe form."""
+    return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
+
+
 class ReducingOperator(FunctionOperator):
     """reduce(function): the first record of a key is its first value."""
 
@@ -38,7 +43,7 @@ class ReducingOperator(FunctionOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
-        self._table: ValueTable = context.state.value_table(STATE_NAME, self._type)
+        self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         self._generate(code, value, timestamp, emit, is_head=False)
@@ -111,7 +116,7 @@ class FieldAggregation(RowOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._spec.key_selector, self.name), "get_key", self.name)
-        self._table: ValueTable = context.state.value_table(STATE_NAME, self._type)
+        self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         self._generate(code, value, timestamp, emit, is_head=False)

@@ -90,7 +90,11 @@ class DebugBackend(KeyedStateBackend):
         self._backend = backend
         self._watch = _Watch(context.operator_name)
         self._handles: dict[str, Any] = {}
-        self.wants_keys = backend.wants_keys
+
+    @property
+    def wants_keys(self) -> bool:  # type: ignore[override]
+        """See KeyedStateBackend; may change with each registered state."""
+        return self._backend.wants_keys
 
     @property
     def current_key(self) -> Any:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.state import prefetching
 from yarrow.common.typeinfo import Types
@@ -203,6 +206,38 @@ def test_functions_get_every_kind_of_state(backend: str, told: list[list[Any]]) 
     assert keys == (["a", "b", "a"] if backend == "prefetching" else [])
     # The function was pickled with the job; its class is this one.
     assert Opened.events == ["open 0", "close"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, "a", 2.5, None]), st.integers(-5, 5)), max_size=30),
+    st.lists(st.integers(1, 7), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+def test_neither_batches_nor_the_order_of_keys_change_a_result(
+    backend: str, rows: list[tuple[Any, int]], sizes: list[int], chunk_rows: int, random: Any
+) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: row[0]).process(AllStates())
+
+    def results(rows: list[tuple[Any, int]], sizes: list[int], chunk_rows: int) -> dict[Any, list[Any]]:
+        with OperatorHarness(fragment, configuration=BACKENDS[backend], chunk_rows=chunk_rows) as harness:
+            remaining = list(rows)
+            for size in cycle(sizes):
+                if not remaining:
+                    break
+                harness.push(*remaining[:size])
+                del remaining[:size]
+            found: dict[Any, list[Any]] = {}
+            for row in harness.output:
+                found.setdefault(row[0], []).append(row)
+            return found
+
+    keys = sorted({key for key, _ in rows}, key=lambda key: random.random())
+    by_key = [row for key in keys for row in rows if row[0] == key]
+    assert results(by_key, sizes, chunk_rows) == results(rows, [1000], 1000)
 
 
 def test_a_changed_value_fails_the_job_in_debug_mode() -> None:
