@@ -322,6 +322,7 @@ class JobTasks:
             row_count=message.row_count,
             last=message.last,
             continued=message.continued,
+            attempt_number=builder.descriptor.attempt_number,
         )
         self._send(EmitCollectRows(rows=rows))
 

@@ -26,19 +26,24 @@ class CollectBuffer:
         self._max_rows = max_rows
         self._queue: deque[CollectRows] = deque()
         self._rows = 0
-        #: Highest sequence number taken of each subtask: a message sent twice counts once.
-        self._taken: dict[int, int] = {}
+        #: (attempt, sequence) last taken of each subtask: a message sent twice counts once, one of a former attempt
+        #: that comes late not at all.
+        self._taken: dict[int, tuple[int, int]] = {}
+        #: Subtasks that have sent their last rows.
+        self._ended: set[int] = set()
         self._changed = asyncio.Condition()
 
     async def push(self, rows: CollectRows) -> None:
         """Returns when there is room for the next; at once after the end of the job."""
         async with self._changed:
-            if rows.sequence > self._taken.get(rows.subtask, -1):
-                self._taken[rows.subtask] = rows.sequence
+            position = (rows.attempt_number, rows.sequence)
+            if position > self._taken.get(rows.subtask, (0, -1)):
+                self._taken[rows.subtask] = position
                 if rows.row_count or rows.continued:
                     self._queue.append(rows)
                     self._rows += rows.row_count
-                if rows.last:
+                if rows.last and rows.subtask not in self._ended:
+                    self._ended.add(rows.subtask)
                     self._open -= 1
                 self._changed.notify_all()
             await self._changed.wait_for(lambda: self._rows < self._max_rows or self._open <= 0)
@@ -68,6 +73,12 @@ class CollectBuffer:
             self._rows -= count
             self._changed.notify_all()
             return tuple(found)
+
+    def restarts(self, subtask: int) -> None:
+        """The subtask starts again: its rows have not ended. What it has sent since its checkpoint comes twice."""
+        if subtask in self._ended:
+            self._ended.remove(subtask)
+            self._open += 1
 
     async def close(self) -> None:
         """The job has ended: what is there can still be fetched, nothing more will come."""
@@ -99,4 +110,5 @@ def _not_last(rows: CollectRows) -> CollectRows:
         payload=rows.payload,
         row_count=rows.row_count,
         continued=rows.continued,
+        attempt_number=rows.attempt_number,
     )

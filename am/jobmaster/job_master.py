@@ -199,6 +199,12 @@ class JobMaster(CheckpointRequests):
                         self._settings.collect_buffer_rows,
                     )
 
+    def _collects_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
+        for execution in filter(None, map(self.graph.execution, attempts)):
+            for operator in execution.vertex.operators:
+                if isinstance(operator.spec, CollectOperator):
+                    self._collects[operator.spec.collect_id].restarts(execution.subtask)
+
     def _now(self) -> float:
         return self._services.clock.monotonic()
 
@@ -219,7 +225,7 @@ class JobMaster(CheckpointRequests):
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
-        return job_details(self.graph, self.waiting_for())
+        return job_details(self.graph, self.waiting_for(), self.checkpoint_statistics.metrics())
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""
@@ -357,7 +363,7 @@ class JobMaster(CheckpointRequests):
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
         """More checkpoints failed than are tolerated; acted on behind what is being done now."""
-        self.loop.call_soon(lambda: self._carry_out(self._scheduler.fail(cause, self._now())))
+        self.loop.call_soon(lambda: self._carry_out(self._scheduler.fail_globally(cause, self._now())))
 
     def _do(self, action: SchedulerAction) -> None:
         match action:
@@ -378,6 +384,7 @@ class JobMaster(CheckpointRequests):
             case ArmRestart(restart_id, seconds):
                 self._after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
             case TasksRestarting(attempts):
+                self._collects_restart(attempts)
                 self._checkpoints.on_restart(attempts)
             case ResetReader():
                 self._reset_reader(action)

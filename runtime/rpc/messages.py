@@ -432,6 +432,8 @@ class CollectRows(Message, frozen=True, kw_only=True):
     last: bool = False
     #: The pickle goes on in the subtask's next message: one row may be longer than a message.
     continued: bool = False
+    #: The subtask's attempt: each begins anew with its sequence, and leaves unfinished what the former continued.
+    attempt_number: int = 0
 
 
 class Acknowledge(Message, frozen=True, kw_only=True):
@@ -524,6 +526,8 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     accumulators: dict[str, Any]
     #: What the job waits for, "" when it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
     waiting_for: str = ""
+    #: Metrics of checkpoints under Flink's names; those that are not known yet are absent.
+    checkpoint_metrics: dict[str, float] = msgspec.field(default_factory=dict)
     #: How often tasks were started again after a failure.
     restarts: int = 0
     #: Milliseconds spent RESTARTING in all.

@@ -55,7 +55,8 @@ class CollectedRows:
     """Puts the messages of one collect operator together again: a long row comes in several of its subtask's."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, list[bytes]] = {}
+        #: By subtask and attempt: a new attempt does not go on with what the former left unfinished.
+        self._parts: dict[tuple[int, int], list[bytes]] = {}
 
     def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
         """The rows that are whole now, in order; None when there are none and no more will come."""
@@ -63,7 +64,7 @@ class CollectedRows:
         ended = False
         for message in messages:
             ended = ended or message.last
-            parts = self._parts.setdefault(message.subtask, [])
+            parts = self._parts.setdefault((message.subtask, message.attempt_number), [])
             parts.append(message.payload)
             if not message.continued and message.row_count:
                 # The job's own workers made it from the job's own records; the classes are this program's.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.unit.am.scheduling import Scheduling
 from tests.unit.rpc.loops import run, settled
@@ -28,6 +30,7 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.testing.job_graphs import Stage, linear_job
+from yarrow.testing.job_results import CollectedRows
 
 replace = msgspec.structs.replace
 GOOD = linear_job(Stage(1), Stage(2))
@@ -186,3 +189,29 @@ def test_the_end_of_the_job_ends_everything() -> None:
         assert (await buffer.fetch(1))[0].last
 
     run(body())
+
+
+def test_a_restarted_subtask_begins_anew_and_its_former_attempt_is_not_heard() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=10)
+        again = [structs.replace(rows(0, number, 1), attempt_number=1) for number in range(2)]
+        await buffer.push(rows(0, 0, 1))
+        await buffer.push(rows(0, 1, 1, last=True))
+        buffer.restarts(0)
+        await buffer.push(again[0])
+        await buffer.push(rows(0, 2, 1))
+        found = [(r.attempt_number, r.sequence) for r in await buffer.fetch(100)]
+        assert found == [(0, 0), (0, 1), (1, 0)]
+        await buffer.push(structs.replace(again[1], last=True))
+        assert [r.last for r in await buffer.fetch(100)] == [False]
+        assert (await buffer.fetch(100))[0].last
+
+    run(body())
+
+
+def test_a_row_that_a_former_attempt_left_unfinished_is_dropped() -> None:
+    collected = CollectedRows()
+    whole = pickle.dumps(["row"])
+    part = structs.replace(rows(0, 0, 0), payload=whole[:3], continued=True)
+    assert collected.take([part]) == []
+    assert collected.take([structs.replace(rows(0, 0, 1), payload=whole, attempt_number=1)]) == ["row"]

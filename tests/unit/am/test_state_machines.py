@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.am.state_diagrams import document
 from yarrow.runtime.common.clock import ManualClock
@@ -26,6 +27,7 @@ from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
 TABLES: list[tuple[type[Enum], Mapping[Any, frozenset[Any]]]] = [
     (JobStatus, JOB_TRANSITIONS),
     (ExecutionState, EXECUTION_TRANSITIONS),
+    (CheckpointState, CHECKPOINT_TRANSITIONS),
 ]
 STEPS = [(table, source, target) for kind, table in TABLES for source, target in product(kind, kind)]
 
