@@ -86,7 +86,8 @@ def make_plan(seed: int, points: list[tuple[str, list[FaultAction]]], occurrence
     generator = random.Random(seed)
     point, actions = generator.choice(points)
     action = generator.choice(actions)
-    occurrence = generator.randint(1, occurrences)
+    # Commits are few: the later ones of them may not come at all.
+    occurrence = 1 if point.startswith("sink.") else generator.randint(1, occurrences)
     if point == RECORD_POINT:
         occurrence = generator.randint(1, 150)
     restoring = point.startswith("restore.")

@@ -58,7 +58,7 @@ _MESSAGES = (
     "rpc.trigger_checkpoint",
     "rpc.acknowledge_checkpoint",
     "rpc.notify_checkpoint",
-    "rpc.send_operator_event",
+    "rpc.acknowledge_coordinator",
 )
 #: For clusters whose workers are processes.
 KILLING_POINTS = [(point, _KILLS) for point in (*_WORKER_POINTS, *_COORDINATOR_POINTS)]

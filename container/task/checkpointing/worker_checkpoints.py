@@ -217,11 +217,18 @@ class WorkerCheckpoints:
                 snapshot.settled()
             return
         for snapshot, acknowledgement in checkpoint.written:
-            detail = snapshot.task.detail(checkpoint_id)
-            fault_points.reach("checkpoint.before-acknowledge", **detail)
-            self._send(CheckpointAcknowledged(acknowledgement=acknowledgement))
-            fault_points.reach("checkpoint.after-acknowledge", **detail)
-            snapshot.settled()
+            try:
+                self._acknowledge(snapshot, acknowledgement)
+            except Exception as error:
+                self._tell_declined(job_id, checkpoint_id, snapshot.task.attempt_id, error)
+            finally:
+                snapshot.settled()
+
+    def _acknowledge(self, snapshot: PendingSubtaskSnapshot, acknowledgement: AcknowledgeCheckpoint) -> None:
+        detail = snapshot.task.detail(acknowledgement.checkpoint_id)
+        fault_points.reach("checkpoint.before-acknowledge", **detail)
+        self._send(CheckpointAcknowledged(acknowledgement=acknowledgement))
+        fault_points.reach("checkpoint.after-acknowledge", **detail)
 
     def _decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
         job = self._job(task.job_id)
