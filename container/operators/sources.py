@@ -192,7 +192,7 @@ class ReadingSource(SourceHead):
             and environment.settings.get(checkpointing.INTERVAL) is not None
             and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
         )
-        context.send("register", "", progress)
+        context.send("register", "", progress, environment.restored.checkpoint_id)
         if restored:
             self._add_splits(restored)
         if mine is not None and mine[3]:

@@ -32,7 +32,7 @@ from yarrow.container.task.checkpointing.source_events import (
 from yarrow.container.task.failure import OperatorFailure
 from yarrow.datastream.connectors.base import Source, SourceSplit, SplitEnumerator
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.common.ids import ExecutionAttemptID, attempt_place
 from yarrow.runtime.snapshot.options import CheckpointOptions
 
 
@@ -89,6 +89,8 @@ class SourceCoordinator:
         self._readers: dict[int, str] = {}
         self._attempts: dict[int, ExecutionAttemptID] = {}
         self._finished: set[int] = set()
+        #: Readers whose new attempt came before the word that they go back.
+        self._gone_back: set[int] = set()
         self._log = AssignmentLog(self._restored.checkpoint_id)
         #: Restored at another parallelism: events of readers that are no more, until their progress is known.
         self._rescaled: CoordinatorState | None = None
@@ -251,6 +253,11 @@ class SourceCoordinator:
             self._rescaled = None
             if splits:
                 enumerator.add_splits_back(splits, subtask)
+        former = self._attempts.get(subtask)
+        if former is not None and attempt_place(former)[1] < attempt_place(attempt)[1]:
+            # The word that the reader goes back is still on its way.
+            self._go_back(enumerator, subtask, message[3])
+            self._gone_back.add(subtask)
         self._readers[subtask] = message[1]
         self._attempts[subtask] = attempt
         for event in self._log.registered(subtask, taken):
@@ -282,6 +289,12 @@ class SourceCoordinator:
         self._host.deliver(checkpoint_id, options, data)
 
     def _reset(self, enumerator: SplitEnumerator[SourceSplit], subtask: int, checkpoint_id: int) -> None:
+        if subtask in self._gone_back:
+            self._gone_back.discard(subtask)
+        else:
+            self._go_back(enumerator, subtask, checkpoint_id)
+
+    def _go_back(self, enumerator: SplitEnumerator[SourceSplit], subtask: int, checkpoint_id: int) -> None:
         splits = self._log.reset(subtask, checkpoint_id)
         self._finished.discard(subtask)
         self._readers.pop(subtask, None)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any, Protocol
 
-from yarrow.container.errors import CheckpointRefusedError
-from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.task.checkpointing.checkpoint_course import CheckpointCourse
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     NoSnapshots,
     SnapshotReceiver,
@@ -27,6 +25,7 @@ from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.mails import ChunkAtHand, MailDelays
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.slice_sizer import SliceSizer
+from yarrow.container.task.task_stage import TaskStage
 from yarrow.container.task.time_accounting import Phase, TimeAccounting
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.common.clock import perf_counter
@@ -46,24 +45,9 @@ from yarrow.runtime.data.elements import (
 )
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: A task whose peer broke off waits this long for the JobMaster's verdict (the peer's own failure is the cause).
 VERDICT_SECONDS = 5.0
-
-
-class TaskStage(Enum):
-    """Where a task is in its life."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    #: Input has ended; outputs and operators are being drained, which may take until a checkpoint is complete.
-    FINISHING = "finishing"
-    #: Behind the cut of a savepoint that stops the job: nothing runs until it is known what became of it.
-    SUSPENDED = "suspended"
-    #: A peer broke off: waits to be cancelled, fails by itself after a while.
-    AWAITING_VERDICT = "awaiting verdict"
-    ENDED = "ended"
 
 
 class TaskListener(Protocol):
@@ -113,17 +97,15 @@ class StreamTask:
         self._batch: tuple[int, list[Any], list[int | None] | None, int] | None = None
         self._flush_at: float | None = None
         self._poll_at: float | None = None
-        self._woken = True
+        self.woken = True
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         #: It had ended before the checkpoint that was restored: see `skip`.
         self._skipped = False
         #: `finish` of the operators was called; only the last checkpoint is still to come.
-        self._finished = False
+        self.finished = False
         #: The listener was told that the task waits for the checkpoint behind its end.
         self._end_announced = False
-        #: The savepoint at whose cut the task stands still, and the stage it had before.
-        self._stopping: tuple[CheckpointBarrier, TaskStage] | None = None
         #: The rows that a generated loop works on.
         self.chunk = ChunkAtHand()
         #: True while outputs lack credit: until it comes there is nothing to do.
@@ -145,7 +127,7 @@ class StreamTask:
             broadcast=self.broadcast,
             emit=self._emit_source_records,
         )
-        gate.barriers.listener = self
+        self._course = CheckpointCourse(self)
 
     # ------------------------------------------------------------------ any thread
 
@@ -163,7 +145,7 @@ class StreamTask:
 
     def wake(self) -> None:
         """Something changed that the task waits for."""
-        self._woken = True
+        self.woken = True
         self._wake_thread()
 
     @property
@@ -200,7 +182,7 @@ class StreamTask:
         """
         if self.stage is not TaskStage.CREATED:
             return
-        self._skipped = self._finished = True
+        self._skipped = self.finished = True
         try:
             self.chain.resume_finished()
         except BaseException as error:  # commits are user code
@@ -326,9 +308,9 @@ class StreamTask:
     def _take_source(self, now: float) -> bool:
         source = self.chain.source
         assert source is not None
-        if not self._woken and self._poll_at is not None and now < self._poll_at:
+        if not self.woken and self._poll_at is not None and now < self._poll_at:
             return False
-        self._woken = False
+        self.woken = False
         self._poll_at = None
         deadline = now + self._slice_seconds
         chunk_started = now
@@ -342,7 +324,7 @@ class StreamTask:
             self._sizer.measured(len(records.rows), finished - chunk_started)
             chunk_started = finished
             if finished >= deadline or self._mailbox:
-                self._woken = True
+                self.woken = True
                 return True
         if records is None:
             self.chain.time.end()
@@ -430,7 +412,7 @@ class StreamTask:
             valve.set_idle(entry, element.idle)
             self._advance_watermark()
         elif isinstance(element, CheckpointBarrier):
-            self._cut(self.gate.barriers.barrier(position, element))
+            self._course.cut(self.gate.barriers.barrier(position, element))
         elif isinstance(element, LatencyMarker):
             self._on_latency_marker(element)
         elif isinstance(element, EndOfData):
@@ -438,7 +420,7 @@ class StreamTask:
             valve.channel_ended()
             self._advance_watermark()
             if not self.gate.all_ended:
-                self._cut(self.gate.barriers.channel_ended())
+                self._course.cut(self.gate.barriers.channel_ended())
             elif not self._firing:
                 self._input_ended()
 
@@ -488,91 +470,24 @@ class StreamTask:
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING) and not self._skipped:
-            self._cut(self.gate.barriers.trigger(barrier))
-        elif self.stage is TaskStage.SUSPENDED:
-            reason = "the task stands at a savepoint that stops the job"
-            self.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
-        else:
-            self.checkpoints.decline(
-                barrier.checkpoint_id, CheckpointRefusedError(f"the task is {self.stage.value}")
-            )
-
-    def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
-        """BarrierListener."""
-        self.checkpoints.announce(barrier)
-
-    def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
-        """BarrierListener."""
-        self.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
+        if not self._skipped:
+            self._course.trigger(barrier)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete, and so are all before it."""
-        if self._skipped or self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
-            return
-        self.gate.barriers.abort(checkpoint_id)
-        self.checkpoints.completed(checkpoint_id)
-        stopping = self._stopping
-        if stopping is not None and stopping[0].checkpoint_id <= checkpoint_id:
-            self._stopping = None
-            self._end_of_stopped(stopping[1])
+        if not self._skipped:
+            self._course.completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will never be complete."""
-        if self._skipped or self.stage in (TaskStage.CREATED, TaskStage.ENDED, TaskStage.AWAITING_VERDICT):
-            return
-        self.gate.barriers.abort(checkpoint_id)
-        self.checkpoints.aborted(checkpoint_id)
-        stopping = self._stopping
-        if stopping is not None and stopping[0].checkpoint_id == checkpoint_id:
-            self._stopping = None
-            self._go_on(*stopping)
+        if not self._skipped:
+            self._course.aborted(checkpoint_id)
 
-    def _go_on(self, barrier: CheckpointBarrier, stage: TaskStage) -> None:
-        """The savepoint that was to stop the job has failed."""
-        drains = barrier.options is not None and barrier.options.kind is SnapshotKind.SAVEPOINT_TERMINATE
-        if drains and stage is TaskStage.RUNNING:
-            raise CheckpointRefusedError(
-                f"savepoint {barrier.checkpoint_id}, which was to stop the job, was given up after the job had been "
-                "drained: it goes on from its last checkpoint"
-            )
-        self.stage = stage
-        self._woken = True
-
-    def _cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
-        for ready in checkpoints:
-            options = ready.barrier.options
-            kind = SnapshotKind.CHECKPOINT if options is None else options.kind
-            if kind is SnapshotKind.SAVEPOINT_TERMINATE and self.stage is TaskStage.RUNNING:
-                self._drain_operators()
-            self.checkpoints.cut(ready, finished=self._finished, settled=self._snapshot_settled)
-            if kind.stops_job and self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
-                self._stopping = (ready.barrier, self.stage)
-                self.stage = TaskStage.SUSPENDED
-
-    def _drain_operators(self) -> None:
-        """The end of time, for a job that will not go on: all timers fire, operators finish."""
-        if self.chain.source is not None:
-            self.chain.time.end()
-        if not self._finished:
-            self._finished = True
+    def finish_operators(self) -> None:
+        """Has operators write what they keep back, once."""
+        if not self.finished:
+            self.finished = True
             self.chain.finish()
-
-    def _end_of_stopped(self, stage: TaskStage) -> None:
-        """The savepoint that stops the job is complete."""
-        if stage is TaskStage.RUNNING:
-            self.broadcast(EndOfData())
-        if self.chain.source is not None:
-            self.chain.source.stopped()
-        self._finished = True
-        self.stage = TaskStage.FINISHING
-
-    def _snapshot_settled(self) -> None:
-        """Any thread."""
-        self.post(self._count_settled)
-
-    def _count_settled(self) -> None:
-        self.checkpoints.unsettled -= 1
 
     @property
     def threads_left(self) -> tuple[str, ...]:
@@ -607,14 +522,12 @@ class StreamTask:
                 partition.flush_all()
 
     def _input_ended(self) -> None:
-        if not self._finished:
-            self._finished = True
-            self.chain.finish()
+        self.finish_operators()
         self.broadcast(EndOfData())
         self._flush_at = None
         self.stage = TaskStage.FINISHING
         # Behind the end, so that a checkpoint that begins with it includes it.
-        self._cut(self.gate.barriers.channel_ended())
+        self._course.cut(self.gate.barriers.channel_ended())
 
     def _drain(self) -> tuple[bool, Phase]:
         if not self._drain_overdrafts():
@@ -654,7 +567,7 @@ class StreamTask:
                 return moved
             moved = True
             if isinstance(element[2], CheckpointBarrier):
-                self._cut(self.gate.barriers.barrier(element[0], element[2]))
+                self._course.cut(self.gate.barriers.barrier(element[0], element[2]))
         return moved
 
     def _await_verdict(self, error: BaseException) -> None:

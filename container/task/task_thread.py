@@ -11,7 +11,8 @@ import queue
 from collections.abc import Callable
 
 from yarrow.container.task.garbage_collection import GarbageCollection
-from yarrow.container.task.stream_task import StreamTask, TaskStage
+from yarrow.container.task.stream_task import StreamTask
+from yarrow.container.task.task_stage import TaskStage
 from yarrow.runtime.common.clock import perf_counter
 
 _log = logging.getLogger(__name__)

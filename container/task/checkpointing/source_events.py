@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-#: To the coordinator: ("register", host, progress of all restored readers), ("request",), ("event", object),
-#: ("finished",), ("cut", checkpoint id). To a reader: ("splits", [...]), ("no_more",), ("event", object), and not
-#: numbered ("complete",) and ("released", checkpoint id).
+#: To the coordinator: ("register", host, progress of all restored readers, restored checkpoint id), ("request",),
+#: ("event", object), ("finished",), ("cut", checkpoint id). To a reader: ("splits", [...]), ("no_more",),
+#: ("event", object), and not numbered ("complete",) and ("released", checkpoint id).
 Message = tuple[Any, ...]
 #: Number of a message that is not part of the sequence: it is taken at once and never sent again.
 UNNUMBERED = -1

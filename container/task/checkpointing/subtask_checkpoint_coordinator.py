@@ -101,11 +101,13 @@ class SubtaskCheckpointCoordinator:
         *,
         finished: bool,
         settled: Callable[[], None],
+        drain: Callable[[], None] | None = None,
         channels: PendingChannelStates | None = None,
     ) -> bool:
         """Cuts; False when nothing was handed over: the checkpoint is over already, or state could not be frozen.
 
-        `settled` is called on any thread when the part was acknowledged, declined or dropped. What raises before the
+        `drain` is called behind the last record of a source, where the job will not go on behind this cut. `settled`
+        is called on any thread when the part was acknowledged, declined or dropped. What raises before the
         barrier is sent fails the task, since rows may have been half way.
         """
         barrier = ready.barrier
@@ -122,6 +124,8 @@ class SubtaskCheckpointCoordinator:
                 with self._chain.attributed(0):
                     for records in source.before_cut():
                         self._emit(records)
+            if drain is not None:
+                drain()
             self._chain.prepare_snapshot(number)
             self._broadcast(barrier)
             parts = self._freeze(number, barrier.options or _INLINE_OPTIONS, detail)
@@ -145,7 +149,7 @@ class SubtaskCheckpointCoordinator:
                     start_delay_ms=1000 * ready.start_delay_seconds,
                     processed_bytes=ready.processed_bytes,
                 ),
-                finished=finished,
+                finished=finished or drain is not None,
                 settled=settled,
                 channels=channels,
             )
