@@ -5,6 +5,7 @@ Owner: none (pure). A test holds the document against the tables.
 
 from __future__ import annotations
 
+from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
 from yarrow.runtime.common.state_machine import diagram
 from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
@@ -23,6 +24,11 @@ def document() -> str:
             "A slot, as the SlotManager sees it",
             "UNKNOWN lasts until the next slot report.",
             diagram(SLOT_TRANSITIONS),
+        ),
+        (
+            "A checkpoint, as its coordinator sees it",
+            "Each id ends once, COMPLETED or ABORTED.",
+            diagram(CHECKPOINT_TRANSITIONS),
         ),
     ]
     lines = [

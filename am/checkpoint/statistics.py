@@ -164,6 +164,30 @@ class CheckpointStatisticsTracker:
             history=tuple(_without_parts(record) for record in (*running, *self._ended)),
         )
 
+    def metrics(self) -> dict[str, float]:
+        """Flink's metrics of scope job; those of a last checkpoint are absent while none is complete."""
+        values: dict[str, float] = {
+            "numberOfInProgressCheckpoints": len(self._running),
+            "numberOfCompletedCheckpoints": self._completed,
+            "numberOfFailedCheckpoints": self._failed,
+            "totalNumberOfCheckpoints": len(self._running) + self._completed + self._failed,
+        }
+        if self._restored is not None:
+            values["lastCheckpointRestoreTimestamp"] = self._restored.restore_timestamp
+        ended = [self._latest[name] for name in ("completed", "savepoint") if name in self._latest]
+        if ended:
+            last = max(ended, key=lambda record: record.checkpoint_id)
+            values |= {
+                "lastCheckpointDuration": last.duration,
+                "lastCheckpointSize": last.checkpointed_size,
+                "lastCheckpointFullSize": last.state_size,
+                "lastCheckpointProcessedData": last.processed,
+                "lastCheckpointPersistedData": last.persisted,
+                "lastCheckpointCompletedTimestamp": last.end_timestamp,
+                "lastCompletedCheckpointId": last.checkpoint_id,
+            }
+        return values
+
     def record(self, checkpoint_id: int) -> CheckpointRecord | None:
         """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
         if (running := self._running.get(checkpoint_id)) is not None:

@@ -5,6 +5,8 @@ Owner: the JobMaster's loop. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import (
@@ -18,7 +20,9 @@ from yarrow.runtime.rpc.messages import (
 _ENDS = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
 
-def job_details(graph: ExecutionGraph, waiting_for: str = "") -> ExecutionGraphDetails:
+def job_details(
+    graph: ExecutionGraph, waiting_for: str = "", checkpoint_metrics: Mapping[str, float] | None = None
+) -> ExecutionGraphDetails:
     """Everything that REST shows."""
     return ExecutionGraphDetails(
         job_id=graph.job.job_id,
@@ -33,6 +37,7 @@ def job_details(graph: ExecutionGraph, waiting_for: str = "") -> ExecutionGraphD
         exceptions=tuple(graph.exceptions),
         accumulators=graph.accumulators(),
         waiting_for=waiting_for,
+        checkpoint_metrics=dict(checkpoint_metrics or {}),
         restarts=graph.restarts,
         restarting_ms=graph.restarting_ms,
     )

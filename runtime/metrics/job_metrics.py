@@ -61,7 +61,7 @@ def job_metrics(details: ExecutionGraphDetails, now_ms: int) -> dict[str, float]
     since_deploying = min((task.timestamps.get("DEPLOYING", now_ms) for task in deploying), default=now_ms)
     values["deployingState"] = float(bool(deploying))
     values["deployingTime"] = values["deployingTimeTotal"] = max(0, now_ms - since_deploying)
-    return values | _NO_CHECKPOINTS
+    return values | _NO_CHECKPOINTS | details.checkpoint_metrics
 
 
 def _tasks(details: ExecutionGraphDetails) -> list[AttemptDetails]:

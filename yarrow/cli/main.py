@@ -165,7 +165,7 @@ def run(
         "parallelism.default": parallelism,
         "execution.attached": False if detached else None,
         "execution.shutdown-on-attached-exit": True if shutdown_on_exit else None,
-        "execution.state-recovery.path": savepoint,
+        "execution.state-recovery.path": _whole_path(savepoint),
         "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
         "execution.state-recovery.claim-mode": (claim_mode or restore_mode or "").upper() or None,
         "high-availability.cluster-id": zookeeper_namespace,
@@ -180,6 +180,11 @@ def run(
         values["python.files"] = ",".join(filter(None, (program.archive, py_files)))
     config = with_running_cluster(_run_settings(dynamic, target or executor, address, values))
     run_it(program, config)
+
+
+def _whole_path(path: str | None) -> str | None:
+    """A path below the folder of the command is made whole: the cluster has another folder."""
+    return os.path.abspath(path) if path is not None and os.path.exists(path) else path
 
 
 @app.command(context_settings={**_PROGRAM, **_HELP})

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
+from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.programs import ProgramArguments, ProgramRun
 from yarrow.am.rest.programs.messages import JobHandedOver, ProgramFileToShip, ProgramRequest
@@ -45,9 +47,7 @@ class ProgramJobs:
     async def submit(self, program: Program, arguments: ProgramRun) -> list[JobID]:
         """Submits every job that main executed, after main has ended well; their ids in order."""
         if arguments.savepoint_path:
-            raise BadRequestError(
-                "savepointPath is set, but this version restores no savepoints: leave it out"
-            )
+            checked_path(arguments.savepoint_path, "savepointPath")
         graphs: list[JobGraph] = []
 
         async def take(job: JobHandedOver) -> None:
@@ -81,6 +81,8 @@ class ProgramJobs:
         if self.services.settings.is_set(option):
             values[option.key] = option.type.render(self.services.settings.get(option))
         settings = Settings(values).overlay(arguments.flink_configuration or {}, "flinkConfiguration")
+        if isinstance(arguments, ProgramRun):
+            settings = settings.overlay(_recovery(arguments), "the request")
         settings.validate()
         if arguments.parallelism is not None:
             settings = settings.overlay({option.key: arguments.parallelism}, "parallelism")
@@ -119,6 +121,16 @@ def _arguments(arguments: ProgramArguments) -> tuple[str, ...]:
         raise BadRequestError(
             f"programArgs cannot be split as a shell does ({error}): use programArgsList"
         ) from None
+
+
+def _recovery(arguments: ProgramRun) -> dict[str, object]:
+    """What the request says about the snapshot to begin from."""
+    values: dict[str, object] = {
+        execution_options.SAVEPOINT_PATH.key: arguments.savepoint_path or None,
+        execution_options.IGNORE_UNCLAIMED_STATE.key: arguments.allow_non_restored_state,
+        execution_options.CLAIM_MODE.key: arguments.claim_mode or arguments.restore_mode,
+    }
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _with_files(graph: JobGraph, files: Sequence[ShippedFile]) -> JobGraph:

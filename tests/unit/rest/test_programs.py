@@ -333,7 +333,8 @@ def test_no_id_leads_out_of_the_folder_of_programs(
         ({"programArgs": "'open"}, "programArgsList"),
         ({"flinkConfiguration": {"no.such.key": "1"}}, "no.such.key"),
         ({"flinkConfiguration": {"parallelism.default": "many"}}, "parallelism.default"),
-        ({"savepointPath": "hdfs:///s"}, "savepoint"),
+        ({"savepointPath": "savepoints/one"}, "is relative"),
+        ({"savepointPath": "/s", "claimMode": "LEGACY"}, "nobody would own"),
     ],
 )
 def test_wrong_requests_are_refused_before_main_runs(
