@@ -16,16 +16,22 @@ from typing import NoReturn
 from yarrow.container.current_call import CurrentCallWriter
 from yarrow.container.framing import FramedSocket
 from yarrow.container.worker_protocol import (
+    BeginCheckpoint,
     CancelTasks,
+    CheckpointAcknowledged,
+    CheckpointNotification,
     CollectCredit,
+    CoordinatorAcknowledged,
     CurrentUserCall,
     DeliverOperatorEvent,
     EmitCollectRows,
     EmitOperatorEvent,
+    EndOfDataReached,
     MessageToWorker,
     MetricsReport,
     OutputLines,
     RequestThreadDump,
+    ResetReader,
     StartWorker,
     StopWorker,
     SubmitTasks,
@@ -37,7 +43,17 @@ from yarrow.container.worker_protocol import (
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobVertex, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import CollectRows, FailureCause, TaskMetrics, WorkerAddress
+from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
+    CheckpointMetrics,
+    CollectRows,
+    FailureCause,
+    TaskMetrics,
+    TriggerCheckpoint,
+    WorkerAddress,
+)
+from yarrow.runtime.snapshot.handles import InlineStateHandle
 
 PRINTED_LINES = 2000
 #: As launchers name the main of workers.
@@ -81,8 +97,34 @@ class PlayedWorker:
                 self._framed.send(ThreadDump(threads=(("task thread", "at rest"),)))
             case DeliverOperatorEvent():
                 self._framed.send(EmitOperatorEvent(event=message.event))
+            case BeginCheckpoint():
+                self._checkpoint(message.trigger)
+            case CheckpointNotification():
+                self._print(f"checkpoint {message.notification.checkpoint_id} {message.notification.notice}")
+            case ResetReader():
+                self._print(f"reader {message.reset.subtask} goes back to {message.reset.checkpoint_id}")
             case CollectCredit():
                 self._end(next(iter(self._tasks)), ExecutionState.FINISHED)
+
+    def _checkpoint(self, trigger: TriggerCheckpoint) -> None:
+        for operator in trigger.coordinators:
+            coordinator = AcknowledgeCoordinator(
+                job_id=trigger.job_id,
+                checkpoint_id=trigger.checkpoint_id,
+                operator_id=operator,
+                state=InlineStateHandle(data=b"splits"),
+            )
+            self._framed.send(CoordinatorAcknowledged(acknowledgement=coordinator))
+        for attempt in trigger.attempts:
+            acknowledgement = AcknowledgeCheckpoint(
+                job_id=trigger.job_id,
+                checkpoint_id=trigger.checkpoint_id,
+                attempt_id=attempt,
+                states={},
+                metrics=CheckpointMetrics(),
+            )
+            self._framed.send(CheckpointAcknowledged(acknowledgement=acknowledgement))
+            self._framed.send(EndOfDataReached(job_id=trigger.job_id, attempt_id=attempt))
 
     def _start(self, message: StartWorker) -> None:
         settings = message.settings

@@ -1,0 +1,110 @@
+"""Checkpoint messages through a TaskExecutor: to the workers they concern, and back to the JobMaster at least once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cluster.task_executor.conftest import JOB, attempt, cluster, graph_of, task
+from tests.unit.container.supervisor.conftest import eventually, run
+from yarrow.runtime.common.errors import FencingTokenError
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, OperatorID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointNotice,
+    NotifyCheckpoint,
+    ResetSubtask,
+    TriggerCheckpoint,
+)
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+
+JOB_MASTER_ID = JobMasterID("jm-1")
+OPTIONS = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
+
+
+def with_source() -> JobGraph:
+    """Vertex 0 is a source."""
+    graph = graph_of("source", "behind")
+    source = graph.vertices[0]
+    head = msgspec.structs.replace(source.operators[0], spec=SourceOperator(source=b""))
+    vertices = (msgspec.structs.replace(source, operators=(head,)), *graph.vertices[1:])
+    return msgspec.structs.replace(graph, vertices=vertices)
+
+
+def trigger(*attempts: ExecutionAttemptID, coordinators: tuple[str, ...] = ()) -> TriggerCheckpoint:
+    return TriggerCheckpoint(
+        job_id=JOB,
+        checkpoint_id=5,
+        timestamp_ms=0,
+        options=OPTIONS,
+        attempts=attempts,
+        coordinators=tuple(OperatorID(operator) for operator in coordinators),
+    )
+
+
+def test_triggers_reach_tasks_and_enumerators_and_are_answered(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            first, second = await c.active_slot(0, 1), await c.active_slot(1, 2)
+            await c.submit(with_source(), task(0, 0, first), task(0, 1, second))
+            await c.gateway.trigger_checkpoint(JOB_MASTER_ID, trigger(coordinators=("o0",)))
+            await eventually(lambda: len(c.job_master.acknowledged) == 1, "the enumerator has answered")
+            assert c.job_master.acknowledged[0].operator_id == "o0"
+            await c.gateway.trigger_checkpoint(JOB_MASTER_ID, trigger(attempt(0, 0), attempt(0, 1)))
+            await eventually(lambda: len(c.job_master.ended) == 2, "both tasks have answered")
+            answers = [each for each in c.job_master.acknowledged if isinstance(each, AcknowledgeCheckpoint)]
+            assert {each.attempt_id for each in answers} == {attempt(0, 0), attempt(0, 1)}
+            assert c.job_master.declined == []
+
+    run(body())
+
+
+def test_what_does_not_run_here_is_declined(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            slot = await c.active_slot()
+            await c.submit(with_source(), task(1, 0, slot))
+            await c.gateway.trigger_checkpoint(JOB_MASTER_ID, trigger(attempt(0, 1), coordinators=("o0",)))
+            await eventually(lambda: len(c.job_master.declined) == 2, "both were declined")
+            assert {each.attempt_id for each in c.job_master.declined} == {attempt(0, 1), ""}
+            assert all(each.checkpoint_id == 5 for each in c.job_master.declined)
+
+    run(body())
+
+
+def test_notices_reach_every_worker_and_a_reset_the_one_of_the_enumerator(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            first, second = await c.active_slot(0, 1), await c.active_slot(1, 2)
+            await c.submit(with_source(), task(0, 0, first), task(0, 1, second))
+            notice = NotifyCheckpoint(job_id=JOB, checkpoint_id=5, notice=CheckpointNotice.COMPLETED)
+            await c.gateway.notify_checkpoint(JOB_MASTER_ID, notice)
+            await eventually(
+                lambda: [text for _, text in c.output].count("checkpoint 5 completed\n") == 2, "both were told"
+            )
+            reset = ResetSubtask(job_id=JOB, operator_id=OperatorID("o0"), subtask=1, checkpoint_id=5)
+            await c.gateway.reset_subtask(JOB_MASTER_ID, reset)
+            await eventually(lambda: ("stdout", "reader 1 goes back to 5\n") in c.output, "the enumerator was told")
+
+    run(body())
+
+
+def test_messages_of_another_job_master_are_refused(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            await c.active_slot()
+            stale = JobMasterID("jm-0")
+            notice = NotifyCheckpoint(job_id=JOB, checkpoint_id=5, notice=CheckpointNotice.ABORTED)
+            reset = ResetSubtask(job_id=JOB, operator_id=OperatorID("o0"), subtask=1, checkpoint_id=5)
+            with pytest.raises(FencingTokenError):
+                await c.gateway.trigger_checkpoint(stale, trigger())
+            with pytest.raises(FencingTokenError):
+                await c.gateway.notify_checkpoint(stale, notice)
+            with pytest.raises(FencingTokenError):
+                await c.gateway.reset_subtask(stale, reset)
+
+    run(body())
