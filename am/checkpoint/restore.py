@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import absolute
@@ -23,15 +24,16 @@ from yarrow.runtime.config.options import execution
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot import storage as storages
-from yarrow.runtime.snapshot.assignment import Assignment, assign
 from yarrow.runtime.snapshot.errors import SnapshotError
-from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
     open_snapshot,
 )
+
+if TYPE_CHECKING:
+    from yarrow.runtime.snapshot.assignment import Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,10 @@ def _probe(directory: str, ids: IdFactory | None) -> None:
 
 
 def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, CompletedCheckpoint]:
+    # Key groups bring numpy along, which a master loads when it restores something.
+    from yarrow.runtime.snapshot.assignment import assign
+    from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
+
     path = checked_path(settings.restore_path, execution.SAVEPOINT_PATH.key)
     if settings.claim_mode is execution.ClaimMode.LEGACY:
         raise RestoreError(
@@ -167,21 +173,24 @@ class Restorer:
     def __init__(self, job: JobGraph) -> None:
         self._job = job
         self._checkpoint_id = -1
-        self._assignment = Assignment({}, {}, frozenset())
+        self._assignment: Assignment | None = None
 
     def plan(self, checkpoint: CompletedCheckpoint, executions: Sequence[Execution]) -> RestorePlan:
         """The parts of `checkpoint` for executions that are about to be deployed."""
-        if checkpoint.checkpoint_id != self._checkpoint_id:
+        assignment = self._assignment
+        if assignment is None or checkpoint.checkpoint_id != self._checkpoint_id:
+            from yarrow.runtime.snapshot.assignment import assign
+
             # What is not claimed was refused or accepted when the job was submitted.
-            self._assignment = assign(checkpoint.metadata, self._job, allow_non_restored=True)
-            self._checkpoint_id = checkpoint.checkpoint_id
+            assignment = assign(checkpoint.metadata, self._job, allow_non_restored=True)
+            self._assignment, self._checkpoint_id = assignment, checkpoint.checkpoint_id
         tasks: dict[ExecutionAttemptID, TaskRestore] = {}
         for task in executions:
             place = (task.vertex.id, task.subtask)
-            states = self._assignment.tasks.get(place, {})
+            states = assignment.tasks.get(place, {})
             enumerators = enumerator_of(task.vertex) if task.subtask == 0 else ()
-            coordinator = self._assignment.coordinators.get(enumerators[0]) if enumerators else None
-            finished = place in self._assignment.finished
+            coordinator = assignment.coordinators.get(enumerators[0]) if enumerators else None
+            finished = place in assignment.finished
             if states or coordinator is not None or finished:
                 tasks[task.attempt_id] = TaskRestore(states, coordinator, finished)
         return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks)

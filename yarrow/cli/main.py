@@ -224,7 +224,7 @@ def list_jobs(
 
 @app.command(context_settings=_HELP)
 def cancel(
-    arguments: Annotated[list[str], typer.Argument(metavar="[DIR] JOB", help="The job.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[DIR] JOB", help="The job.")] = None,
     with_savepoint: Annotated[
         bool,
         typer.Option("-s", "--withSavepoint", help="Take a savepoint before, in DIR. Deprecated: use stop."),
@@ -237,9 +237,10 @@ def cancel(
     from yarrow.cli.job_commands import cancel_job
     from yarrow.cli.savepoint_commands import cancel_with_savepoint
 
+    arguments = arguments or []
     if not with_savepoint:
         if len(arguments) != 1:
-            raise CommandError(f"cancel takes one job, not {' '.join(arguments)}; a directory needs -s.")
+            raise CommandError(f"cancel takes one JOB_ID, not {len(arguments)}; a directory needs -s.")
         cancel_job(_rest(dynamic, target, address), arguments[0])
         return
     # Flink's forms: `cancel -s JOB`, `cancel -s DIR JOB`, and the job before the flag.

@@ -169,7 +169,6 @@ def test_the_programs_exit_status_is_the_commands(yarrow: CommandLine) -> None:
         (["run", "-d", "job.py"], "yarrow start-cluster"),
         (["run", "-D", "no.such.key=1", "job.py"], "no.such.key"),
         (["run", "-m", "nonsense", "job.py"], "host:port"),
-        (["run", "-s", "file:///nowhere", "job.py"], "no such checkpoint or savepoint"),
         (["run", "-s", "/nowhere", "-cm", "legacy", "job.py"], "use no_claim"),
         (["list", "-m", "localhost:1"], "No REST server answers at http://localhost:1"),
         (["cancel"], "job_id"),
