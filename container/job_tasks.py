@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from yarrow.container.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.fault_plans import install_fault_plan
 from yarrow.container.job_code import install_user_code
@@ -21,6 +19,7 @@ from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.operators.base import CollectMessage, RestoredState
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
+from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.checkpointing.restoring import FetchedState
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.source_hosting import SourceHosting
@@ -95,7 +94,7 @@ class JobTasks:
         self._clock = clock
         self._own_process = own_process
         self._running: dict[ExecutionAttemptID, _Running] = {}
-        self._graphs: dict[JobID, JobGraph] = {}
+        self._graphs: dict[JobID, tuple[bytes, JobGraph]] = {}
         self._lock = threading.Lock()
         self.snapshot_thread = SnapshotThread()
         self._storage: WorkerStorage = FileSystemWorkerStorage()
@@ -134,12 +133,15 @@ class JobTasks:
             self._start(position, builder, thread)
 
     def _graph_of(self, message: SubmitTasks) -> JobGraph:
-        job_id = message.deployment.job_id
-        graph = self._graphs.get(job_id)
-        if graph is None:
-            graph = decode_job_graph(message.deployment.job_graph)
+        """A job that was rescaled comes with another graph, of the same code."""
+        job_id, data = message.deployment.job_id, message.deployment.job_graph
+        known = self._graphs.get(job_id)
+        if known is not None and known[0] == data:
+            return known[1]
+        graph = decode_job_graph(data)
+        if known is None:
             install_user_code(graph, message.file_paths, own_main=self._own_process)
-            self._graphs[job_id] = graph
+        self._graphs[job_id] = (data, graph)
         return graph
 
     def _start(self, position: int, builder: TaskBuilder, thread: TaskThread) -> None:
@@ -261,6 +263,10 @@ class JobTasks:
                 self.checkpoints.decline_absent(trigger.job_id, trigger.checkpoint_id, attempt)
             else:
                 running.task.post(partial(running.task.trigger_checkpoint, barrier))
+        for attempt, running in list(self._running.items()):
+            # State backends prepare their cut while the barriers are on their way.
+            if running.builder.graph.job_id == trigger.job_id and attempt not in trigger.attempts:
+                running.task.post(partial(running.task.announce_checkpoint, barrier))
 
     def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
         """Tells tasks and coordinators of the job what became of a checkpoint."""
@@ -401,26 +407,3 @@ def barrier_of(trigger: TriggerCheckpoint) -> CheckpointBarrier:
 def _grant(task: StreamTask, operator: CollectingOperator, sequence: int) -> None:
     operator.on_credit(sequence)
     task.wake()
-
-
-def accumulated(task: StreamTask) -> dict[str, Any]:
-    """The accumulators of a task; one of the user's that raises is left out and logged."""
-    values: dict[str, Any] = {}
-    for name, accumulator in list(task.environment.accumulators.items()):
-        try:
-            values[name] = accumulator.get_local_value()
-        except Exception:
-            _log.exception("accumulator '%s' of task '%s' raised", name, task.environment.task_name)
-    return plain_values(values)
-
-
-def plain_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Accumulator results as msgpack can carry them; what it cannot becomes its text."""
-    plain: dict[str, Any] = {}
-    for name, value in values.items():
-        try:
-            msgspec.msgpack.encode(value)
-            plain[name] = value
-        except (TypeError, OverflowError, msgspec.MsgspecError):
-            plain[name] = str(value)
-    return plain

@@ -139,7 +139,7 @@ class SourceCoordinator:
         """Closes the enumerator and ends the thread."""
         self._actions.put(None)
 
-    def stop_and_join(self, timeout: float = 1.0) -> tuple[str, ...]:
+    def stop_and_join(self, timeout: float = 0.2) -> tuple[str, ...]:
         """Stops it and waits for its thread; the name of a thread that user code keeps."""
         self.stop()
         self._thread.join(timeout)

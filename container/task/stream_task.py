@@ -473,6 +473,11 @@ class StreamTask:
         if not self._skipped:
             self._course.trigger(barrier)
 
+    def announce_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """A checkpoint has begun at other tasks of this worker: its barriers will come."""
+        if not self._skipped:
+            self._course.checkpoint_announced(barrier)
+
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete, and so are all before it."""
         if not self._skipped:

@@ -8,7 +8,7 @@ not know what keys and values mean.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -25,6 +25,9 @@ BATCH_ENTRIES: Final = 1024
 BATCH_BYTES: Final = 1 << 20
 #: A write buffer below this is flushed within a cut's own checkpoint in a few milliseconds: no need to do it before.
 _WORTH_FLUSHING: Final = 4 << 20
+#: What RocksDB says instead of waiting, and how long the task waits then.
+_STALLED: Final = "Write stall"
+_STALL_SECONDS: Final = 0.001
 _DEFAULT: Final = "default"
 #: RocksDB has no limit for the name of a column family, but reserves this one.
 _STATE_PREFIX: Final = "state:"
@@ -103,6 +106,8 @@ class Database:
         self._released = threading.Event()
         self._released.set()
         self._hold_failure: BaseException | None = None
+        #: For waiting a little.
+        self._never = threading.Event()
         self._flush: Future[None] | None = None
         try:
             names = _column_families(path)
@@ -156,55 +161,34 @@ class Database:
             raise self.failure(None, "write a checkpoint", self._hold_failure) from self._hold_failure
 
     def write(self, family: ColumnFamily, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
-        """Small batches, one after the other."""
+        """Small batches, one after the other. Raises RocksDBError."""
         self.wait_released()
-        remaining = iter(puts)
-        try:
-            while entries := list(islice(remaining, BATCH_ENTRIES)):
-                if sum([len(value) for _, value in entries]) > BATCH_BYTES:
-                    self._write_large(family, entries)
-                    continue
-                batch = self._batch(family)
-                put = batch.put
-                for key, value in entries:
-                    put(key, value)
-                self.rdict.write(batch)
-            gone = iter(deletes)
-            while keys := list(islice(gone, BATCH_ENTRIES)):
-                batch = self._batch(family)
-                for key in keys:
-                    batch.delete(key)
-                self.rdict.write(batch)
-        except RocksDBError:
-            raise
-        except Exception as error:
-            raise self.failure(family.name, "write", error) from error
-
-    def _write_large(self, family: ColumnFamily, entries: list[Entry]) -> None:
-        batch, size = self._batch(family), 0
-        for key, value in entries:
-            batch.put(key, value)
-            size += len(value)
-            if size > BATCH_BYTES:
-                self.rdict.write(batch)
-                batch, size = self._batch(family), 0
-        if size:
-            self.rdict.write(batch)
-
-    def _batch(self, family: ColumnFamily) -> WriteBatch:
-        batch = WriteBatch(raw_mode=True)
-        batch.set_default_column_family(family.batch_handle)
-        return batch
+        remaining, gone = iter(puts), iter(deletes)
+        while entries := list(islice(remaining, BATCH_ENTRIES)):
+            for part in _parts(entries):
+                self._apply(family, lambda batch, part=part: _put_into(batch, part))  # type: ignore[misc]
+        while keys := list(islice(gone, BATCH_ENTRIES)):
+            self._apply(family, lambda batch, keys=keys: _delete_into(batch, keys))  # type: ignore[misc]
 
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""
         self.wait_released()
-        batch = self._batch(family)
-        batch.delete_range(start, end)
-        try:
-            self.rdict.write(batch)
-        except Exception as error:
-            raise self.failure(family.name, "write", error) from error
+        self._apply(family, lambda batch: batch.delete_range(start, end))
+
+    def _apply(self, family: ColumnFamily, fill: Callable[[WriteBatch], None]) -> None:
+        """Writes one batch; where RocksDB wants writers to wait for flushes and compactions, without the GIL."""
+        while True:
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(family.batch_handle)
+            fill(batch)
+            try:
+                self.rdict.write(batch)
+                return
+            except Exception as error:
+                if _STALLED not in str(error):
+                    raise self.failure(family.name, "write", error) from error
+            # The batch was consumed by the attempt: the next one is filled again.
+            self._never.wait(_STALL_SECONDS)
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -254,6 +238,33 @@ class Database:
             del family.handle, family.batch_handle
         self._families.clear()
         del self.rdict
+
+
+def _put_into(batch: WriteBatch, entries: list[Entry]) -> None:
+    put = batch.put
+    for key, value in entries:
+        put(key, value)
+
+
+def _delete_into(batch: WriteBatch, keys: list[bytes]) -> None:
+    for key in keys:
+        batch.delete(key)
+
+
+def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """The entries of one batch, or of several where their values are large."""
+    if sum([len(value) for _, value in entries]) <= BATCH_BYTES:
+        yield entries
+        return
+    part, size = [], 0
+    for entry in entries:
+        part.append(entry)
+        size += len(entry[1])
+        if size >= BATCH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]]:

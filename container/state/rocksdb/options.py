@@ -121,9 +121,10 @@ def rocksdb_options(chosen: DatabaseSettings, memory: DatabaseMemory) -> Options
 
 
 def write_options() -> WriteOptions:
-    """Without a write-ahead log."""
+    """Without a write-ahead log; a write that RocksDB would hold up fails at once, since it would hold the GIL too."""
     # The binding's stubs have a method where there is an attribute.
     options: Any = WriteOptions()
     options.disable_wal = True
+    options.no_slowdown = True
     made: WriteOptions = options
     return made

@@ -34,8 +34,9 @@ class CheckpointCourse:
     # ------------------------------------------------------------------ BarrierListener
 
     def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
-        """The first sign of a checkpoint: its cut will come."""
-        self._task.checkpoints.announce(barrier)
+        """The first sign of a checkpoint, be it a barrier or a word of the worker: its cut will come."""
+        if self._task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+            self._task.checkpoints.announce(barrier)
 
     def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
         """The barriers of this checkpoint will never be complete here."""

@@ -81,6 +81,7 @@ class SubtaskCheckpointCoordinator:
             environment.subtask,
         )
         self.latest_cut = environment.restored.checkpoint_id
+        self._announced = self.latest_cut
         #: Handed over, and neither acknowledged nor declined nor dropped.
         self.unsettled = 0
         self._completed = environment.restored.checkpoint_id
@@ -88,8 +89,10 @@ class SubtaskCheckpointCoordinator:
     # ------------------------------------------------------------------ the cut
 
     def announce(self, barrier: CheckpointBarrier) -> None:
-        """A checkpoint is on its way."""
-        self._chain.announce_checkpoint(barrier.checkpoint_id)
+        """A checkpoint is on its way; said again it means nothing."""
+        if barrier.checkpoint_id > max(self._announced, self.latest_cut):
+            self._announced = barrier.checkpoint_id
+            self._chain.announce_checkpoint(barrier.checkpoint_id)
 
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
         """The task cannot take part."""

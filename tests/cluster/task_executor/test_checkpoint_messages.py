@@ -15,6 +15,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
     CheckpointNotice,
     NotifyCheckpoint,
     ResetSubtask,
@@ -53,7 +54,8 @@ def test_triggers_reach_tasks_and_enumerators_and_are_answered(tmp_path: Path) -
             await c.submit(with_source(), task(0, 0, first), task(0, 1, second))
             await c.gateway.trigger_checkpoint(JOB_MASTER_ID, trigger(coordinators=("o0",)))
             await eventually(lambda: len(c.job_master.acknowledged) == 1, "the enumerator has answered")
-            assert c.job_master.acknowledged[0].operator_id == "o0"
+            (answer,) = c.job_master.acknowledged
+            assert isinstance(answer, AcknowledgeCoordinator) and answer.operator_id == "o0"
             await c.gateway.trigger_checkpoint(JOB_MASTER_ID, trigger(attempt(0, 0), attempt(0, 1)))
             await eventually(lambda: len(c.job_master.ended) == 2, "both tasks have answered")
             answers = [each for each in c.job_master.acknowledged if isinstance(each, AcknowledgeCheckpoint)]

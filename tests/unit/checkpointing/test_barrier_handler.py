@@ -1,4 +1,4 @@
-"""Barriers over channels: what lies before a cut is exactly what lies before the barriers, and nobody waits for ever."""
+"""Barriers over channels: before a cut lies exactly what lies before the barriers, and nobody waits for ever."""
 
 from __future__ import annotations
 

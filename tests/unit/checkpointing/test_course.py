@@ -1,4 +1,4 @@
-"""The course of checkpoints in workers: duplicates, refusals, aborts, the last checkpoint, savepoints that stop the job."""
+"""Checkpoints in workers: duplicates, refusals, aborts, the last checkpoint, savepoints that stop the job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from yarrow.common.configuration import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointedFunction, MapFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
@@ -17,7 +18,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.checkpoint_harness import CheckpointHarness
+from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 
 @pytest.fixture
@@ -29,12 +30,10 @@ def workers() -> Iterator[CheckpointHarness]:
     harness.close()
 
 
-def environment(parallelism: int, **configuration: str) -> StreamExecutionEnvironment:
-    from yarrow.common.configuration import Configuration
-
+def environment(parallelism: int, configuration: dict[str, str] | None = None) -> StreamExecutionEnvironment:
     made = Configuration()
-    for key, value in configuration.items():
-        made.set_string(key.replace("__", ".").replace("_", "-"), value)
+    for key, value in (configuration or {}).items():
+        made.set_string(key, value)
     return StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(parallelism)
 
 
@@ -130,8 +129,6 @@ def test_a_trigger_for_an_attempt_that_does_not_run_is_declined(workers: Checkpo
 
 
 def workers_taken(workers: CheckpointHarness, number: int) -> Any:
-    from yarrow.testing.checkpoint_harness import TakenCheckpoint
-
     return TakenCheckpoint(number, "", workers._graph)
 
 
@@ -210,7 +207,7 @@ class Transactional(Sink[Any]):
 
 
 def bounded(parallelism: int) -> JobGraph:
-    env = environment(parallelism, execution__checkpointing__interval="1 h")
+    env = environment(parallelism, {"execution.checkpointing.interval": "1 h"})
     numbers = env.from_source(NumberSequenceSource(1, 1000), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.rebalance().map(lambda v: v * 2).sink_to(Transactional())
     return env.get_job_graph("bounded")

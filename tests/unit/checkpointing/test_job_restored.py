@@ -1,4 +1,4 @@
-"""Jobs on workers: a checkpoint, a cancel, and the same job again from it; its sums are those of a job without faults."""
+"""Jobs on workers: a checkpoint, a cancel, the same job again from it; its sums are those of a job without faults."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import pickle
 from collections import Counter, deque
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,6 +19,8 @@ from yarrow.container.task.checkpointing.source_events import (
     ReaderInbox,
     encode_to_reader,
 )
+from yarrow.runtime.snapshot.errors import SnapshotError
+from yarrow.runtime.snapshot.value_serializers import value_serializer
 
 READERS = 2
 
@@ -210,13 +213,8 @@ TestExactness.settings = settings(max_examples=100, stateful_step_count=50, dead
 
 
 def test_state_of_another_version_is_refused() -> None:
-    import pytest
-
-    from yarrow.runtime.snapshot.errors import SnapshotError
-    from yarrow.runtime.snapshot.value_serializers import value_serializer
-
     data = value_serializer(None, "x", "source").dump_value([99, 1, None, []])
-    with pytest.raises(SnapshotError, match="'source'.*version 1"):
+    with pytest.raises(SnapshotError, match=r"'source'.*version 1"):
         load_state(data, "source")
 
 
