@@ -99,6 +99,10 @@ class CheckpointCoordinator:
         #: Participants of the last final checkpoint: it is not taken twice for the same tasks.
         self._final_for: frozenset[str] = frozenset()
 
+    def job_replaced(self, job: JobGraph) -> None:
+        """The job goes on at another parallelism: checkpoints from now on are of that."""
+        self._job = job
+
     def restored(self, checkpoint: CompletedCheckpoint) -> None:
         """The job begins from this one: ids go on behind it."""
         self._next_id = max(self._next_id, checkpoint.checkpoint_id + 1)

@@ -42,6 +42,7 @@ from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
     JobOverview,
     JobResult,
+    RescaleRequest,
     SavepointRequest,
 )
 
@@ -186,6 +187,11 @@ class Dispatcher(RpcEndpoint):
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
         return await self._live(job_id, "takes no savepoint").trigger_savepoint(request)
 
+    async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
+        master = self._live(job_id, "cannot be rescaled")
+        await master.rescale(request.parallelism, request.every, request.trigger_cause)
+        return Acknowledge()
+
     async def dispose_savepoint(self, path: str) -> Acknowledge:
         await self.run_blocking(dispose_savepoint, path)
         return Acknowledge()
@@ -231,9 +237,11 @@ class Dispatcher(RpcEndpoint):
 
     # Jobs.
 
-    async def _run(self, graph: JobGraph) -> None:
+    async def _run(self, graph: JobGraph, recovering: bool = False) -> None:
         settings = self._settings.job_master(graph)
-        graph, start = await self.run_blocking(starting_point, graph, settings.checkpoints)
+        graph, start = await self.run_blocking(
+            starting_point, graph, settings.checkpoints, recovering=recovering
+        )
         master = JobMaster(graph, self._services, settings, start)
         master.on_ended = self._job_ended
         self._masters[graph.job_id] = master
@@ -247,7 +255,8 @@ class Dispatcher(RpcEndpoint):
 
     async def _recover(self, job_id: JobID) -> None:
         try:
-            await self._run(decode_and_validate(await self.run_blocking(self._store.get, job_id)))
+            graph = decode_and_validate(await self.run_blocking(self._store.get, job_id))
+            await self._run(graph, recovering=True)
         except YarrowError as error:
             _log.error("stored job %s cannot be started again: %s", job_id, error)
 

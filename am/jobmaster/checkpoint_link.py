@@ -49,6 +49,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, OperatorID, ResourceID
 from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
@@ -104,7 +105,9 @@ class CheckpointLink:
         self._storage = starting_point.storage
         self._restorer = Restorer(graph.job)
         participants = GraphParticipants(graph, settings.after_tasks_finish)
-        self._coordinator = CheckpointCoordinator(graph.job, settings, participants, services.clock)
+        self._coordinator = CheckpointCoordinator(
+            graph.job, settings, participants, services.clock, starting_point.next_id
+        )
         if starting_point.restored is not None:
             self._coordinator.restored(starting_point.restored)
         self._answers: dict[str, asyncio.Future[CompletedCheckpoint]] = {}
@@ -220,6 +223,11 @@ class CheckpointLink:
     def checkpoint_id(self) -> int:
         latest = self._coordinator.store.latest
         return -1 if latest is None else latest.checkpoint_id
+
+    def job_replaced(self, job: JobGraph) -> None:
+        """The job goes on at another parallelism, from the latest checkpoint."""
+        self._restorer = Restorer(job)
+        self._coordinator.job_replaced(job)
 
     def needs_global_restart(self) -> bool:
         """Never: a savepoint that the job lives on after commits nothing."""

@@ -80,6 +80,11 @@ class CollectBuffer:
             self._ended.remove(subtask)
             self._open += 1
 
+    def replaced(self, subtasks: int) -> None:
+        """The operator goes on with so many subtasks, all of which begin anew."""
+        self._ended.clear()
+        self._open = subtasks
+
     async def close(self) -> None:
         """The job has ended: what is there can still be fetched, nothing more will come."""
         async with self._changed:

@@ -141,6 +141,31 @@ class ExecutionGraph:
         self.exceptions: list[ExceptionEntry] = []
         self.last_modification = clock.epoch_ms()
 
+    def replace_job(self, job: JobGraph) -> None:
+        """The same job at another parallelism, all of whose tasks have ended; attempts go on counting."""
+        if self.live:
+            raise ValueError(f"{self.live} tasks of {self.job.name} have not ended")
+        attempt = 1 + max(execution.attempt_number for execution in self.executions())
+        formers = {key: [*vertex.former, *vertex.executions] for key, vertex in self.vertices.items()}
+        self.job = job
+        self._by_attempt.clear()
+        self.vertices = {}
+        for vertex in job.vertices:
+            executions = [self._execution(vertex, subtask, attempt) for subtask in range(vertex.parallelism)]
+            self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
+            kept = self._attempts_kept * vertex.parallelism
+            self.vertices[vertex.id].former = formers[vertex.id][-kept:] if kept else []
+            self.live += len(executions)
+
+    @property
+    def all_running(self) -> bool:
+        """True when every task runs or has finished."""
+        return all(
+            vertex.counts[ExecutionState.RUNNING] + vertex.counts[ExecutionState.FINISHED]
+            == len(vertex.executions)
+            for vertex in self.vertices.values()
+        )
+
     def _execution(self, vertex: JobVertex, subtask: int, attempt: int) -> Execution:
         attempt_id = execution_attempt_id(self.graph_id, vertex.id, subtask, attempt)
 

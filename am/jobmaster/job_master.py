@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
 from yarrow.am.dispatcher.blob_store import BlobStore
@@ -28,6 +30,7 @@ from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.rescaling import RescaleRefusedError, Rescaling, parallelism_for_all
 from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.scheduler_actions import (
     Actions,
@@ -38,6 +41,8 @@ from yarrow.am.jobmaster.scheduler_actions import (
     Deploy,
     FreeSlot,
     JobEnded,
+    JobReplaced,
+    RescaleEnded,
     ResetReader,
     SchedulerAction,
     TasksRestarting,
@@ -52,6 +57,7 @@ from yarrow.runtime.common.ids import (
     ExecutionAttemptID,
     IdFactory,
     JobMasterID,
+    JobVertexID,
     ResourceID,
 )
 from yarrow.runtime.common.timers import TimerHandle, Timers
@@ -79,6 +85,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToJobMasterHeartbeat,
 )
 from yarrow.runtime.rpc.service import RpcService
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
 _KILL_GRACE = 5.0
@@ -127,7 +134,7 @@ class JobMaster(CheckpointRequests):
             settings.failover_scope,
         )
         self._scheduler.needs_global_restart = lambda: self._checkpoints.needs_global_restart()
-        self._encoded = EncodedGraph(encode_job_graph(job))
+        self._encoded = EncodedGraph(b"")
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._savepoint_directory = settings.checkpoints.savepoint_directory
         self._checkpoints = CheckpointLink(
@@ -138,6 +145,14 @@ class JobMaster(CheckpointRequests):
             settings.checkpoints,
             starting_point or in_memory(job.job_id),
         )
+        self._rescaling = Rescaling(
+            lambda: self._checkpoints.request(SnapshotKind.CHECKPOINT),
+            self._begin_rescale,
+            services.clock,
+            services.ids,
+        )
+        #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
+        self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._collects: dict[str, CollectBuffer] = {}
         #: Events for executions that are not deployed yet.
@@ -165,9 +180,7 @@ class JobMaster(CheckpointRequests):
     # Life cycle.
 
     async def on_start(self) -> None:
-        if len(self._encoded.data) > self._settings.inline_graph_bytes:
-            key = await self.run_blocking(self._services.blobs.put, self._encoded.data)
-            self._encoded = EncodedGraph(b"", key)
+        self._encoded = await self._encode(self.graph.job)
         self._make_collect_buffers()
         self.address = self._services.rpc.serve(JOB_MASTER, self)
         self._resource_manager.on_rejected = self._rejected
@@ -221,11 +234,47 @@ class JobMaster(CheckpointRequests):
         cause = failure_of(type(error), f"internal error of the JobMaster: {error!r}")
         self._carry_out(self._scheduler.fail(cause, self._now()))
 
+    # Another parallelism.
+
+    async def rescale(self, parallelism: Mapping[JobVertexID, int], every: int, cause: str) -> None:
+        """Returns when all tasks run so; `every` above 0 is for all vertices.
+
+        Raises RescaleRefusedError and RescaleFailedError.
+        """
+        self.assert_main_thread()
+        if self.graph.status is not JobStatus.RUNNING:
+            raise RescaleRefusedError(
+                f"the job {self.graph.job.name!r} is {self.graph.status.value}: only a RUNNING job is rescaled"
+            )
+        job = self.graph.job
+        wanted = parallelism_for_all(job, every) if every > 0 else parallelism
+        await self._rescaling.rescale(job, wanted, cause)
+
+    async def _encode(self, job: JobGraph) -> EncodedGraph:
+        data = encode_job_graph(job)
+        if len(data) <= self._settings.inline_graph_bytes:
+            return EncodedGraph(data)
+        return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put, data))
+
+    async def _begin_rescale(self, job: JobGraph) -> None:
+        former = self.graph.job
+        self._prepared = {id(former): self._encoded, id(job): await self._encode(job)}
+        self._carry_out(self._scheduler.rescale(job, self._now()))
+
+    def _job_replaced(self, job: JobGraph) -> None:
+        self._encoded = self._prepared[id(job)]
+        self._checkpoints.job_replaced(job)
+        for vertex in job.vertices:
+            for operator in vertex.operators:
+                if isinstance(operator.spec, CollectOperator):
+                    self._collects[operator.spec.collect_id].replaced(vertex.parallelism)
+
     # For the Dispatcher.
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
-        return job_details(self.graph, self.waiting_for(), self.checkpoint_statistics.metrics())
+        details = job_details(self.graph, self.waiting_for(), self.checkpoint_statistics.metrics())
+        return msgspec.structs.replace(details, rescales=self._rescaling.history)
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""
@@ -386,9 +435,15 @@ class JobMaster(CheckpointRequests):
             case TasksRestarting(attempts):
                 self._collects_restart(attempts)
                 self._checkpoints.on_restart(attempts)
+            case JobReplaced(job):
+                self._job_replaced(job)
+            case RescaleEnded(failure):
+                self._rescaling.ended(failure)
             case ResetReader():
                 self._reset_reader(action)
-            case JobEnded():
+            case JobEnded(status):
+                text = f"the job is {status.value}"
+                self._rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
                 self.spawn(self._conclude(), "conclude")
 
     def _deploy(self, executions: tuple[Execution, ...]) -> None:

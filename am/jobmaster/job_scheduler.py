@@ -24,6 +24,8 @@ from yarrow.am.jobmaster.scheduler_actions import (
     Deploy,
     FreeSlot,
     JobEnded,
+    JobReplaced,
+    RescaleEnded,
     ResetReader,
     TasksRestarting,
 )
@@ -31,6 +33,7 @@ from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_holds import SlotHolds
 from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVertexID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
@@ -61,18 +64,29 @@ class JobScheduler:
         self.graph = graph
         self.pool = pool
         self._backoff = backoff or NoRestartBackoff()
+        self._scope = scope
+        self._mode = mode
         self._failover = Failover(graph, scope)
         self._restarts = Restarts()
         self._holds = SlotHolds(graph.job, pool)
         #: Whether a restart now has to take the whole job along.
         self.needs_global_restart: Callable[[], bool] = lambda: False
-        eager = mode is SchedulerMode.EAGER and not self._failover.has_blocking_edges
-        regions = one_region(graph.job) if eager else pipelined_regions(graph.job)
         #: Units whose slots have not been asked for.
-        self._later: list[_Unit] = [self._unit_of(region) for region in regions]
+        self._later: list[_Unit] = self._all_units()
         #: Units that wait for slots.
         self._waiting: list[_Unit] = []
         self._declared = 0
+        #: What the job becomes at its next restart: the same at another parallelism.
+        self._next_job: JobGraph | None = None
+        #: What it goes back to if something fails before all its tasks run.
+        self._fallback: JobGraph | None = None
+        #: Why it goes back; None while it does not.
+        self._rescale_failure: FailureCause | None = None
+
+    def _all_units(self) -> list[_Unit]:
+        eager = self._mode is SchedulerMode.EAGER and not self._failover.has_blocking_edges
+        regions = one_region(self.graph.job) if eager else pipelined_regions(self.graph.job)
+        return [self._unit_of(region) for region in regions]
 
     def _unit_of(self, region: PipelinedRegion) -> _Unit:
         return _Unit(
@@ -112,6 +126,9 @@ class JobScheduler:
                 actions += self._worker_polluted(execution, update.threads_left, now)
             else:
                 actions += self._changed(execution, now)
+        if self._fallback is not None and self.graph.status is JobStatus.RUNNING and self.graph.all_running:
+            self._fallback = None
+            actions.append(RescaleEnded(None))
         return actions
 
     def _note_lost_result(self, attempt: ExecutionAttemptID, now: float) -> None:
@@ -178,6 +195,19 @@ class JobScheduler:
             return []
         self._record(None, cause)
         return self._failed(self._failover.everything(), cause, now)
+
+    def rescale(self, job: JobGraph, now: float) -> Actions:
+        """Everything is cancelled and starts again as `job`, which has other parallelisms."""
+        if self.graph.status not in _ACTIVE:
+            return []
+        self._next_job = job
+        return self._restart_everything("rescaled", now)
+
+    def _restart_everything(self, why: str, now: float) -> Actions:
+        restart = self._restarts.add(self._failover.everything(), 0.0, now)
+        if self.graph.status is JobStatus.RUNNING:
+            self.graph.transition(JobStatus.RESTARTING, why)
+        return self._begin_restart(restart, now)
 
     def cancel(self, now: float) -> Actions:
         """The user cancels; no effect on a job that is ending by cancellation or has ended."""
@@ -412,7 +442,9 @@ class JobScheduler:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):
             return self._fail_job(cause, now)
-        if self.needs_global_restart():
+        if self._fallback is not None:
+            self._next_job, self._fallback, self._rescale_failure = self._fallback, None, cause
+        if self._next_job is not None or self.needs_global_restart():
             members = self._failover.everything()
         else:
             members = self._failover.tasks_to_restart(failed)
@@ -470,12 +502,28 @@ class JobScheduler:
             ResetReader(reader.vertex, self._execution(reader).vertex.operators[0].id, reader.number)
             for reader in self._failover.readers_to_reset(restart.members)
         ]
-        for subtask in restart.members:
-            self.graph.next_attempt(self._execution(subtask))
-        self._later += self._units_of_restart(restart.members)
+        replaced: Actions = []
+        if self._next_job is not None:
+            replaced = self._replace_job(self._next_job)
+        else:
+            for subtask in restart.members:
+                self.graph.next_attempt(self._execution(subtask))
+            self._later += self._units_of_restart(restart.members)
         if not self._restarts:
             self.graph.transition(JobStatus.RUNNING)
-        return [*resets, *self._schedule()]
+        return [*resets, *replaced, *self._schedule()]
+
+    def _replace_job(self, job: JobGraph) -> Actions:
+        """All tasks have ended: the job goes on with other parallelisms, in the slots that it has."""
+        failure, self._rescale_failure, self._next_job = self._rescale_failure, None, None
+        self._fallback = self.graph.job if failure is None else None
+        self.graph.replace_job(job)
+        self._failover = Failover(self.graph, self._scope)
+        self._holds = SlotHolds(job, self.pool)
+        self.pool.release_unless(self._holds.is_held)
+        self._later, self._waiting = self._all_units(), []
+        actions: Actions = [JobReplaced(job)]
+        return actions if failure is None else [*actions, RescaleEnded(failure)]
 
     def _units_of_restart(self, members: frozenset[Subtask]) -> list[_Unit]:
         """Region by region, so that one that has its slots need not wait for another."""

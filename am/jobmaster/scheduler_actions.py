@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from yarrow.am.jobmaster.execution_graph import Execution
 from yarrow.am.jobmaster.slot_pool import HeldSlot
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import FailureCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,20 @@ class ResetReader:
 
 
 @dataclass(frozen=True, slots=True)
+class JobReplaced:
+    """From now on the job has these parallelisms; comes before its tasks are deployed."""
+
+    job: JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleEnded:
+    """All tasks run at the new parallelism, or, with a failure, the job has gone back to the former one."""
+
+    failure: FailureCause | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """The job is FINISHED, CANCELED or FAILED and holds no slot any more."""
 
@@ -91,6 +107,8 @@ SchedulerAction = (
     | ArmRestart
     | TasksRestarting
     | ResetReader
+    | JobReplaced
+    | RescaleEnded
     | JobEnded
 )
 Actions = list[SchedulerAction]

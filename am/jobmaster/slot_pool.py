@@ -7,7 +7,7 @@ largest parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,6 +130,12 @@ class SlotPool:
         if slot is not None:
             slot.shared = None
             slot.idle_since = now
+
+    def release_unless(self, is_needed: Callable[[SharedSlot], bool]) -> None:
+        """Shared slots that the job does not have any more: theirs are idle, and given up at the next look."""
+        for shared in [*self._assigned, *self._waiting]:
+            if not is_needed(shared):
+                self.release(shared, float("-inf"))
 
     def take_idle(self, now: float) -> list[HeldSlot]:
         """Gives up the slots that were idle for longer than slot.idle.timeout: to be freed by the caller."""

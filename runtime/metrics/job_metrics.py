@@ -49,7 +49,7 @@ def job_metrics(details: ExecutionGraphDetails, now_ms: int) -> dict[str, float]
         "downtime": here if waiting and not status.is_globally_terminal else 0.0,
         "numRestarts": details.restarts,
         "fullRestarts": details.restarts,
-        "numRescales": 0.0,
+        "numRescales": float(sum(record.state == "COMPLETED" for record in details.rescales)),
         "allSubTasksRunningOrFinishedTime": _all_running_time(details, now_ms),
     }
     for name, timed in _TIMED:

@@ -42,6 +42,7 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    RescaleRequest,
     ResetSubtask,
     ResourceRequirements,
     SavepointRequest,
@@ -107,6 +108,11 @@ class DispatcherGateway(Protocol):
     @waits
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
         """Takes a savepoint, stops the job with it where asked; returns its path when all that is done."""
+        ...
+
+    @waits
+    async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
+        """Returns when all tasks of the job run at the new parallelism; else it runs on at the former one."""
         ...
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:

@@ -419,6 +419,17 @@ class SavepointRequest(Message, frozen=True, kw_only=True):
     format_type: str = "CANONICAL"
 
 
+class RescaleRequest(Message, frozen=True, kw_only=True):
+    """Another parallelism for a running job."""
+
+    #: Of single vertices; the others keep theirs.
+    parallelism: dict[JobVertexID, int] = msgspec.field(default_factory=dict)
+    #: Above 0: of all vertices that may have another one than 1, instead.
+    every: int = 0
+    #: Who asked, for the history.
+    trigger_cause: str = "request"
+
+
 class CollectRows(Message, frozen=True, kw_only=True):
     """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on
     unread."""
@@ -509,6 +520,23 @@ class ExceptionEntry(Message, frozen=True, kw_only=True):
     concurrent: tuple[ExceptionEntry, ...] = ()
 
 
+class RescaleRecord(Message, frozen=True, kw_only=True):
+    """One change of a running job's parallelism."""
+
+    rescale_id: str
+    start_ms: int
+    #: -1 while it is under way.
+    end_ms: int = -1
+    #: IN_PROGRESS, COMPLETED, or FAILED: the job runs at its former parallelism or has ended.
+    state: str = "IN_PROGRESS"
+    #: Parallelism by vertex.
+    before: dict[JobVertexID, int]
+    after: dict[JobVertexID, int]
+    trigger_cause: str
+    #: Why it failed.
+    reason: str = ""
+
+
 class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     """All that REST shows of one job, running or ended."""
 
@@ -532,6 +560,7 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     restarts: int = 0
     #: Milliseconds spent RESTARTING in all.
     restarting_ms: int = 0
+    rescales: tuple[RescaleRecord, ...] = ()
 
 
 class JobResult(Message, frozen=True, kw_only=True):

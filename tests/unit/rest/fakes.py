@@ -208,6 +208,7 @@ class FakeDispatcher:
     def __init__(self) -> None:
         self.checkpoints = taken_checkpoints()
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
+        self.rescales: list[m.RescaleRequest] = []
         #: Until it is set checkpoints and savepoints go on.
         self.may_complete = asyncio.Event()
         self.savepoint_error: YarrowError | None = None
@@ -310,6 +311,12 @@ class FakeDispatcher:
         if self.savepoint_error is not None:
             raise self.savepoint_error
         return f"{request.target_directory}/savepoint-1"
+
+    async def rescale_job(self, job_id: JobID, request: m.RescaleRequest) -> m.Acknowledge:
+        self.rescales.append(request)
+        if request.every > 100:
+            raise ValueError("above the max parallelism")
+        return m.Acknowledge()
 
     async def dispose_savepoint(self, path: str) -> m.Acknowledge:
         self.requests.append(("dispose", path, None))

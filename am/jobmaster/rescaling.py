@@ -1,0 +1,157 @@
+"""Rescaling of a running job: a checkpoint, every task cancelled, the same job at another parallelism from there.
+
+Owner: the JobMaster's loop; `rescaled_job` is pure. A rescale that cannot be restored, or whose tasks fail before all
+of them run, leaves the job at its former parallelism. Who cancels and starts tasks is job_scheduler.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import IdFactory, JobVertexID
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceFunctionOperator
+from yarrow.runtime.rpc.messages import FailureCause, RescaleRecord
+from yarrow.runtime.snapshot.assignment import assign
+
+#: Records kept.
+_HISTORY = 20
+
+
+class RescaleRefusedError(YarrowError):
+    """A parallelism that cannot be, or a job that cannot be rescaled now; nothing has changed."""
+
+
+class RescaleFailedError(YarrowError):
+    """The job runs on at its former parallelism, or has ended meanwhile."""
+
+
+def parallelism_for_all(job: JobGraph, parallelism: int) -> dict[JobVertexID, int]:
+    """`parallelism` for each vertex that may have another one than 1."""
+    single = {edge.target for edge in job.edges if edge.partitioner.kind is PartitionerKind.GLOBAL}
+    return {
+        vertex.id: vertex.parallelism if vertex.parallelism == 1 and _stays_single(vertex, single) else parallelism
+        for vertex in job.vertices
+    }
+
+
+def _stays_single(vertex: JobVertex, single: set[JobVertexID]) -> bool:
+    """A SourceFunction that is not parallel would emit everything once a subtask."""
+    return vertex.id in single or isinstance(vertex.operators[0].spec, SourceFunctionOperator)
+
+
+def rescaled_job(job: JobGraph, parallelism: Mapping[JobVertexID, int]) -> JobGraph:
+    """The job with these parallelisms; vertices that are not named keep theirs. RescaleRefusedError names what cannot
+    be."""
+    unknown = set(parallelism) - {vertex.id for vertex in job.vertices}
+    if unknown:
+        raise RescaleRefusedError(f"the job {job.name!r} has no vertex {sorted(unknown)[0]}")
+    vertices = []
+    for vertex in job.vertices:
+        wanted = parallelism.get(vertex.id, vertex.parallelism)
+        if not 1 <= wanted <= vertex.max_parallelism:
+            raise RescaleRefusedError(
+                f"{vertex.name!r} cannot have the parallelism {wanted}: it must lie between 1 and its max parallelism, "
+                f"{vertex.max_parallelism}, which is fixed when a job first starts"
+            )
+        vertices.append(msgspec.structs.replace(vertex, parallelism=wanted))
+    by_id = {vertex.id: vertex for vertex in vertices}
+    for edge in job.edges:
+        source, target = by_id[edge.source], by_id[edge.target]
+        if edge.partitioner.kind is PartitionerKind.FORWARD and source.parallelism != target.parallelism:
+            raise RescaleRefusedError(
+                f"{source.name!r} and {target.name!r} are connected by forward(): their parallelism must be equal, not "
+                f"{source.parallelism} and {target.parallelism}"
+            )
+    return msgspec.structs.replace(job, vertices=tuple(vertices), plan=_plan(job.plan, by_id))
+
+
+def _plan(plan: dict[str, Any], vertices: Mapping[JobVertexID, JobVertex]) -> dict[str, Any]:
+    nodes = [
+        {**node, "parallelism": vertices[node["id"]].parallelism} if node.get("id") in vertices else node
+        for node in plan.get("nodes", ())
+    ]
+    return {**plan, "nodes": nodes} if "nodes" in plan else plan
+
+
+class Rescaling:
+    """The rescales of one job, one at a time."""
+
+    def __init__(
+        self,
+        checkpoint: Callable[[], Awaitable[CompletedCheckpoint]],
+        begin: Callable[[JobGraph], Awaitable[None]],
+        clock: Clock,
+        ids: IdFactory,
+    ) -> None:
+        """`begin` has the scheduler restart everything as that job."""
+        self._checkpoint = checkpoint
+        self._begin = begin
+        self._clock = clock
+        self._ids = ids
+        self._ended: asyncio.Future[FailureCause | None] | None = None
+        self._history: list[RescaleRecord] = []
+
+    @property
+    def history(self) -> tuple[RescaleRecord, ...]:
+        """Oldest first; the last may be under way."""
+        return tuple(self._history)
+
+    async def rescale(self, job: JobGraph, parallelism: Mapping[JobVertexID, int], cause: str) -> None:
+        """Returns when all tasks run at the new parallelism; raises RescaleRefusedError or RescaleFailedError."""
+        following = rescaled_job(job, parallelism)
+        if self._ended is not None:
+            raise RescaleRefusedError(f"the job {job.name!r} is being rescaled already: wait for its end")
+        if following.vertices == job.vertices:
+            return
+        self._ended = asyncio.get_running_loop().create_future()
+        self._history.append(
+            RescaleRecord(
+                rescale_id=self._ids.hex_id(),
+                start_ms=self._clock.epoch_ms(),
+                before={vertex.id: vertex.parallelism for vertex in job.vertices},
+                after={vertex.id: vertex.parallelism for vertex in following.vertices},
+                trigger_cause=cause,
+            )
+        )
+        del self._history[:-_HISTORY]
+        try:
+            await self._carry_out(following)
+        except YarrowError as error:
+            self._note("FAILED", str(error))
+            raise RescaleFailedError(f"the job {job.name!r} was not rescaled: {error}") from error
+        except BaseException as error:
+            self._note("FAILED", repr(error))
+            raise
+        else:
+            self._note("COMPLETED", "")
+        finally:
+            self._ended = None
+
+    async def _carry_out(self, following: JobGraph) -> None:
+        checkpoint = await self._checkpoint()
+        # What would not restore is found while the job still runs.
+        assign(checkpoint.metadata, following, allow_non_restored=True)
+        assert self._ended is not None
+        if not self._ended.done():
+            await self._begin(following)
+        failure = await self._ended
+        if failure is not None:
+            raise RescaleFailedError(failure.message)
+
+    def ended(self, failure: FailureCause | None) -> None:
+        """All tasks run at the new parallelism, or they do not and the job went back or has ended."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(failure)
+
+    def _note(self, state: str, reason: str) -> None:
+        self._history[-1] = msgspec.structs.replace(
+            self._history[-1], state=state, reason=reason, end_ms=self._clock.epoch_ms()
+        )

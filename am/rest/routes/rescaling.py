@@ -1,0 +1,143 @@
+"""Paths about the parallelism of a running job: Flink 1.x's rescaling, Flink 2.x's resource requirements, the history.
+
+Owner: the event loop of the REST server.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from yarrow.am.rest.cluster_access import Access, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.errors import BadRequestError, NotFoundError
+from yarrow.am.rest.models.base import Trigger
+from yarrow.am.rest.models.rescaling import (
+    JobResourceRequirements,
+    ParallelismBounds,
+    RescaleCounts,
+    RescaleDetails,
+    RescalesHistory,
+    RescalesOverview,
+    RescalingOperation,
+    RescalingResult,
+    VertexRequirements,
+)
+from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, RescaleRecord, RescaleRequest
+
+router = APIRouter(tags=["Rescaling"])
+
+
+@router.patch("/jobs/{jobid}/rescaling", status_code=202, responses=refusals(400, 403, 404, 409))
+async def rescale(
+    access: Access, job_id: JobIdPath, parallelism: Annotated[int, Query(ge=1, le=32768)]
+) -> Trigger:
+    """Rescales all vertices of a job; GET with the id answered tells how it goes."""
+    job = await running_job(access, job_id, "another parallelism")
+    dispatcher = access.services.dispatcher
+    wanted = RescaleRequest(every=parallelism, trigger_cause=f"rescaling to {parallelism}")
+    return Trigger(
+        request_id=access.operations.begin(
+            f"rescales of {job}", None, lambda: dispatcher.rescale_job(job, wanted)
+        )
+    )
+
+
+@router.get("/jobs/{jobid}/rescaling/{triggerid}", responses=refusals(400, 404))
+async def rescaling_status(
+    access: Access, job_id: JobIdPath, trigger_id: TriggerIdPath
+) -> RescalingOperation:
+    """How a rescale that was asked for goes."""
+    outcome = access.operations.outcome(f"rescales of {job_id.lower()}", trigger_id)
+    if outcome is None:
+        return RescalingOperation(status=status(False))
+    cause = failure(outcome) if outcome.failed else None
+    return RescalingOperation(status=status(True), operation=RescalingResult(failure_cause=cause))
+
+
+@router.get("/jobs/{jobid}/resource-requirements", responses=refusals(400, 404))
+async def resource_requirements(access: Access, job_id: JobIdPath) -> JobResourceRequirements:
+    """The parallelism of each vertex."""
+    job = await access.job(job_id)
+    return JobResourceRequirements(
+        {
+            vertex.vertex_id: VertexRequirements(parallelism=ParallelismBounds(upper_bound=vertex.parallelism))
+            for vertex in job.vertices
+        }
+    )
+
+
+@router.put("/jobs/{jobid}/resource-requirements", responses=refusals(400, 403, 404, 409))
+async def change_resource_requirements(
+    access: Access, job_id: JobIdPath, request: JobResourceRequirements
+) -> dict[str, str]:
+    """Rescales the vertices that are named to their upper bounds; the history tells how it goes."""
+    job = await running_job(access, job_id, "other resource requirements")
+    vertices = {vertex.vertex_id: vertex for vertex in (await access.job(job_id)).vertices}
+    for name, wanted in request.root.items():
+        vertex = vertices.get(JobVertexID(name))
+        if vertex is None:
+            raise NotFoundError(f"job {job_id} has no vertex {name}")
+        bounds = wanted.parallelism
+        if not bounds.lower_bound <= bounds.upper_bound <= vertex.max_parallelism:
+            raise BadRequestError(
+                f"the parallelism of {vertex.name!r} must lie between its lower bound, {bounds.lower_bound}, and its max"
+                f" parallelism, {vertex.max_parallelism}: not {bounds.upper_bound}"
+            )
+    dispatcher = access.services.dispatcher
+    parallelism = {JobVertexID(name): entry.parallelism.upper_bound for name, entry in request.root.items()}
+    asked = RescaleRequest(parallelism=parallelism, trigger_cause="new resource requirements")
+    access.operations.begin(f"rescales of {job}", None, lambda: dispatcher.rescale_job(job, asked))
+    return {}
+
+
+@router.get("/jobs/{jobid}/rescales/overview", responses=refusals(400, 404))
+async def rescales_overview(access: Access, job_id: JobIdPath) -> RescalesOverview:
+    """How many rescales there were, and the newest of each end."""
+    job = await access.job(job_id)
+
+    def count(state: str) -> int:
+        return sum(record.state == state for record in job.rescales)
+
+    return RescalesOverview(
+        rescales_counts=RescaleCounts(
+            in_progress=count("IN_PROGRESS"), completed=count("COMPLETED"), failed=count("FAILED")
+        ),
+        latest={record.state.lower(): _details(record) for record in job.rescales},
+    )
+
+
+@router.get("/jobs/{jobid}/rescales/history", responses=refusals(400, 404))
+async def rescales_history(access: Access, job_id: JobIdPath) -> RescalesHistory:
+    """All rescales that are remembered, the newest first."""
+    return RescalesHistory(rescales=_history(await access.job(job_id)))
+
+
+@router.get("/jobs/{jobid}/rescales/details/{rescaleuuid}", responses=refusals(400, 404))
+async def rescale_details(access: Access, job_id: JobIdPath, rescaleuuid: str) -> RescaleDetails:
+    """One rescale."""
+    for details in _history(await access.job(job_id)):
+        if details.rescale_uuid == rescaleuuid:
+            return details
+    raise NotFoundError(f"job {job_id} had no rescale {rescaleuuid}, or it is forgotten")
+
+
+def _history(job: ExecutionGraphDetails) -> list[RescaleDetails]:
+    return [_details(record) for record in reversed(job.rescales)]
+
+
+def _details(record: RescaleRecord) -> RescaleDetails:
+    return RescaleDetails.model_validate(
+        {
+            "rescale_uuid": record.rescale_id,
+            "start_timestamp_in_millis": record.start_ms,
+            "end_timestamp_in_millis": record.end_ms,
+            "terminal_state": record.state,
+            "trigger_cause": record.trigger_cause,
+            "terminated_reason": record.reason,
+            "pre_rescale_parallelism": record.before,
+            "post_rescale_parallelism": record.after,
+        }
+    )
