@@ -316,7 +316,8 @@ class CheckpointCoordinator:
             return []
         assert pending.location is not None
         pending.machine.transition(CheckpointState.STORING)
-        return [StoreMetadata(pending.checkpoint_id, pending.location, pending.metadata(self._job))]
+        pending.stored = pending.metadata(self._job)
+        return [StoreMetadata(pending.checkpoint_id, pending.location, pending.stored)]
 
     def _late(self, message: AcknowledgeCheckpoint) -> list[Action]:
         """Files of a checkpoint that did not complete are deleted, whenever they come."""
@@ -348,12 +349,12 @@ class CheckpointCoordinator:
         pending = self._pending.get(checkpoint_id)
         if pending is None:
             return self._discard_written(checkpoint_id, pointer)
-        assert pending.location is not None
+        assert pending.location is not None and pending.stored is not None
         pending.machine.transition(CheckpointState.COMPLETED)
         del self._pending[checkpoint_id]
         if not pending.kind.is_savepoint:
             self._last_end = self._clock.monotonic()
-        metadata = pending.metadata(self._job)
+        metadata = pending.stored
         directory = pending.location.directory
         completed = CompletedCheckpoint(
             checkpoint_id=checkpoint_id,

@@ -82,6 +82,8 @@ class PendingCheckpoint:
         self.plan: CheckpointPlan | None = None
         self.coordinator_states: dict[OperatorID, StateHandle] = {}
         self.acknowledgements: dict[ExecutionAttemptID, AcknowledgeCheckpoint] = {}
+        #: What is being written, from STORING on.
+        self.stored: CheckpointMetadata | None = None
 
     @property
     def state(self) -> CheckpointState:

@@ -7,8 +7,8 @@ Owner: `starting_point` blocks and runs in the Dispatcher's threads before anyth
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
@@ -21,10 +21,11 @@ from yarrow.am.jobmaster.restore import RestorePlan, TaskRestore
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
-from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.file_system import exists, file_system_for, join
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot import storage as storages
 from yarrow.runtime.snapshot.errors import SnapshotError
+from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -42,6 +43,8 @@ class StartingPoint:
 
     storage: CheckpointStorage
     restored: CompletedCheckpoint | None = None
+    #: Ids below it may have been used by an earlier run of the job.
+    next_id: int = 1
 
     def remove_empty_folders(self) -> None:
         """Nothing of the job is kept: its folders go where they are empty. Blocking."""
@@ -59,18 +62,48 @@ class StartingPoint:
 
 
 def starting_point(
-    job: JobGraph, settings: CheckpointSettings, ids: IdFactory | None = None
+    job: JobGraph, settings: CheckpointSettings, ids: IdFactory | None = None, *, recovering: bool = False
 ) -> tuple[JobGraph, StartingPoint]:
     """The job, with the max parallelism of what it restores, and where it begins. Blocking.
+
+    `recovering`: the job ran before under another master; it goes on from its latest complete checkpoint.
 
     Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
     cannot be written.
     """
     storage = _storage(job.job_id, settings, ids)
+    earlier = _earlier_checkpoints(storage)
+    next_id = max(earlier, default=0) + 1
+    if recovering and (own := _latest_complete(earlier)) is not None:
+        own_path = replace(settings, restore_path=own, claim_mode=execution.ClaimMode.CLAIM)
+        settings = replace(own_path, ignore_unclaimed_state=True)
     if not settings.restore_path:
-        return job, StartingPoint(storage)
+        return job, StartingPoint(storage, next_id=next_id)
     adopted, restored = _restored(job, settings)
-    return adopted, StartingPoint(storage, restored)
+    return adopted, StartingPoint(storage, restored, next_id)
+
+
+def _earlier_checkpoints(storage: CheckpointStorage) -> dict[int, str]:
+    """Folders of checkpoints that an earlier run of the same job has left, by id."""
+    if not isinstance(storage, FileSystemCheckpointStorage):
+        return {}
+    try:
+        entries = file_system_for(storage.job_folder).list(storage.job_folder)
+    except (OSError, YarrowError):
+        return {}
+    prefix = storages.CHECKPOINT_PREFIX
+    return {
+        int(entry.name.removeprefix(prefix)): entry.path
+        for entry in entries
+        if entry.name.startswith(prefix) and entry.name.removeprefix(prefix).isdecimal()
+    }
+
+
+def _latest_complete(earlier: Mapping[int, str]) -> str | None:
+    for _, path in sorted(earlier.items(), reverse=True):
+        if exists(file_system_for(path), join(path, METADATA_FILE)):
+            return path
+    return None
 
 
 def in_memory(job_id: JobID) -> StartingPoint:

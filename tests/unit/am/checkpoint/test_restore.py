@@ -1,0 +1,162 @@
+"""Where a job begins: storages that are refused, snapshots that do not fit, what an earlier run has left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from yarrow.am.checkpoint.restore import StartingPoint, dispose_savepoint, starting_point
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
+from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
+from yarrow.runtime.common.errors import RestoreError
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.config.options.execution import ClaimMode
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    FileStateHandle,
+    InlineStateHandle,
+    KeyGroupsSnapshot,
+    OperatorState,
+    OperatorSubtaskState,
+)
+from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, SnapshotStorageError
+from yarrow.testing.job_graphs import Stage, linear_job
+
+JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))
+KEYED = OperatorID(f"{2:032x}")
+
+
+def keyed(max_parallelism: int = 64, path: str = "") -> OperatorState:
+    """State of the second operator, at parallelism 1."""
+    handle = (
+        FileStateHandle(path=path, offset=0, length=5, sha256=b"")
+        if path
+        else InlineStateHandle(data=b"state")
+    )
+    snapshot = KeyGroupsSnapshot(key_groups=(0, max_parallelism - 1), states=(), handle=handle)
+    return OperatorState(
+        operator_id=KEYED,
+        name="totals",
+        uid="total",
+        parallelism=1,
+        max_parallelism=max_parallelism,
+        subtasks={0: OperatorSubtaskState(keyed=(snapshot,))},
+    )
+
+
+def saved(
+    folder: Path, *operators: OperatorState, kind: SnapshotKind = SnapshotKind.SAVEPOINT, number: int = 7
+) -> str:
+    storage = FileSystemCheckpointStorage(str(folder), JOB.job_id)
+    location = storage.begin(number, kind, str(folder))
+    metadata = CheckpointMetadata(
+        engine_version="0",
+        job_id=JOB.job_id,
+        job_name="other",
+        checkpoint_id=number,
+        timestamp_ms=1,
+        kind=kind,
+        operators=operators,
+    )
+    return storage.complete(location, metadata)
+
+
+def begun(path: str, job: JobGraph = JOB, **settings: object) -> tuple[JobGraph, StartingPoint]:
+    return starting_point(job, replace(CheckpointSettings(restore_path=path), **settings))  # type: ignore[arg-type]
+
+
+def on_files(folder: Path) -> CheckpointSettings:
+    return CheckpointSettings(interval=1.0, storage=StorageKind.FILE_SYSTEM, directory=str(folder))
+
+
+def test_ids_go_on_behind_what_is_restored_and_its_owner_is_known(tmp_path: Path) -> None:
+    path = saved(tmp_path, keyed())
+    for mode, owned in ((ClaimMode.NO_CLAIM, False), (ClaimMode.CLAIM, True)):
+        _, start = begun(path, claim_mode=mode)
+        assert start.restored is not None
+        assert (start.restored.checkpoint_id, start.restored.owned) == (7, owned)
+
+
+def test_max_parallelism_is_that_of_the_state_where_the_program_set_none(tmp_path: Path) -> None:
+    job, _ = begun(saved(tmp_path, keyed(max_parallelism=128)))
+    assert [vertex.max_parallelism for vertex in job.vertices] == [64, 128]
+
+
+def test_an_explicit_max_parallelism_is_kept_and_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, keyed(max_parallelism=128))
+    vertices = tuple(msgspec.structs.replace(each, max_parallelism_explicit=True) for each in JOB.vertices)
+    with pytest.raises(RestoreError, match=rf"{path}.*operator 1.*128.*64"):
+        begun(path, msgspec.structs.replace(JOB, vertices=vertices))
+
+
+def test_state_that_nobody_claims_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:
+    job = linear_job(Stage(1))
+    path = saved(tmp_path, keyed())
+    with pytest.raises(RestoreError, match=r"'totals' \(uid 'total'"):
+        begun(path, job)
+    _, start = begun(path, job, ignore_unclaimed_state=True)
+    assert start.restored is not None
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path = saved(tmp_path, keyed(path="state-1"))
+    with pytest.raises(RestoreError, match=r"state-1 \(operator 'totals'\) is missing"):
+        begun(path)
+
+
+def test_legacy_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(RestoreError, match=r"LEGACY is refused.*Use NO_CLAIM"):
+        begun(saved(tmp_path, keyed()), claim_mode=ClaimMode.LEGACY)
+
+
+@pytest.mark.parametrize("path", ["relative/savepoint", "s3://bucket/savepoint", "/sp/../../etc"])
+def test_no_path_is_used_unchecked(path: str) -> None:
+    with pytest.raises(InvalidSavepointPathError, match=r"execution\.state-recovery\.path"):
+        begun(path)
+    with pytest.raises(InvalidSavepointPathError):
+        savepoint_target(path, "")
+    with pytest.raises(InvalidSavepointPathError):
+        dispose_savepoint(path)
+
+
+def test_a_savepoint_needs_a_place() -> None:
+    assert savepoint_target(None, "/configured") == "/configured"
+    assert savepoint_target("/asked", "/configured") == "/asked"
+    with pytest.raises(InvalidSavepointPathError, match="savepoint-dir is not set"):
+        savepoint_target("", "")
+
+
+def test_a_folder_that_is_no_savepoint_is_not_disposed_of(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(SnapshotStorageError):
+        dispose_savepoint(str(tmp_path))
+    checkpoint = saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT)
+    with pytest.raises(SnapshotStorageError, match="no savepoint"):
+        dispose_savepoint(checkpoint)
+    assert (tmp_path / "precious").exists()
+
+
+def test_a_folder_without_permission_is_found_before_the_job_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RestoreError, match=r"file/below.*execution\.checkpointing\.dir"):
+        starting_point(JOB, on_files(tmp_path / "file" / "below"))
+
+
+def test_ids_of_an_earlier_run_are_not_used_again(tmp_path: Path) -> None:
+    saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=12)
+    (tmp_path / JOB.job_id / "chk-15").mkdir()
+    _, start = starting_point(JOB, on_files(tmp_path))
+    assert (start.restored, start.next_id) == (None, 16)
+
+
+def test_a_recovered_job_goes_on_from_its_latest_complete_checkpoint(tmp_path: Path) -> None:
+    path = saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=12)
+    (tmp_path / JOB.job_id / "chk-15").mkdir()
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True)
+    assert start.restored is not None
+    assert (start.restored.pointer, start.restored.owned, start.next_id) == (path, True, 16)
