@@ -83,7 +83,9 @@ def half(index: int, records: int, batch: int) -> int:
     options = rocksdb_options(database_settings(settings), WORKER_MEMORY.acquire(settings))
     with tempfile.TemporaryDirectory(prefix="bare-rocksdb-") as folder:
         database = Rdict(folder, options)
-        database.set_write_options(write_options())
+        waiting = write_options()
+        waiting.no_slowdown = False
+        database.set_write_options(waiting)
         kept = reduce_pairs(database, batches_of(index, records, batch))
         database.close()
     return kept

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -166,9 +167,9 @@ class Database:
         remaining, gone = iter(puts), iter(deletes)
         while entries := list(islice(remaining, BATCH_ENTRIES)):
             for part in _parts(entries):
-                self._apply(family, lambda batch, part=part: _put_into(batch, part))  # type: ignore[misc]
+                self._apply(family, partial(_put_into, entries=part))
         while keys := list(islice(gone, BATCH_ENTRIES)):
-            self._apply(family, lambda batch, keys=keys: _delete_into(batch, keys))  # type: ignore[misc]
+            self._apply(family, partial(_delete_into, keys=keys))
 
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""

@@ -341,3 +341,20 @@ def test_databases_of_a_worker_share_one_bounded_memory(worker: Worker) -> None:
     assert 0 < used.pop() <= 8 * 1024 * 1024
     assert all(values["op.rocksdb_estimate-num-keys"] > 0 for values in metrics)
     assert LOCATION.shared_directory
+
+
+def test_writes_that_rocksdb_holds_up_are_tried_again(worker: Worker) -> None:
+    settings = {
+        "state.backend.rocksdb.writebuffer.size": "64 kb",
+        "state.backend.rocksdb.memory.fixed-per-slot": "8 mb",
+    }
+    backend = worker.backend(settings=settings, limits=StoreLimits(most_changes=64))
+    state = backend.value_state(ValueStateDescriptor("text", Types.STRING()))
+    for number in range(20_000):
+        backend.current_key = number
+        state.update(f"{number:05d}" * 40)
+        if number % 500 == 0:
+            backend.end_of_chunk()
+    for number in range(0, 20_000, 777):
+        backend.current_key = number
+        assert state.value() == f"{number:05d}" * 40
