@@ -7,6 +7,7 @@ of them run, leaves the job at its former parallelism. Who cancels and starts ta
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceFunctionOperator
@@ -23,6 +24,8 @@ from yarrow.runtime.snapshot.assignment import assign
 
 #: Records kept.
 _HISTORY = 20
+_CHECKPOINT_ATTEMPTS = 3
+_log = logging.getLogger(__name__)
 
 
 class RescaleRefusedError(YarrowError):
@@ -136,7 +139,7 @@ class Rescaling:
             self._ended = None
 
     async def _carry_out(self, following: JobGraph) -> None:
-        checkpoint = await self._checkpoint()
+        checkpoint = await self._taken()
         # What would not restore is found while the job still runs.
         assign(checkpoint.metadata, following, allow_non_restored=True)
         assert self._ended is not None
@@ -145,6 +148,15 @@ class Rescaling:
         failure = await self._ended
         if failure is not None:
             raise RescaleFailedError(failure.message)
+
+    async def _taken(self) -> CompletedCheckpoint:
+        """A checkpoint may be lost to a task that finishes meanwhile: it is tried again."""
+        for _ in range(_CHECKPOINT_ATTEMPTS - 1):
+            try:
+                return await self._checkpoint()
+            except CheckpointFailedError as error:
+                _log.info("no checkpoint to rescale from, tried again: %s", error)
+        return await self._checkpoint()
 
     def ended(self, failure: FailureCause | None) -> None:
         """All tasks run at the new parallelism, or they do not and the job went back or has ended."""

@@ -44,7 +44,19 @@ from yarrow.runtime.common.errors import YarrowError
 _log = logging.getLogger(__name__)
 
 #: Where a more general path would take a more special one, the special one comes first.
-_ROUTERS = (cluster, job_manager, metrics, submission, jobs, vertices, checkpoints, savepoints, rescaling, task_managers, programs)
+_ROUTERS = (
+    cluster,
+    job_manager,
+    metrics,
+    submission,
+    jobs,
+    vertices,
+    checkpoints,
+    savepoints,
+    rescaling,
+    task_managers,
+    programs,
+)
 
 
 class FlinkJSONResponse(JSONResponse):

@@ -11,6 +11,7 @@ from typing import Any
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError
+from yarrow.cli.savepoint_commands import OperationFailedError, await_operation
 
 _RUNNING = "------------------ Running/Restarting Jobs -------------------"
 _SCHEDULED = "----------------------- Scheduled Jobs -----------------------"
@@ -59,3 +60,17 @@ def cancel_job(rest: RestClient, job_id: str) -> None:
     except RestError as error:
         raise CommandError(f"Could not cancel job {job_id}. {' '.join(error.errors) or error}") from None
     print(f"Cancelled job {job_id}.")
+
+
+def rescale_job(rest: RestClient, job_id: str, parallelism: int) -> None:
+    """Rescales a running job and waits for its end; CommandError, with the cause, when the job stays as it was."""
+    print(f"Rescaling job {job_id} to parallelism {parallelism}.", flush=True)
+    path = f"/jobs/{job_id}/rescaling"
+    try:
+        trigger = rest.json("PATCH", f"{path}?parallelism={parallelism}")["request-id"]
+        await_operation(rest, f"{path}/{trigger}")
+    except RestError as error:
+        raise CommandError(f"Could not rescale job {job_id}. {' '.join(error.errors) or error}") from None
+    except OperationFailedError as error:
+        raise CommandError(f"Could not rescale job {job_id}. {error}") from None
+    print(f"Rescaled job {job_id}.")

@@ -285,6 +285,20 @@ def savepoint(
 
 
 @app.command(context_settings=_HELP)
+def rescale(
+    job_id: Annotated[str, typer.Argument(help="The job.")],
+    parallelism: Annotated[int, typer.Argument(help="Its parallelism from now on.", min=1)],
+    dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+) -> None:
+    """Changes the parallelism of a running job, which goes on from a checkpoint."""
+    from yarrow.cli.job_commands import rescale_job
+
+    rescale_job(_rest(dynamic, target, address), job_id, parallelism)
+
+
+@app.command(context_settings=_HELP)
 def stop(
     job_id: Annotated[str, typer.Argument(help="The job.")],
     directory: Annotated[

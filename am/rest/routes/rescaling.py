@@ -83,8 +83,8 @@ async def change_resource_requirements(
         bounds = wanted.parallelism
         if not bounds.lower_bound <= bounds.upper_bound <= vertex.max_parallelism:
             raise BadRequestError(
-                f"the parallelism of {vertex.name!r} must lie between its lower bound, {bounds.lower_bound}, and its max"
-                f" parallelism, {vertex.max_parallelism}: not {bounds.upper_bound}"
+                f"the parallelism of {vertex.name!r} must lie between its lower bound, {bounds.lower_bound}, and its"
+                f" max parallelism, {vertex.max_parallelism}: not {bounds.upper_bound}"
             )
     dispatcher = access.services.dispatcher
     parallelism = {JobVertexID(name): entry.parallelism.upper_bound for name, entry in request.root.items()}
