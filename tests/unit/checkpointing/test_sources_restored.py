@@ -25,6 +25,7 @@ from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
+from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.testing.checkpoint_harness import CheckpointHarness
 
 COUNT = 3000
@@ -167,3 +168,34 @@ def test_a_source_function_is_cut_between_two_records(workers: CheckpointHarness
     workers.start(graph, taken)
     workers.until_all(ExecutionState.FINISHED)
     assert Seen.rows[0] == list(range(Positioned.stop))
+
+
+@pytest.mark.parametrize("kind", [SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE])
+def test_a_stopped_source_function_goes_on_behind_its_last_record(
+    workers: CheckpointHarness, kind: SnapshotKind
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    env.add_source(Positioned(), "positioned").map(Seen()).filter(lambda v: False).print()
+    graph = env.get_job_graph("positioned")
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    taken = workers.trigger(1, workers.options(1, kind=kind))
+    workers.wait_acknowledged(taken)
+    workers.notify(1, CheckpointNotice.COMPLETED)
+    workers.until_all(ExecutionState.FINISHED)
+    stopped_at = len(Seen.rows[0])
+    assert Seen.rows[0] == list(range(stopped_at))
+    workers.start(graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert Seen.rows[0] == list(range(Positioned.stop))
+
+
+def test_at_least_once_loses_nothing(workers: CheckpointHarness) -> None:
+    graph = many_splits()
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    taken = workers.checkpoint(1, workers.options(1, exactly_once=False))
+    workers.cancel_and_wait()
+    workers.start(graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert set(seen()) == set(range(COUNT))
