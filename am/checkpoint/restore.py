@@ -46,11 +46,14 @@ class StartingPoint:
     #: Ids below it may have been used by an earlier run of the job.
     next_id: int = 1
 
+    @property
+    def job_folder(self) -> str:
+        """The folder of the job's checkpoints, "" where they have none."""
+        return self.storage.job_folder if isinstance(self.storage, FileSystemCheckpointStorage) else ""
+
     def remove_empty_folders(self) -> None:
         """Nothing of the job is kept: its folders go where they are empty. Blocking."""
-        if not isinstance(self.storage, FileSystemCheckpointStorage):
-            return
-        folder = self.storage.job_folder
+        folder = self.job_folder
         with contextlib.suppress(OSError, YarrowError):
             files = file_system_for(folder)
             for path in (

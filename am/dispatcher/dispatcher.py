@@ -75,6 +75,8 @@ class Dispatcher(RpcEndpoint):
         self._store = store
         self._settings = settings
         self._masters: dict[JobID, JobMaster] = {}
+        #: Of jobs that have ended, until they are stopped.
+        self._ending: set[JobMaster] = set()
         #: Accepted, their JobMaster not started yet.
         self._starting: set[JobID] = set()
         self._finished = FinishedJobs(settings.finished_jobs, settings.finished_expiration, services.clock)
@@ -92,7 +94,7 @@ class Dispatcher(RpcEndpoint):
     async def on_stop(self) -> None:
         self._services.resource_manager.stop(self._resource_manager_changed)
         self._services.rpc.stop_serving(self.name)
-        for master in list(self._masters.values()):
+        for master in (*self._masters.values(), *self._ending):
             await master.stop()
 
     @property
@@ -275,12 +277,14 @@ class Dispatcher(RpcEndpoint):
         )
         self._finished.add(job)
         self._masters.pop(job_id, None)
+        self._ending.add(master)
         _log.info("job %s (%s) is %s", graph.job.name, job_id, graph.status.value)
         self.spawn(self._clean_up(master), f"clean up {job_id}")
 
     async def _clean_up(self, master: JobMaster) -> None:
         await self.run_blocking(self._store.remove, master.graph.job.job_id)
         await master.stop()
+        self._ending.discard(master)
 
     def _ended(self, job_id: JobID) -> FinishedJob:
         job = self._finished.get(job_id)

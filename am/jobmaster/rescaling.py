@@ -20,7 +20,6 @@ from yarrow.runtime.common.ids import IdFactory, JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceFunctionOperator
 from yarrow.runtime.rpc.messages import FailureCause, RescaleRecord
-from yarrow.runtime.snapshot.assignment import assign
 
 #: Records kept.
 _HISTORY = 20
@@ -139,6 +138,9 @@ class Rescaling:
             self._ended = None
 
     async def _carry_out(self, following: JobGraph) -> None:
+        # Key groups bring numpy along, which a master loads when it needs it.
+        from yarrow.runtime.snapshot.assignment import assign
+
         checkpoint = await self._taken()
         # What would not restore is found while the job still runs.
         assign(checkpoint.metadata, following, allow_non_restored=True)
