@@ -11,6 +11,7 @@ from pydantic import Field, RootModel
 
 from yarrow.am.rest.models.base import CamelModel, RestModel
 from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
+from yarrow.am.rest.models.task_managers import ResourceProfile
 
 
 class RescalingResult(RestModel):
@@ -43,18 +44,59 @@ class JobResourceRequirements(RootModel[dict[str, VertexRequirements]]):
     """Requirements by vertex."""
 
 
+class VertexRescale(CamelModel):
+    """A vertex in a rescale."""
+
+    job_vertex_id: str
+    job_vertex_name: str
+    slot_sharing_group_id: str
+    slot_sharing_group_name: str
+    desired_parallelism: int
+    sufficient_parallelism: int
+    pre_rescale_parallelism: int
+    post_rescale_parallelism: int | None
+
+
+class SlotSharingGroupRescale(CamelModel):
+    """A slot sharing group in a rescale; slots are asked for without a profile, which is empty then."""
+
+    slot_sharing_group_id: str
+    slot_sharing_group_name: str
+    desired_slots: int
+    minimal_required_slots: int
+    pre_rescale_slots: int
+    post_rescale_slots: int | None
+    request_resource_profile: ResourceProfile | None = None
+    acquired_resource_profile: ResourceProfile | None = None
+
+
+class SchedulerStateSpan(CamelModel):
+    """How long the job was in a state during a rescale."""
+
+    state: str
+    enter_timestamp_in_millis: int
+    leave_timestamp_in_millis: int | None
+    duration_in_millis: int | None
+    stringified_exception: str | None = None
+
+
 class RescaleDetails(CamelModel):
-    """One rescale."""
+    """One rescale; states and reasons are Flink's words."""
 
     rescale_uuid: str
+    resource_requirements_uuid: str
+    rescale_attempt_id: int
+    vertices: dict[str, VertexRescale]
+    slots: dict[str, SlotSharingGroupRescale]
+    scheduler_states: list[SchedulerStateSpan]
     start_timestamp_in_millis: int
-    end_timestamp_in_millis: int
-    terminal_state: Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
-    trigger_cause: str
-    terminated_reason: str
-    #: Parallelism by vertex.
-    pre_rescale_parallelism: dict[str, int]
-    post_rescale_parallelism: dict[str, int]
+    end_timestamp_in_millis: int | None
+    terminal_state: Literal["COMPLETED", "FAILED", "IGNORED"] | None
+    trigger_cause: Literal["UPDATE_REQUIREMENT"] = "UPDATE_REQUIREMENT"
+    terminated_reason: Literal["SUCCEEDED", "EXCEPTION_OCCURRED"] | None
+    #: Ours: what was asked for, and why it failed.
+    description: str
+    failure_reason: str
 
 
 class RescaleCounts(CamelModel):
@@ -66,14 +108,20 @@ class RescaleCounts(CamelModel):
     failed: int
 
 
+class LatestRescales(CamelModel):
+    """The newest of each end."""
+
+    completed: RescaleDetails | None = None
+    failed: RescaleDetails | None = None
+    ignored: RescaleDetails | None = None
+
+
 class RescalesOverview(CamelModel):
-    """Numbers, and the newest of each kind."""
+    """Numbers, and the newest of each end."""
 
     rescales_counts: RescaleCounts
-    latest: dict[str, RescaleDetails]
+    latest: LatestRescales
 
 
-class RescalesHistory(CamelModel):
+class RescalesHistory(RootModel[list[RescaleDetails]]):
     """The newest first."""
-
-    rescales: list[RescaleDetails]

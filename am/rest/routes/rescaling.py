@@ -14,6 +14,7 @@ from yarrow.am.rest.errors import BadRequestError, NotFoundError
 from yarrow.am.rest.models.base import Trigger
 from yarrow.am.rest.models.rescaling import (
     JobResourceRequirements,
+    LatestRescales,
     ParallelismBounds,
     RescaleCounts,
     RescaleDetails,
@@ -24,13 +25,14 @@ from yarrow.am.rest.models.rescaling import (
     VertexRequirements,
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.am.rest.views.rescaling import rescale_details_of
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.rpc.messages import ExecutionGraphDetails, RescaleRecord, RescaleRequest
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, RescaleRequest
 
 router = APIRouter(tags=["Rescaling"])
 
 
-@router.patch("/jobs/{jobid}/rescaling", status_code=202, responses=refusals(400, 403, 404, 409))
+@router.patch("/jobs/{jobid}/rescaling", responses=refusals(400, 403, 404, 409))
 async def rescale(
     access: Access, job_id: JobIdPath, parallelism: Annotated[int, Query(ge=1, le=32768)]
 ) -> Trigger:
@@ -101,18 +103,19 @@ async def rescales_overview(access: Access, job_id: JobIdPath) -> RescalesOvervi
     def count(state: str) -> int:
         return sum(record.state == state for record in job.rescales)
 
+    newest = {record.state: rescale_details_of(job, number) for number, record in enumerate(job.rescales)}
     return RescalesOverview(
         rescales_counts=RescaleCounts(
             in_progress=count("IN_PROGRESS"), completed=count("COMPLETED"), failed=count("FAILED")
         ),
-        latest={record.state.lower(): _details(record) for record in job.rescales},
+        latest=LatestRescales(completed=newest.get("COMPLETED"), failed=newest.get("FAILED")),
     )
 
 
 @router.get("/jobs/{jobid}/rescales/history", responses=refusals(400, 404))
 async def rescales_history(access: Access, job_id: JobIdPath) -> RescalesHistory:
     """All rescales that are remembered, the newest first."""
-    return RescalesHistory(rescales=_history(await access.job(job_id)))
+    return RescalesHistory(_history(await access.job(job_id)))
 
 
 @router.get("/jobs/{jobid}/rescales/details/{rescaleuuid}", responses=refusals(400, 404))
@@ -125,19 +128,4 @@ async def rescale_details(access: Access, job_id: JobIdPath, rescaleuuid: str) -
 
 
 def _history(job: ExecutionGraphDetails) -> list[RescaleDetails]:
-    return [_details(record) for record in reversed(job.rescales)]
-
-
-def _details(record: RescaleRecord) -> RescaleDetails:
-    return RescaleDetails.model_validate(
-        {
-            "rescale_uuid": record.rescale_id,
-            "start_timestamp_in_millis": record.start_ms,
-            "end_timestamp_in_millis": record.end_ms,
-            "terminal_state": record.state,
-            "trigger_cause": record.trigger_cause,
-            "terminated_reason": record.reason,
-            "pre_rescale_parallelism": record.before,
-            "post_rescale_parallelism": record.after,
-        }
-    )
+    return [rescale_details_of(job, number) for number in reversed(range(len(job.rescales)))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _APPLICATIONS = "an application is one of its jobs here: /jobs has them"
 _PROFILER = "sampling of processes from outside is not built"
-_RESCALE = "the parallelism of a running job cannot be changed"
+_RESCALE = "rescales have no scheduler of their own to configure; their durations are in the history"
 _RAW_COORDINATION = "carries serialized Java objects"
 
 #: (path, method) and the reason.
@@ -23,14 +23,7 @@ PATHS: dict[tuple[str, str], str] = {
     ("/taskmanagers/{taskmanagerid}/profiler/{filename}", "get"): _PROFILER,
     ("/jobs/{jobid}/vertices/{vertexid}/flamegraph", "get"): _PROFILER,
     ("/jobs/{jobid}/rescales/config", "get"): _RESCALE,
-    ("/jobs/{jobid}/rescales/details/{rescaleuuid}", "get"): _RESCALE,
-    ("/jobs/{jobid}/rescales/history", "get"): _RESCALE,
-    ("/jobs/{jobid}/rescales/overview", "get"): _RESCALE,
     ("/jobs/{jobid}/rescales/summary", "get"): _RESCALE,
-    ("/jobs/{jobid}/rescaling", "patch"): _RESCALE,
-    ("/jobs/{jobid}/rescaling/{triggerid}", "get"): _RESCALE,
-    ("/jobs/{jobid}/resource-requirements", "get"): _RESCALE,
-    ("/jobs/{jobid}/resource-requirements", "put"): _RESCALE,
     ("/jobs/{jobid}/clientHeartbeat", "patch"): "a client that goes does not end its job",
     ("/jobs/{jobid}/coordinators/{operatorUid}", "post"): _RAW_COORDINATION,
     ("/jobs/{jobid}/yarn-stop", "get"): "stopping takes a savepoint, and a GET changes nothing here",
@@ -38,7 +31,7 @@ PATHS: dict[tuple[str, str], str] = {
 }
 
 #: The number of entries above when the list was written last: it may only go down.
-PATHS_AT_MOST = 26
+PATHS_AT_MOST = 19
 
 #: (path, method): answers whose fields differ, because the path never answers so here.
 NEVER_ANSWERED: dict[tuple[str, str], str] = {

@@ -16,7 +16,7 @@ from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 T = TypeVar("T")
@@ -81,6 +81,10 @@ class Scheduling:
         self.start()
         self.offer(slots)
         self.report(ExecutionState.RUNNING)
+
+    def status(self) -> JobStatus:
+        """The job's, asked anew at each call."""
+        return self.graph.status
 
     def states(self) -> list[str]:
         return [execution.state.name for execution in self.graph.executions()]

@@ -126,13 +126,13 @@ def test_only_the_failed_region_restarts_and_keeps_its_slot() -> None:
     assert cancelled(actions) == 1
     assert of_kind(actions, ArmCancellationTimeout) == [ArmCancellationTimeout(1)]
     assert not of_kind(actions, DeclareRequirements)
-    assert job.graph.status is JobStatus.RESTARTING
+    assert job.status() is JobStatus.RESTARTING
     (started,) = of_kind(actions, TasksRestarting)
     assert len(started.attempts) == 2
     actions = job.report(CANCELED, job.execution(1, 1))
     assert deployed(actions) == ["vertex 0 (2/3) #1", "vertex 1 (2/3) #1"]
     assert job.execution(0, 1).allocation_id == allocation
-    assert job.graph.status is JobStatus.RUNNING
+    assert job.status() is JobStatus.RUNNING
     assert [job.execution(vertex, 0).attempt_number for vertex in (0, 1)] == [0, 0]
     assert job.execution(0, 0).state is RUNNING
 
@@ -228,7 +228,7 @@ def test_a_slot_lost_before_its_tasks_were_deployed_is_asked_for_again() -> None
     job.offer(1)
     (held,) = job.pool.held_slots()
     job.scheduler.slot_lost(held.allocation_id, BROKEN, job.now)
-    assert job.graph.status is JobStatus.RUNNING
+    assert job.status() is JobStatus.RUNNING
     assert len(deployed(job.offer(2))) == 2
 
 
@@ -237,10 +237,10 @@ def test_slots_that_do_not_come_count_as_a_failure() -> None:
     job.start()
     job.offer(1)
     job.scheduler.slots_timed_out(BROKEN, job.now)
-    assert job.graph.status is JobStatus.RUNNING and job.graph.restarts == 1
+    assert job.status() is JobStatus.RUNNING and job.graph.restarts == 1
     assert set(job.states()) == {"DEPLOYING", "SCHEDULED"}
     job.scheduler.slots_timed_out(BROKEN, job.now)
-    assert job.graph.status is JobStatus.FAILING
+    assert job.status() is JobStatus.FAILING
 
 
 # Sources.
@@ -290,7 +290,7 @@ def test_the_pause_begins_with_the_failure() -> None:
     actions = job.report(FAILED, cause=BROKEN)
     assert of_kind(actions, ArmRestart) == [ArmRestart(1, 3)]
     assert not of_kind(actions, Deploy)
-    assert job.graph.status is JobStatus.RESTARTING
+    assert job.status() is JobStatus.RESTARTING
     job.clock.advance(1)
     assert job.scheduler.explanation(job.now).startswith("restarts in 2.0 s: fixed delay: 100 restarts")
     assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
@@ -305,12 +305,12 @@ def test_a_burst_of_failures_is_one_restart() -> None:
     assert job.graph.restarts == 1
     for (arm,) in (of_kind(actions, ArmRestart) for actions in arms):
         job.scheduler.restart_due(arm.restart_id, job.now)
-    assert job.graph.status is JobStatus.RUNNING
+    assert job.status() is JobStatus.RUNNING
     assert set(job.states()) == {"DEPLOYING"}
     (entry,) = job_details(job.graph).exceptions
     assert len(entry.concurrent) == 19
     job.report(FAILED, job.execution(0, 0), cause=BROKEN)
-    assert job.graph.status is JobStatus.FAILING
+    assert job.status() is JobStatus.FAILING
 
 
 def test_what_fails_while_it_is_cancelled_does_not_count() -> None:
@@ -477,7 +477,7 @@ def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_i
     assert lost is not None
     actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
     assert cancelled(actions) == 2
-    assert job.graph.status is JobStatus.RESTARTING
+    assert job.status() is JobStatus.RESTARTING
 
 
 def test_a_result_that_everybody_has_read_may_go() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,9 +58,7 @@ class World:
                 case DeclareRequirements(slots):
                     self.declared = slots
                 case ArmRestart(restart_id, _):
-                    self.timers.append(
-                        lambda number=restart_id: self.job.scheduler.restart_due(number, self.job.now)
-                    )  # type: ignore[misc]
+                    self.timers.append(partial(self._restart_due, restart_id))
                 case ArmCancellationTimeout(None):
                     self.timers.append(
                         lambda: self.job.scheduler.cancellation_timed_out(self.job.now, "late")
@@ -67,6 +66,9 @@ class World:
                 case JobEnded(status):
                     self.ended.append(status)
         self.check()
+
+    def _restart_due(self, restart_id: int) -> Actions:
+        return self.job.scheduler.restart_due(restart_id, self.job.now)
 
     def _deploy(self, execution: Execution) -> None:
         same = [
