@@ -138,7 +138,6 @@ class SubtaskCheckpointCoordinator:
         if parts is None:
             return False
         sync_seconds = perf_counter() - started
-        fault_points.reach("checkpoint.after-snapshot", **detail)
         self.unsettled += 1
         self._receiver.deliver(
             PendingSubtaskSnapshot(
@@ -168,11 +167,12 @@ class SubtaskCheckpointCoordinator:
             for index in range(len(self._chain.operators)):
                 parts.append(self._chain.snapshot_operator(index, number, options))
                 fault_points.reach("checkpoint.inside-snapshot", **detail)
-        except OperatorFailure as failure:
-            if not isinstance(failure.cause, Exception):
-                raise
+            fault_points.reach("checkpoint.after-snapshot", **detail)
+        except Exception as error:
             discard_parts(parts)
-            self.decline(number, failure)
+            if isinstance(error, OperatorFailure) and not isinstance(error.cause, Exception):
+                raise  # SystemExit and its like are no matter of a checkpoint
+            self.decline(number, error)
             return None
         return parts
 
