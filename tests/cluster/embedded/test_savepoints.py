@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -241,3 +243,54 @@ def test_commands_say_what_scripts_look_for(cluster: MiniCluster, tmp_path: Path
     said = yarrow("cancel", "-s", f"{tmp_path}/sp", job)
     assert f"Cancelled job {job}. Savepoint stored in {tmp_path}/sp/savepoint-" in said
     assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+_PROGRAM = """
+import sys
+from yarrow.common import Types
+from yarrow.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from yarrow.datastream.state import ValueStateDescriptor
+
+class Total(KeyedProcessFunction):
+    def open(self, context):
+        self._count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        if count >= 5000:
+            yield f"key {value % 8} has {count}"
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+numbers = env.from_sequence(1, 40000).uid("numbers").map(lambda value: value).uid("slow")
+numbers.key_by(lambda value: value % 8).process(Total()).uid(sys.argv[1]).print()
+env.execute("again")
+"""
+
+
+def test_a_program_is_checked_against_a_savepoint_and_begins_from_it(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = submitted(cluster, tmp_path, 2)
+    until_running(cluster, client)
+    path = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
+    program = tmp_path / "again.py"
+    program.write_text(_PROGRAM)
+
+    def yarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "yarrow.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+
+    checked = yarrow("check-savepoint", str(program), path, "other")
+    assert checked.returncode == 1 and "(uid total) refused: count" in checked.stdout
+    checked = yarrow("check-savepoint", str(program), path, "total")
+    assert checked.returncode == 0 and "(uid total) restores: count" in checked.stdout
+    refused = yarrow("run", "-s", path, str(program), "other")
+    assert refused.returncode == 1 and "has state in the snapshot and is not in the job" in refused.stderr
+    done = yarrow("run", "-s", path, "-cm", "no_claim", str(program), "total")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.splitlines() if line.startswith("key")) == [
+        f"key {key} has 5000" for key in range(8)
+    ]
+    assert Path(path, "_metadata").exists(), "what is not claimed stays"
