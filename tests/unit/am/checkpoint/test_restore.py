@@ -15,6 +15,7 @@ from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
     FileStateHandle,
@@ -24,7 +25,7 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
 )
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, SnapshotStorageError
+from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
 from yarrow.testing.job_graphs import Stage, linear_job
 
 JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))
