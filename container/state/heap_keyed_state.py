@@ -179,7 +179,6 @@ def restored_state(context: KeyedBackendContext) -> RestoredKeyedState:
                 "state backend 'hashmap' cannot read; set state.backend.type: rocksdb as it was, or take a savepoint "
                 "with it, which every backend restores"
             )
-    # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
     return RestoredKeyedState(
-        context.restored, context.key_groups, context.read, context.operator_name, trusted=True
+        context.restored, context.key_groups, context.read, context.operator_name, trusted=context.trusted
     )

@@ -1,0 +1,1 @@
+"""State as a table: reads, transforms and writes savepoints without a cluster. (Names of Flink's Java API.)"""

@@ -1,0 +1,231 @@
+"""Keyed state of a savepoint or checkpoint at hand on this machine, in the canonical form whatever backend wrote it.
+
+Files are copied into a temporary folder, verified on the way and mapped into memory; native checkpoints of RocksDB are
+opened read-only and rewritten as canonical files. So memory holds a run at a time, not a state. Owner: the calling
+thread. It must not know tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotFormatError, UntrustedPickleError
+from yarrow.runtime.snapshot.handles import (
+    DatabaseFile,
+    InlineStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSnapshot,
+    OperatorState,
+    OperatorStateHandle,
+    RocksDBSnapshot,
+    StateHandle,
+    StateMetaInfo,
+)
+from yarrow.runtime.snapshot.key_group_form import (
+    EncodedRun,
+    Run,
+    StateForm,
+    decoded_run,
+    encoded_runs,
+    write_key_groups,
+)
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+from yarrow.runtime.snapshot.storage import OpenedSnapshot
+from yarrow.runtime.snapshot.value_serializers import holds_pickles, stored_serializer
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalPart:
+    """The keyed state of one handle."""
+
+    key_groups: tuple[int, int]
+    states: tuple[StateMetaInfo, ...]
+    data: bytes | memoryview
+
+    def runs(self, key_groups: KeyGroupRange | None = None) -> Iterator[EncodedRun]:
+        """The runs of these key groups, all without."""
+        return encoded_runs(self.data, key_groups or KeyGroupRange(*self.key_groups))
+
+
+def form_of(meta: StateMetaInfo, operator: str, *, trusted: bool) -> StateForm:
+    """Reads and writes a state exactly as `meta` describes it. Raises UntrustedPickleError, StateMigrationError."""
+    if not trusted:
+        refuse_pickles(meta, operator)
+    map_key = (
+        None
+        if meta.map_key is None
+        else stored_serializer(meta.map_key, operator, meta.name, trusted=trusted)
+    )
+    value = stored_serializer(meta.value, operator, meta.name, trusted=trusted)
+    return StateForm(meta.name, meta.kind, value, map_key, meta.ttl)
+
+
+def refuse_pickles(meta: StateMetaInfo, operator: str) -> None:
+    """Raises UntrustedPickleError naming the state, where the metadata say that values of it are pickled."""
+    configs = [config for config in (meta.value, meta.map_key) if config is not None]
+    if any(holds_pickles(config) for config in configs):
+        types = ", ".join(sorted({name for config in configs for name in config.pickled}))
+        raise UntrustedPickleError(
+            f"operator '{operator}', state '{meta.name}': its values are pickled{f' ({types})' if types else ''}, and "
+            "reading them runs code that is in the file. Give trust_pickle=True where the savepoint is your own."
+        )
+
+
+class StoredState:
+    """The pieces of one savepoint or checkpoint; `close` removes what was copied."""
+
+    def __init__(self, opened: OpenedSnapshot, working_directory: str | None, *, trusted: bool) -> None:
+        """`working_directory`: where copies go for the time being; the system's own without it."""
+        self.opened = opened
+        self.trusted = trusted
+        self._reader = SnapshotReader(opened.directory)
+        self._folder = tempfile.mkdtemp(prefix="yarrow-state-", dir=working_directory)
+        self._parts: dict[int, tuple[KeyedStateHandle, CanonicalPart]] = {}
+        self._maps: list[mmap.mmap] = []
+        self._copies = 0
+
+    def read(self, handle: StateHandle, operator: OperatorState) -> bytes:
+        """The verified bytes of a handle."""
+        return self._reader.read(handle, f"operator '{operator.name}'")
+
+    def reader_of(self, operator: OperatorState) -> Callable[[StateHandle], bytes]:
+        """`read` for the pieces of one operator."""
+        return self._reader.of(f"operator '{operator.name}'")
+
+    def keyed_parts(self, operator: OperatorState) -> list[CanonicalPart]:
+        """All keyed state of an operator."""
+        return [
+            self._part(operator, handle)
+            for _, subtask in sorted(operator.subtasks.items())
+            for handle in subtask.keyed
+        ]
+
+    def operator_parts(self, operator: OperatorState) -> list[tuple[int, OperatorStateHandle]]:
+        """All operator state of an operator, with its subtask."""
+        return [
+            (index, handle)
+            for index, subtask in sorted(operator.subtasks.items())
+            for handle in subtask.operator
+        ]
+
+    def _part(self, operator: OperatorState, handle: KeyedStateHandle) -> CanonicalPart:
+        known = self._parts.get(id(handle))
+        if known is None:
+            made = (
+                self._canonical(operator, handle)
+                if isinstance(handle, KeyGroupsSnapshot)
+                else self._converted(operator, handle)
+            )
+            known = self._parts[id(handle)] = (handle, made)
+        return known[1]
+
+    def _canonical(self, operator: OperatorState, snapshot: KeyGroupsSnapshot) -> CanonicalPart:
+        handle = snapshot.handle
+        if isinstance(handle, InlineStateHandle):
+            return CanonicalPart(snapshot.key_groups, snapshot.states, handle.data)
+        path = self._new_path()
+        self._reader.copy(handle, path, f"operator '{operator.name}'")
+        return CanonicalPart(snapshot.key_groups, snapshot.states, self._mapped(path))
+
+    def _new_path(self) -> str:
+        self._copies += 1
+        return os.path.join(self._folder, str(self._copies))
+
+    def _mapped(self, path: str) -> memoryview:
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(mapped)
+        return memoryview(mapped)
+
+    # ------------------------------------------------------------------ native checkpoints
+
+    def _converted(self, operator: OperatorState, snapshot: RocksDBSnapshot) -> CanonicalPart:
+        """A native checkpoint as a canonical file."""
+        folder = self._new_path()
+        self._download(operator, snapshot, folder)
+        if not self.trusted:
+            for meta in snapshot.states:
+                refuse_pickles(meta, operator.name)
+        target = self._new_path()
+        forms = [form_of(meta, operator.name, trusted=self.trusted) for meta in snapshot.states]
+        with open(target, "xb") as file:
+            file.writelines(
+                write_key_groups(forms, _runs_of_database(operator, snapshot, folder, self.trusted))
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+        return CanonicalPart(snapshot.key_groups, tuple(form.meta() for form in forms), self._mapped(target))
+
+    def _download(self, operator: OperatorState, snapshot: RocksDBSnapshot, folder: str) -> None:
+        os.makedirs(folder)
+        for file in (*snapshot.shared, *snapshot.private):
+            self._check_name(file)
+            self._reader.copy(file.handle, os.path.join(folder, file.name), f"operator '{operator.name}'")
+
+    def _check_name(self, file: DatabaseFile) -> None:
+        if Path(file.name).name != file.name:
+            raise CorruptSnapshotError(
+                self.opened.directory,
+                f"its metadata name a database file outside of its folder: {file.name!r}",
+            )
+
+    def close(self) -> None:
+        """Removes the copies."""
+        self._parts.clear()
+        for mapped in self._maps:
+            # Where a run is still held by somebody, the map ends with it.
+            with contextlib.suppress(BufferError):
+                mapped.close()
+        self._maps.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _runs_of_database(
+    operator: OperatorState, snapshot: RocksDBSnapshot, folder: str, trusted: bool
+) -> Iterator[Run]:
+    """The entries of a downloaded database, state by state."""
+    # Here alone: a process that reads canonical state needs no RocksDB.
+    from rocksdict import Options
+
+    from yarrow.container.state.rocksdb.canonical import StoredForm, runs_of_state
+    from yarrow.container.state.rocksdb.database import open_read_only
+    from yarrow.container.state.rocksdb.migration import type_of
+    from yarrow.container.state.rocksdb.values import StateValues
+
+    database, families = open_read_only(folder, Options(raw_mode=True))
+    try:
+        for number, meta in enumerate(snapshot.states):
+            form = form_of(meta, operator.name, trusted=trusted)
+            values = StateValues(form.value, type_of(meta.value), meta.ttl)
+            if meta.name in families:
+                groups = KeyGroupRange(*snapshot.key_groups)
+                yield from runs_of_state(number, StoredForm(form, values), families[meta.name], groups)
+    finally:
+        for family in families.values():
+            family.close()
+        database.close()
+
+
+def decoded(form: StateForm, run: EncodedRun, operator: str) -> tuple[list[Any], list[Any]]:
+    """Keys and values of a run. Raises SnapshotFormatError naming the operator."""
+    try:
+        return decoded_run(form, run)
+    except SnapshotFormatError as error:
+        raise SnapshotFormatError(f"operator '{operator}': {error}") from error
+
+
+def find_state(parts: Sequence[CanonicalPart], name: str) -> StateMetaInfo | None:
+    """What is known of a keyed state; None where no part has it."""
+    for part in parts:
+        for meta in part.states:
+            if meta.name == name:
+                return meta
+    return None
