@@ -240,7 +240,11 @@ class StreamTask:
         try:
             progressed, phase = self._step(started)
         except ChannelFailedError as error:
-            self._await_verdict(error)
+            if error.lost_result:
+                # Its producer has finished long ago and reports nothing: who could not read says so.
+                self._fail(error)
+            else:
+                self._await_verdict(error)
             progressed, phase = False, Phase.IDLE
         except BaseException as error:  # user code may raise anything
             self._fail(error)

@@ -17,6 +17,8 @@ from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 ROWS = 20_000
+#: More than the reader of a result looks ahead.
+MANY_ROWS = 200_000
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["processes", "threads"])
@@ -109,6 +111,36 @@ class Produced(MapFunction[tuple[int, int], tuple[int, int]]):
     def open(self, runtime_context: RuntimeContext) -> None:
         number = runtime_context.get_index_of_this_subtask()
         (Path(self._folder) / f"produced-{number}-{runtime_context.get_attempt_number()}").touch()
+
+    def map(self, value: tuple[int, int]) -> tuple[int, int]:
+        return value
+
+
+def test_a_corrupt_result_is_made_again(tmp_path: Path) -> None:
+    with mini_cluster(task_executors=1, slots=1) as cluster:
+        env = blocking(cluster, parallelism=1)
+        pairs = env.from_sequence(1, MANY_ROWS).map(lambda x: (x % 50, x)).map(Produced(tmp_path))
+        first = pairs.key_by(lambda pair: pair[0]).map(Damaging(cluster.cluster.folder, tmp_path))
+        rows = first.key_by(lambda pair: pair[0]).map(lambda pair: pair).execute_and_collect()
+        assert sorted(rows) == sorted((x % 50, x) for x in range(1, MANY_ROWS + 1))
+    assert (tmp_path / "produced-0-1").exists(), "the producer ran again"
+
+
+class Damaging(MapFunction[tuple[int, int], tuple[int, int]]):
+    """Damages, once, the end of the result that it reads."""
+
+    def __init__(self, cluster_folder: str, folder: Path) -> None:
+        self._cluster_folder = cluster_folder
+        self._done = str(folder / "damaged")
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if os.path.exists(self._done):
+            return
+        (spool,) = [path for path in Path(self._cluster_folder).rglob("*.spool") if path.stat().st_size > 1_000_000]
+        with spool.open("r+b") as file:
+            file.seek(-2000, os.SEEK_END)
+            file.write(b"\xff" * 100)
+        Path(self._done).touch()
 
     def map(self, value: tuple[int, int]) -> tuple[int, int]:
         return value

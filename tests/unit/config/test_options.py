@@ -35,6 +35,7 @@ OWN_KEYS = {
     "taskmanager.memory.slot.minimum-size",
     "taskmanager.memory.supervisor.size",
     "taskmanager.memory.warning-threshold",
+    "taskmanager.network.blocking-spool.max-size",
     "taskmanager.network.channel.credit-batches",
     "taskmanager.network.channel.credit-size",
     "taskmanager.network.max-frame-size",
