@@ -1,4 +1,4 @@
-"""Exactly-once, proved by faults: whatever happens between the first completed checkpoint and the end, output is the same.
+"""Exactly-once, proved by faults: whatever happens between a completed checkpoint and the end, output is the same.
 
 Seeded plans over five job shapes and both backends; half of them kill real processes, the other half raise, stall, and
 lose, delay or repeat messages in a cluster of threads. A seed that fails replays: it is in the test's name.
@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fault.conftest import count_plan
 from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.testing.fault_jobs import SHAPES, JobShape
 from yarrow.testing.fault_plan import PlannedMessages, make_plan
@@ -72,6 +73,7 @@ def test_output_is_that_without_faults_when_processes_are_killed(
     FaultRun(shape, backend, plan).execute(killed_cluster, tmp_path)
     gone = before - set(killed_cluster.processes)
     assert not [pid for pid in gone if psutil.pid_exists(pid)], f"{plan}: a killed TaskExecutor lives on"
+    count_plan(killed=True)
 
 
 @pytest.mark.parametrize(("shape", "backend", "number"), COMBINATIONS)
@@ -85,3 +87,4 @@ def test_output_is_that_without_faults_when_calls_fail_and_messages_are_lost(
 ) -> None:
     plan = make_plan(seed_of(shape, backend, number, 1), RAISING_POINTS)
     FaultRun(shape, backend, plan).execute(threads_cluster, tmp_path, messages)
+    count_plan(killed=False)

@@ -1,0 +1,59 @@
+"""Faults: clusters live longer than a test, and what a plan started must be gone after it; the summary counts plans."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+#: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
+GRACE = 15.0
+_counted = {"plans": 0, "killed": 0}
+
+
+def count_plan(*, killed: bool) -> None:
+    """A plan whose fault fired between a completed checkpoint and the end, and whose output was right."""
+    _counted["plans"] += 1
+    _counted["killed"] += killed
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how many plans counted."""
+    if _counted["plans"]:
+        terminalreporter.write_line(
+            f"{_counted['plans']} fault plans counted, {_counted['killed']} of them with processes killed: each fired"
+            " after a completed checkpoint and before the end"
+        )
+
+
+def workers() -> list[psutil.Process]:
+    """Slot workers below this process; zombies are gone already."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.name().startswith("yarrow-w") and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """No worker and no thread of a plan survives it; the cluster's own TaskExecutors do."""
+    threads_before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + GRACE
+    left = workers()
+    while left and time.monotonic() < deadline:
+        psutil.wait_procs(left, timeout=0.2)
+        left = workers()
+    assert not left, f"workers that outlive their job: {left}"
+    for thread in set(threading.enumerate()) - threads_before:
+        if not thread.daemon and not thread.name.startswith(("asyncio", "ThreadPool", "yarrow")):
+            thread.join(GRACE)
+            assert not thread.is_alive(), f"the test left the thread {thread.name} running"
