@@ -57,7 +57,12 @@ from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
     FailureCause,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 
 #: Ended checkpoints whose late messages are still known by their folder.
 _REMEMBERED = 64
@@ -223,6 +228,9 @@ class CheckpointCoordinator:
         return max(self._due, self._last_end + self._settings.min_pause)
 
     def _has_room(self) -> bool:
+        if self._settings.unaligned and any(pending.kind.is_savepoint for pending in self._pending.values()):
+            # Its barriers would overtake those of the savepoint, which keep their places.
+            return False
         running = sum(pending.kind is SnapshotKind.CHECKPOINT for pending in self._pending.values())
         return running < self._settings.max_concurrent
 
@@ -238,7 +246,15 @@ class CheckpointCoordinator:
         self._next_id += 1
         expires = self._clock.monotonic() + self._settings.timeout
         request_id = request.request_id if request else None
-        pending = PendingCheckpoint(checkpoint_id, kind, self._clock, expires, request_id)
+        pending = PendingCheckpoint(
+            checkpoint_id,
+            kind,
+            self._clock,
+            expires,
+            request_id,
+            native=request.native if request else False,
+            checkpoint_type=request.checkpoint_type if request else CheckpointType.CONFIGURED,
+        )
         self._pending[checkpoint_id] = pending
         if request is not None:
             self._asked[checkpoint_id] = request
@@ -282,6 +298,8 @@ class CheckpointCoordinator:
             exactly_once=exactly_once,
             unaligned=unaligned,
             aligned_timeout_ms=timeout,
+            native=pending.native,
+            checkpoint_type=pending.checkpoint_type,
         )
 
     def _options_of(self, kind: SnapshotKind) -> tuple[bool, bool, int]:

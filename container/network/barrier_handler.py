@@ -1,4 +1,5 @@
-"""When a task cuts: barriers of its channels gathered, channels held back behind theirs where exactly-once asks for it.
+"""When a task cuts: barriers of its channels gathered, channels held back behind theirs where exactly-once asks for it,
+or records overtaken where the checkpoint is unaligned.
 
 Owner: the task thread. `BarrierHandler` is what a task knows; how records in flight are treated is the handler's
 business alone. Must not snapshot anything, and must not know operators or outputs.
@@ -24,6 +25,8 @@ class ReadyCheckpoint(NamedTuple):
     start_delay_seconds: float
     #: What its channels have received during the alignment.
     processed_bytes: int
+    #: Channels whose barriers have not been taken: what lies before these belongs to the checkpoint.
+    overtaken: tuple[int, ...] = ()
 
 
 class GateChannelView(Protocol):
@@ -52,6 +55,19 @@ class BarrierHandler(Protocol):
 
     def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         """A barrier came on the channel at `position`; one may come behind the end of data, too."""
+        ...
+
+    def announced(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        """A barrier that may overtake has come to the channel at `position`, behind what waits there."""
+        ...
+
+    def timed_out(self) -> Sequence[ReadyCheckpoint]:
+        """Time has passed; `next_timeout_ms` says when that may mean anything."""
+        ...
+
+    @property
+    def next_timeout_ms(self) -> int | None:
+        """Epoch ms at which an unaligned checkpoint stops to wait for the barriers of its channels."""
         ...
 
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
@@ -84,9 +100,21 @@ class _Alignment:
         return options is None or options.exactly_once
 
 
+def overtakes(barrier: CheckpointBarrier) -> bool:
+    """Whether a barrier may overtake records."""
+    return barrier.options is not None and barrier.options.unaligned and barrier.options.exactly_once
+
+
+def overtaking_time_ms(barrier: CheckpointBarrier) -> int:
+    """Epoch ms from which on a barrier overtakes; before it keeps its place."""
+    assert barrier.options is not None
+    return barrier.timestamp_ms + barrier.options.aligned_timeout_ms
+
+
 class AligningBarrierHandler:
     """Exactly once: a channel stands still behind its barrier until all open channels have brought theirs. At least
-    once: barriers are counted and nothing stands still.
+    once: barriers are counted and nothing stands still. Unaligned: as exactly once until the aligned timeout, then the
+    task cuts as soon as only such channels are left as have an origin, whose records the checkpoint can hold.
 
     A channel delivers barriers in the order of their checkpoints, so one that brings a later barrier will not bring
     an earlier any more: the earlier checkpoint is given up.
@@ -114,6 +142,24 @@ class AligningBarrierHandler:
         if alignment.blocks:
             self._channels[position].channel.blocked = True
         return self._completed()
+
+    def announced(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
+        if not overtakes(barrier) or self._is_over(barrier.checkpoint_id):
+            return ()
+        self._alignment(barrier)
+        return self._completed()
+
+    def timed_out(self) -> Sequence[ReadyCheckpoint]:
+        return self._completed() if any(overtakes(a.barrier) for a in self._pending.values()) else ()
+
+    @property
+    def next_timeout_ms(self) -> int | None:
+        if not self._pending:
+            return None
+        now = self._clock.epoch_ms()
+        times = [overtaking_time_ms(a.barrier) for a in self._pending.values() if overtakes(a.barrier)]
+        # One that has passed waits for channels that cannot be overtaken.
+        return min((time for time in times if time > now), default=None)
 
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         if self._is_over(barrier.checkpoint_id):
@@ -164,21 +210,36 @@ class AligningBarrierHandler:
         opened = {index for index, entry in enumerate(self._channels) if not entry.channel.ended}
         ready = []
         for alignment in list(self._pending.values()):
-            if opened <= alignment.arrived:
-                del self._pending[alignment.barrier.checkpoint_id]
-                self._latest = max(self._latest, alignment.barrier.checkpoint_id)
-                self._release(alignment.arrived)
-                ready.append(
-                    ReadyCheckpoint(
-                        alignment.barrier,
-                        perf_counter() - alignment.started,
-                        alignment.delay,
-                        self._received() - alignment.received,
-                    )
+            checkpoint_id = alignment.barrier.checkpoint_id
+            left = opened - alignment.arrived
+            if checkpoint_id not in self._pending or (left and not self._overtakes(alignment, left)):
+                continue
+            del self._pending[checkpoint_id]
+            self._latest = max(self._latest, checkpoint_id)
+            self._release(alignment.arrived)
+            for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < checkpoint_id]:
+                self._give_up(earlier, f"the barrier of checkpoint {checkpoint_id} has overtaken its own")
+            ready.append(
+                ReadyCheckpoint(
+                    alignment.barrier,
+                    perf_counter() - alignment.started,
+                    alignment.delay,
+                    self._received() - alignment.received,
+                    tuple(sorted(left)),
                 )
+            )
         if ready:
             self._aborted = {number for number in self._aborted if number > self._latest}
         return ready
+
+    def _overtakes(self, alignment: _Alignment, left: Iterable[int]) -> bool:
+        """Whether the task may cut while the barriers of these channels have not been taken."""
+        barrier = alignment.barrier
+        return (
+            overtakes(barrier)
+            and all(self._channels[position].channel.origin is not None for position in left)
+            and self._clock.epoch_ms() >= overtaking_time_ms(barrier)
+        )
 
     def _give_up(self, alignment: _Alignment, reason: str) -> None:
         checkpoint_id = alignment.barrier.checkpoint_id

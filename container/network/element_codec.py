@@ -162,6 +162,16 @@ def encode_control(element: ControlElement) -> tuple[FrameType, bytes]:
     return FrameType.END_OF_DATA, b""
 
 
+def barrier_overtakes(payload: Buffer) -> bool:
+    """Whether a barrier's payload says that it may overtake records; decodes no more than that."""
+    return len(payload) >= _BARRIER.size and _BARRIER.unpack_from(payload)[2] == BarrierAlignment.UNALIGNED
+
+
+def barrier_id(payload: Buffer) -> int:
+    """The checkpoint of a barrier's payload; -1 where it is no whole one, which is told when it is taken."""
+    return int(_BARRIER.unpack_from(payload)[0]) if len(payload) >= _BARRIER.size else -1
+
+
 def decode_control(frame_type: FrameType, payload: Buffer) -> ControlElement:
     """The control element of a frame; raises WireProtocolError for a payload of the wrong length."""
     try:

@@ -1,7 +1,8 @@
 """The receiving end of one channel: a queue of elements and the credit granted for it.
 
 The I/O thread (or the producer's task thread, by reference) appends; the consumer's task thread takes. Each counter is
-written by one side only, so no lock is needed. Decoding happens in `take`, on the task thread.
+written by one side only, so no lock is needed. Decoding happens in `take`, on the task thread. A barrier that may
+overtake records is announced when it is appended, long before it is taken.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from yarrow.container.network.element_codec import Buffer, ElementCodec
+from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording, Queued
+from yarrow.container.network.element_codec import Buffer, ElementCodec, barrier_overtakes, decode_control
 from yarrow.container.network.frames import FrameHeader, FrameType
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.data.elements import StreamElement
+from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, StreamElement
 
 #: Least byte window of a channel; a single larger batch still travels, alone.
 MIN_WINDOW_BYTES = 64 * 1024
@@ -40,13 +42,25 @@ class InputChannel:
     """One channel of an input gate."""
 
     def __init__(
-        self, codec: ElementCodec, window_batches: int, window_bytes: int, wake_consumer: Callable[[], None]
+        self,
+        codec: ElementCodec,
+        window_batches: int,
+        window_bytes: int,
+        wake_consumer: Callable[[], None],
+        origin: ChannelOrigin | None = None,
     ) -> None:
         self._codec = codec
         self._wake_consumer = wake_consumer
+        #: Names its records in checkpoints; None = barriers never overtake them.
+        self.origin = origin
+        #: Called by the producing side when a barrier that may overtake has been appended.
+        self.on_announced: Callable[[], None] = wake_consumer
+        #: Barriers that wait in the queue, or have waited there; the producing side appends.
+        self._announced: deque[CheckpointBarrier | Buffer] = deque()
+        self._recording: ChannelRecording | None = None
         self.window_bytes = max(window_bytes, MIN_WINDOW_BYTES)
         #: (element, size) by reference, or (header, payload) as received.
-        self._queue: deque[tuple[StreamElement, int] | tuple[FrameHeader, Buffer]] = deque()
+        self._queue: deque[Queued] = deque()
         #: Totals the producer may reach; written by the consumer's thread only.
         self.granted_batches = window_batches
         self.granted_bytes = self.window_bytes
@@ -83,6 +97,8 @@ class InputChannel:
         if size:
             self.received_bytes += size
             self.received_buffers += 1
+        elif type(element) is CheckpointBarrier and element.alignment is BarrierAlignment.UNALIGNED:
+            self._announce(element)
         self._wake_consumer()
 
     def append_frame(self, header: FrameHeader, payload: Buffer) -> None:
@@ -93,7 +109,14 @@ class InputChannel:
         if header.rows:
             self.received_bytes += header.length
             self.received_buffers += 1
+        elif header.type is FrameType.BARRIER and barrier_overtakes(payload):
+            self._announce(payload)
         self._wake_consumer()
+
+    def _announce(self, barrier: CheckpointBarrier | Buffer) -> None:
+        if self.origin is not None:
+            self._announced.append(barrier)
+            self.on_announced()
 
     def fail(self, reason: str) -> None:
         """The producer is gone before the end of data; any thread."""
@@ -119,7 +142,10 @@ class InputChannel:
         """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""
         if not self._queue:
             raise ChannelFailedError(self._failure or "no element waits on this channel", self.reads_result_of)
-        head, rest = self._queue.popleft()
+        entry = self._queue.popleft()
+        if self._recording is not None and self._recording.note(entry):
+            self._recording = None
+        head, rest = entry
         if isinstance(head, FrameHeader):
             assert not isinstance(rest, int)
             if head.type in (FrameType.ROWS, FrameType.ARROW):
@@ -143,7 +169,39 @@ class InputChannel:
             self._announced_bytes = self.granted_bytes
             self._credit.grant(self.granted_batches, self.granted_bytes)
 
+    # ------------------------------------------------------------- barriers that overtake, consuming side
+
+    def next_announced(self) -> CheckpointBarrier | None:
+        """The next barrier that was announced; it is still in the queue unless it was taken meanwhile."""
+        if not self._announced:
+            return None
+        found = self._announced.popleft()
+        if isinstance(found, CheckpointBarrier):
+            return found
+        barrier = decode_control(FrameType.BARRIER, found)
+        assert isinstance(barrier, CheckpointBarrier)
+        return barrier
+
+    def record(self, recording: ChannelRecording) -> None:
+        """From now on what comes before a barrier belongs to its checkpoint, what waits in the queue included."""
+        if self.ended:
+            recording.complete = True
+            return
+        self._recording = recording
+        self.look_for_barrier()
+
+    def look_for_barrier(self) -> None:
+        """Ends the recording where its barrier, or the end of data, waits in the queue."""
+        if self._recording is not None and self._recording.note_until_barrier(list(self._queue)):
+            self._recording = None
+
+    def stop_recording(self) -> None:
+        """What comes belongs to no checkpoint any more."""
+        self._recording = None
+
     def close(self) -> None:
         """Drops what waits; further frames are dropped too."""
         self.closed = True
+        self._recording = None
+        self._announced.clear()
         self._queue.clear()

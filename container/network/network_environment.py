@@ -18,6 +18,7 @@ from collections.abc import Callable
 import msgspec
 
 from yarrow.container.network.blocking_partition import LocalFrames, ResultKey, ResultSpool
+from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.connection import Connection
 from yarrow.container.network.element_codec import Buffer, ElementCodec
 from yarrow.container.network.frames import (
@@ -154,9 +155,10 @@ class NetworkEnvironment:
         window_batches: int,
         window_bytes: int,
         wake: Callable[[], None],
+        origin: ChannelOrigin | None = None,
     ) -> InputChannel:
-        """The consumer's end of a channel."""
-        channel = InputChannel(codec, window_batches, window_bytes, wake)
+        """The consumer's end of a channel; with an `origin` barriers may overtake its records."""
+        channel = InputChannel(codec, window_batches, window_bytes, wake, origin)
         with self._lock:
             self._forget_former(key[0])
             self._inputs[key] = channel

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
 from yarrow.container.network.frames import FrameHeader, FrameType, encode_header
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement, RowBatch
+from yarrow.runtime.data.elements import ArrowBatch, Batch, CheckpointBarrier, ControlElement, RowBatch
 from yarrow.runtime.data.immutability import freeze_or_copy
 
 
@@ -50,6 +51,8 @@ class OutputChannel(ABC):
 
     def __init__(self, wake_producer: Callable[[], None]) -> None:
         self._wake_producer = wake_producer
+        #: Names its records in checkpoints; None = barriers never overtake them.
+        self.origin: ChannelOrigin | None = None
         self._overdraft: deque[Batch | ControlElement] = deque()
         self.sent_batches = 0
         self.sent_bytes = 0
@@ -108,6 +111,37 @@ class OutputChannel(ABC):
             self._overdraft.append(element)
         else:
             self._transmit_control(element)
+
+    def send_ahead(self, barrier: CheckpointBarrier) -> list[Batch]:
+        """Sends a barrier ahead of what waits for credit; the batches that it has overtaken, in order."""
+        waiting = list(self._overdraft)
+        self._overdraft.clear()
+        self.send_control(barrier)
+        self._overdraft.extend(waiting)
+        return [element for element in waiting if isinstance(element, RowBatch | ArrowBatch)]
+
+    def holds_barrier(self, checkpoint_id: int) -> bool:
+        """Whether the barrier of a checkpoint waits behind batches that lack credit."""
+        return self._position_of(checkpoint_id) is not None
+
+    def pull_ahead(self, checkpoint_id: int) -> list[Batch]:
+        """Has a barrier that waits overtake what is before it; the batches that it has overtaken, in order."""
+        position = self._position_of(checkpoint_id)
+        if position is None:
+            return []
+        waiting = list(self._overdraft)
+        barrier = waiting.pop(position)
+        assert isinstance(barrier, CheckpointBarrier)
+        self._overdraft.clear()
+        self.send_control(barrier)
+        self._overdraft.extend(waiting)
+        return [element for element in waiting[:position] if isinstance(element, RowBatch | ArrowBatch)]
+
+    def _position_of(self, checkpoint_id: int) -> int | None:
+        for position, element in enumerate(self._overdraft):
+            if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
+                return position
+        return None
 
     def drain_overdraft(self) -> bool:
         """Sends what credit allows; True when nothing is left."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from yarrow.container.network.channel_recording import ChannelRecording
 from yarrow.container.network.output_channel import OutputChannel
-from yarrow.runtime.data.elements import ControlElement
+from yarrow.runtime.data.elements import Batch, CheckpointBarrier, ControlElement
 from yarrow.runtime.graph.job_graph import JobEdge
 
 
@@ -61,6 +62,34 @@ class Partition(ABC):
         for channel in self.channels:
             channel.send_control(element)
 
+    def broadcast_ahead(self, barrier: CheckpointBarrier) -> list[ChannelRecording]:
+        """Sends a barrier on every channel, ahead of what waits for credit there: that belongs to its checkpoint.
+
+        On channels whose records no checkpoint can hold it keeps its place.
+        """
+        self.flush_all()
+        overtaken: list[ChannelRecording] = []
+        for channel in self.channels:
+            if channel.origin is None:
+                channel.send_control(barrier)
+            else:
+                overtaken += recorded_at_producer(channel, barrier.checkpoint_id, channel.send_ahead(barrier))
+        return overtaken
+
+    def pull_ahead(self, checkpoint_id: int) -> list[ChannelRecording]:
+        """The same for a barrier that was sent in its place and still waits there."""
+        overtaken: list[ChannelRecording] = []
+        for channel in self.channels:
+            if channel.origin is not None:
+                overtaken += recorded_at_producer(channel, checkpoint_id, channel.pull_ahead(checkpoint_id))
+        return overtaken
+
+    def holds_barrier(self, checkpoint_id: int) -> bool:
+        """Whether that barrier waits on a channel where it could overtake."""
+        return any(
+            channel.origin is not None and channel.holds_barrier(checkpoint_id) for channel in self.channels
+        )
+
     def drain_overdraft(self) -> bool:
         """Sends what new credit allows; True when nothing waits any more."""
         drained = True
@@ -73,3 +102,16 @@ class Partition(ABC):
         """Ends all channels; `reason` reaches consumers that had no end of data."""
         for channel in self.channels:
             channel.close(reason)
+
+
+def recorded_at_producer(
+    channel: OutputChannel, checkpoint_id: int, batches: list[Batch]
+) -> list[ChannelRecording]:
+    """The batches that a barrier has overtaken at an output; nothing where there are none."""
+    if not batches:
+        return []
+    assert channel.origin is not None
+    recording = ChannelRecording(channel.origin, checkpoint_id, at_producer=True)
+    for batch in batches:
+        recording.add(batch)
+    return [recording]

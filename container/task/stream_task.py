@@ -10,11 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.checkpointing.checkpoint_course import CheckpointCourse
+from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder
+from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     NoSnapshots,
     SnapshotReceiver,
@@ -29,10 +32,12 @@ from yarrow.container.task.task_stage import TaskStage
 from yarrow.container.task.time_accounting import Phase, TimeAccounting
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.data.elements import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     ArrowBatch,
+    Batch,
     CheckpointBarrier,
     ControlElement,
     EndOfData,
@@ -76,6 +81,7 @@ class StreamTask:
         wake_thread: Callable[[], None],
         latency: LatencyTracker,
         snapshots: SnapshotReceiver | None = None,
+        recover: Callable[[], RecoveredRecords] = RecoveredRecords,
     ) -> None:
         #: Called with True before and False after each slice: the worker notes whose code runs.
         self.on_slice: Callable[[bool], None] | None = None
@@ -93,8 +99,11 @@ class StreamTask:
         self._gave_way = False
         self._sizer = SliceSizer(slice_seconds)
         self.time = TimeAccounting(perf_counter())
-        #: The rest of the batch at hand: (input index, rows, timestamps, position).
-        self._batch: tuple[int, list[Any], list[int | None] | None, int] | None = None
+        #: The rest of the batch at hand: (input index, rows, timestamps, position, where it came from).
+        self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
+        #: Records in flight of the restored checkpoint, which come before all others; read when the task opens.
+        self._recover = recover
+        self._recovered = RecoveredRecords()
         self._flush_at: float | None = None
         self._poll_at: float | None = None
         self.woken = True
@@ -127,7 +136,17 @@ class StreamTask:
             broadcast=self.broadcast,
             emit=self._emit_source_records,
         )
+        self.in_flight = InFlightRecorder(
+            gate,
+            self.partitions,
+            environment.clock,
+            4 * environment.settings.get(taskmanager.NETWORK_TASK_POOL_SIZE).bytes,
+        )
         self._course = CheckpointCourse(self)
+        #: A barrier that may overtake waits in a queue; set by any thread, for what came before the task, too.
+        self._announced = True
+        for entry in gate.channels:
+            entry.channel.on_announced = self._on_announced
 
     # ------------------------------------------------------------------ any thread
 
@@ -147,6 +166,11 @@ class StreamTask:
         """Something changed that the task waits for."""
         self.woken = True
         self._wake_thread()
+
+    def _on_announced(self) -> None:
+        """Any thread: the chunk at hand is cut, as for a mail; the channel wakes the task."""
+        self._announced = True
+        self.chunk.cut()
 
     @property
     def mails_waiting(self) -> int:
@@ -170,6 +194,7 @@ class StreamTask:
             return
         try:
             self.chain.open()
+            self._recovered = self._recover()
         except BaseException as error:  # user code runs in open
             self._fail(error)
             return
@@ -217,6 +242,7 @@ class StreamTask:
 
     def _end(self, state: ExecutionState, cause: FailureCause | None, reason: str) -> None:
         self.stage = TaskStage.ENDED
+        self.in_flight.drop()
         errors = self.chain.close()
         if state is ExecutionState.FINISHED and errors:
             state = ExecutionState.FAILED
@@ -266,6 +292,8 @@ class StreamTask:
         self._gave_way = False
         if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
             self.chain.upkeep()
+            if not self._skipped and self._course.look():
+                return True, Phase.BUSY
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
         if self.stage is TaskStage.FINISHING:
@@ -305,7 +333,7 @@ class StreamTask:
         return available
 
     def _has_input(self) -> bool:
-        return self.chain.source is not None or self._batch is not None or self.gate.has_data
+        return self.chain.source is not None or self._batch is not None or bool(self._recovered) or self.gate.has_data
 
     # ---- sources
 
@@ -365,31 +393,59 @@ class StreamTask:
         deadline = now + self._slice_seconds
         worked = False
         while self.stage is TaskStage.RUNNING and not self._firing:
-            if self._batch is None:
+            if self._batch is not None:
+                self._run_chunk()
+            elif self._recovered:
+                self._take_recovered()
+            else:
                 element = self.gate.poll()
                 if element is None:
                     return worked
                 self._on_element(*element)
-            else:
-                self._run_chunk()
             worked = True
             if self._mailbox or perf_counter() >= deadline:
                 return True
         return worked
 
+    def _take_recovered(self) -> None:
+        found = self._recovered.take()
+        if found is not None:
+            self._on_batch(found.input_index, found.batch, found.origin)
+
     def _on_element(self, position: int, entry: GateChannel, element: StreamElement) -> None:
-        if isinstance(element, RowBatch):
-            self._batch = (entry.input_index, element.rows, element.timestamps, 0)
-            self._run_chunk()
-        elif isinstance(element, ArrowBatch):
-            self.records_in += len(element)
-            self.chain.run_batch(element)
+        if isinstance(element, RowBatch | ArrowBatch):
+            self._on_batch(entry.input_index, element, entry.channel.origin)
         else:
             self._on_control(position, entry, element)
 
+    def _on_batch(self, input_index: int, batch: Batch, origin: ChannelOrigin | None) -> None:
+        if isinstance(batch, RowBatch):
+            self._batch = (input_index, batch.rows, batch.timestamps, 0, origin)
+            self._run_chunk()
+        else:
+            self.records_in += len(batch)
+            self.chain.run_batch(batch)
+
+    def at_hand(self, checkpoint_id: int) -> list[ChannelRecording]:
+        """What the task has taken and not run yet, as records in flight of a checkpoint, in order."""
+        found: list[ChannelRecording] = []
+        if self._batch is not None:
+            _, rows, timestamps, position, origin = self._batch
+            if origin is not None:
+                rest = ChannelRecording(origin, checkpoint_id)
+                rest.add(RowBatch(rows[position:], None if timestamps is None else timestamps[position:]))
+                found.append(rest)
+        found += self._recovered.remaining(checkpoint_id)
+        return found
+
+    def take_announcements(self) -> bool:
+        """Whether a barrier may have been announced since the last call."""
+        announced, self._announced = self._announced, False
+        return announced
+
     def _run_chunk(self) -> None:
         assert self._batch is not None
-        input_index, rows, timestamps, position = self._batch
+        input_index, rows, timestamps, position, origin = self._batch
         end = min(position + self._sizer.rows, len(rows))
         if position == 0 and end == len(rows):
             chunk, stamps = rows, timestamps
@@ -402,7 +458,7 @@ class StreamTask:
         end -= self.chunk.end()
         done = end - position
         if end < len(rows):
-            self._batch = (input_index, rows, timestamps, end)
+            self._batch = (input_index, rows, timestamps, end, origin)
         self.records_in += done
         self.chain.records_in += done
         self._sizer.measured(done, perf_counter() - started)
@@ -593,6 +649,9 @@ class StreamTask:
             upkeep = self.chain.seconds_until_upkeep()
             if upkeep is not None:
                 due.append(upkeep)
+            timeout = self._course.seconds_until_due()
+            if timeout is not None:
+                due.append(timeout)
         if self.stage is TaskStage.RUNNING:
             if self._flush_at is not None:
                 due.append(self._flush_at - now)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
-from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
@@ -20,6 +19,8 @@ from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
+from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, codec_of, edge_type
+from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.freezing import needs_fixing
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
@@ -28,9 +29,8 @@ from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.config.options import execution, pipeline, taskmanager
+from yarrow.runtime.config.options import checkpointing, execution, pipeline, taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
@@ -88,6 +88,7 @@ class TaskBuilder:
         self._clock = clock
         self._hooks = hooks
         self._wake_thread = wake_thread
+        self._origins = ChannelOrigins(graph, forced=settings.get(checkpointing.UNALIGNED_FORCED))
         self._placements: Mapping[str, tuple[TaskPlacement, ...]] = {
             placement.vertex_id: placement.subtasks for placement in deployment.placements
         }
@@ -123,8 +124,14 @@ class TaskBuilder:
                 self._clock,
             ),
             snapshots=self._hooks.snapshots,
+            recover=self._recovered,
         )
         return self._task
+
+    def _recovered(self) -> RecoveredRecords:
+        """Records in flight of the restored checkpoint; for when its state has been fetched."""
+        head = self.vertex.operators[0].id
+        return recovered_records(self.restored, head, self._origins, self.descriptor.subtask)
 
     def address_of(self, vertex_id: str, subtask: int) -> WorkerAddress | None:
         """The worker that runs a subtask; None where it had none yet at the time of this deployment."""
@@ -171,7 +178,7 @@ class TaskBuilder:
         self._task.post(mail)
 
     def _codec(self, edge: JobEdge) -> ElementCodec:
-        return ElementCodec(serializer_for(edge_type(edge)))
+        return codec_of(edge)
 
     def result_partition(self, edge: JobEdge) -> ResultPartition | ColumnarResultPartition:
         """The output towards one edge, with its channels opened."""
@@ -201,8 +208,9 @@ class TaskBuilder:
         object_reuse = self._settings.get(pipeline.OBJECT_REUSE)
         broadcasts = edge.partitioner.kind is PartitionerKind.BROADCAST
         copies = broadcasts and needs_fixing(edge_type(edge), object_reuse)
-        return [
-            self._network.open_output(
+        channels = []
+        for consumer in self._consumers(edge):
+            channel = self._network.open_output(
                 (consumers[consumer].attempt_id, edge.index, self.descriptor.subtask),
                 self.descriptor.attempt_id,
                 self.deployment.workers[consumers[consumer].worker],
@@ -210,8 +218,9 @@ class TaskBuilder:
                 self._wake_thread,
                 copies,
             )
-            for consumer in self._consumers(edge)
-        ]
+            channel.origin = self._origins.overtakable(edge, self.descriptor.subtask, consumer, codec)
+            channels.append(channel)
+        return channels
 
     def _spool_channels(self, edge: JobEdge) -> list[OutputChannel]:
         """Consumers come when the result is complete: nobody knows yet where they will run."""
@@ -241,7 +250,8 @@ class TaskBuilder:
             codec = self._codec(edge)
             for producer in self._producers(edge):
                 key = (ExecutionAttemptID(self.descriptor.attempt_id), edge.index, producer)
-                channel = self._network.open_input(key, codec, batches, window, self._wake_thread)
+                origin = self._origins.overtakable(edge, producer, self.descriptor.subtask, codec)
+                channel = self._network.open_input(key, codec, batches, window, self._wake_thread, origin)
                 if edge.result_type is ResultPartitionType.BLOCKING:
                     self._fetch_result(channel, edge, producer)
                 channels.append(GateChannel(channel, edge.target_input))
@@ -261,13 +271,6 @@ class TaskBuilder:
     def _producers(self, edge: JobEdge) -> range:
         producers = self.graph.vertex(edge.source).parallelism
         return producers_of(edge.partitioner.kind, producers, self.vertex.parallelism, self.descriptor.subtask)
-
-
-def edge_type(edge: JobEdge) -> TypeInformation | None:
-    """The declared type of an edge's rows; None = undeclared, or columns."""
-    if edge.type_spec is None or edge.stream_kind is StreamKind.COLUMNAR:
-        return None
-    return TypeInformation.from_spec(edge.type_spec)
 
 
 def position_of(graph: JobGraph, vertex: JobVertex) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
-from yarrow.runtime.graph.operator_spec import PartitionerKind
+from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.snapshot.channel_edges import edges_by_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import (
@@ -24,6 +26,7 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.redistribution import keyed_handles, operator_handles
 from yarrow.runtime.snapshot.savepoint_check import verify
+from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 #: A subtask of a vertex.
 Subtask = tuple[JobVertexID, int]
@@ -114,36 +117,68 @@ def _channels(
                     if allow_non_restored:
                         continue
                     raise _edge_is_gone(owner, channel)
-                for consumer in _consumers(job, edge, channel, states):
-                    found.setdefault((edge.target, consumer), []).append(channel)
+                _check_rows(metadata, job, edge, owner, channel)
+                consumers, shared = _consumers(job, edge, channel, states)
+                given = msgspec.structs.replace(channel, shared=shared)
+                for consumer in consumers:
+                    found.setdefault((edge.target, consumer), []).append(given)
     return found
+
+
+def _check_rows(
+    metadata: CheckpointMetadata,
+    job: JobGraph,
+    edge: JobEdge,
+    owner: OperatorState,
+    channel: ChannelStateHandle,
+) -> None:
+    """Raises SavepointMismatchError where the rows of a channel would be read as something else, or not safely."""
+    reads_columns = edge.stream_kind is StreamKind.COLUMNAR
+    if (channel.rows is None) != reads_columns or (
+        channel.rows is not None and channel.rows.type_spec != edge.type_spec
+    ):
+        raise SavepointMismatchError(
+            owner.name,
+            f"operator '{owner.name}': the unaligned checkpoint holds records in flight on the edge to "
+            f"'{job.vertex(edge.target).operators[0].name}', whose type is another now. Restore the unchanged program, "
+            "take a savepoint and restore that.",
+        )
+    if channel.rows is not None and holds_pickles(channel.rows) and metadata.job_id != job.job_id:
+        raise SavepointMismatchError(
+            owner.name,
+            f"operator '{owner.name}': the unaligned checkpoint of job {metadata.job_id} holds pickled records in "
+            f"flight to '{job.vertex(edge.target).operators[0].name}', which no other job reads. Declare the type of "
+            "that stream (output_type), or restore from a savepoint, which holds no records in flight.",
+        )
 
 
 def _consumers(
     job: JobGraph, edge: JobEdge, channel: ChannelStateHandle, states: Mapping[OperatorID, OperatorState]
-) -> list[int]:
-    """The subtasks that may own rows of a channel now; on a keyed edge they leave out those of other key groups."""
+) -> tuple[list[int], bool]:
+    """The subtasks that may own rows of a channel now, and whether each is to leave out those of other key groups."""
     vertex = job.vertex(edge.target)
     new = vertex.parallelism
     head = states.get(vertex.operators[0].id)
-    old = new if head is None else head.parallelism
-    if old == new:
-        return [channel.consumer]
+    old = channel.consumers or (new if head is None else head.parallelism)
+    key_groups = channel.max_parallelism or (vertex.max_parallelism if head is None else head.max_parallelism)
     kind = edge.partitioner.kind
+    if kind is PartitionerKind.KEY_GROUP and key_groups != vertex.max_parallelism:
+        # An operator without keyed state: the key groups of its rows are others now.
+        return list(range(new)), True
+    if old == new:
+        return [channel.consumer], False
     if kind is PartitionerKind.KEY_GROUP:
-        if head is not None and head.max_parallelism != vertex.max_parallelism:
-            return list(
-                range(new)
-            )  # an operator without keyed state: the key groups of its rows are others now
         held = key_group_range_for_operator_index(vertex.max_parallelism, old, channel.consumer)
-        return [
+        owners = [
             subtask
             for subtask in range(new)
             if _range(vertex, subtask).intersection(held).number_of_key_groups
         ]
+        return owners, True
     if kind is PartitionerKind.BROADCAST:
         # Every old subtask had all the rows: each new one takes those of the subtask whose broadcast state it takes.
-        return [subtask for subtask in range(new) if _broadcast_source(subtask, old) == channel.consumer]
+        taken = [subtask for subtask in range(new) if _broadcast_source(subtask, old) == channel.consumer]
+        return taken, False
     if kind is PartitionerKind.CUSTOM:
         name = vertex.operators[0].name
         raise SavepointMismatchError(
@@ -152,7 +187,7 @@ def _consumers(
             f"partitioner, and the parallelism changes from {old} to {new}: who owns them is not known. Restore at "
             f"parallelism {old}, or from a savepoint.",
         )
-    return [channel.consumer * new // old]
+    return [channel.consumer * new // old], False
 
 
 def _broadcast_source(subtask: int, old: int) -> int:

@@ -174,6 +174,13 @@ class ChannelStateHandle(Handle, frozen=True, kw_only=True):
     #: True for records that still waited at the producer: they follow those of the consumer's queue.
     at_producer: bool
     handle: StateHandle
+    #: How rows are written; None for columns. PICKLE = of undeclared type: for the job's own eyes only.
+    rows: SerializerConfig | None = None
+    #: Subtasks and key groups of the reader when it was written; the reader itself may have no state. 0 = not known.
+    consumers: int = 0
+    max_parallelism: int = 0
+    #: Set by an assignment, never stored: other subtasks get these rows too, each takes those of its key groups.
+    shared: bool = False
 
 
 class OperatorSubtaskState(Handle, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ _MESSAGES = (
     "rpc.notify_checkpoint",
     "rpc.acknowledge_coordinator",
 )
+#: Barriers overtake records.
+UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}
 #: For clusters whose workers are processes.
 KILLING_POINTS = [(point, _KILLS) for point in (*_WORKER_POINTS, *_COORDINATOR_POINTS)]
 #: For clusters in one process.
@@ -94,6 +97,8 @@ class FaultRun:
     shape: JobShape
     backend: str
     plan: FaultPlan
+    #: Of the job, above SETTINGS.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.shape.name} on {self.backend}, {self.plan}"
@@ -105,7 +110,7 @@ class FaultRun:
             path.mkdir(parents=True)
         victims = (lambda: cluster.processes[:1]) if cluster.processes else None
         planner = FileFaultPlanner(self.plan, str(gates), victims)
-        settings = SETTINGS | configuration_of(self.plan, str(gates))
+        settings = SETTINGS | configuration_of(self.plan, str(gates)) | dict(self.settings)
         settings["execution.checkpointing.dir"] = str(folder / "checkpoints")
         settings["state.backend.type"] = self.backend
         settings["execution.checkpointing.incremental"] = "true"

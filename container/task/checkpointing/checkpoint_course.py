@@ -61,15 +61,52 @@ class CheckpointCourse:
         for ready in checkpoints:
             kind = _kind(ready.barrier)
             drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not task.finished
-            task.checkpoints.cut(
+            in_flight = task.in_flight.begin(ready, task.at_hand(ready.barrier.checkpoint_id))
+            is_cut = task.checkpoints.cut(
                 ready,
                 finished=task.finished,
                 settled=self._settled,
                 drain=self._drain if drains else None,
+                in_flight=in_flight,
             )
+            if in_flight is not None and not is_cut:
+                task.in_flight.drop()
             if kind.stops_job and task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
                 self._stopping = (ready.barrier, task.stage)
                 task.stage = TaskStage.SUSPENDED
+
+    # ------------------------------------------------------------------ barriers that overtake
+
+    def look(self) -> bool:
+        """Looks at barriers that wait in queues, here or behind outputs; True when the task has cut."""
+        gate, cuts = self._task.gate, 0
+        if self._task.take_announcements():
+            for position, entry in enumerate(gate.channels):
+                while (barrier := entry.channel.next_announced()) is not None:
+                    cuts += self._cut_if_any(gate.barriers.announced(position, barrier))
+        cuts += self._cut_if_any(gate.barriers.timed_out())
+        self._gather()
+        return cuts > 0
+
+    def _cut_if_any(self, checkpoints: Sequence[ReadyCheckpoint]) -> int:
+        self.cut(checkpoints)
+        return len(checkpoints)
+
+    def _gather(self) -> None:
+        in_flight = self._task.in_flight
+        try:
+            in_flight.proceed()
+        except CheckpointRefusedError as error:
+            number = in_flight.present
+            assert number is not None
+            in_flight.drop()
+            self._task.checkpoints.decline(number, error)
+
+    def seconds_until_due(self) -> float | None:
+        """Until `look` has something to do by the clock."""
+        task = self._task
+        times = [t for t in (task.gate.barriers.next_timeout_ms, task.in_flight.timeout_ms) if t is not None]
+        return (min(times) - task.environment.clock.epoch_ms()) / 1000 if times else None
 
     def _drain(self) -> None:
         """The end of time, for a job that will not go on: all timers fire, operators finish."""
@@ -92,6 +129,7 @@ class CheckpointCourse:
         if task.stage not in _LIVE:
             return
         task.gate.barriers.abort(checkpoint_id)
+        task.in_flight.drop(checkpoint_id)
         task.checkpoints.completed(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id <= checkpoint_id:
@@ -104,6 +142,7 @@ class CheckpointCourse:
         if task.stage not in _LIVE:
             return
         task.gate.barriers.abort(checkpoint_id)
+        task.in_flight.drop(checkpoint_id)
         task.checkpoints.aborted(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id == checkpoint_id:

@@ -97,6 +97,8 @@ class PendingSubtaskSnapshot:
         #: Any thread, once: the part is acknowledged, declined or dropped.
         self.settled = settled
         self.cut_at = perf_counter()
+        #: Bytes of records in flight; known once it is written.
+        self.persisted_bytes = 0
         self._parts = tuple(parts)
         self._channels = channels
 
@@ -115,6 +117,7 @@ class PendingSubtaskSnapshot:
                 in_flight = self._channels.write(output) if self._channels is not None and index == 0 else ()
             except Exception as error:
                 raise OperatorFailure(part.operator_name, "", error) from error
+            self.persisted_bytes += sum(channel.handle.size for channel in in_flight)
             state = OperatorSubtaskState(keyed=keyed, operator=operator, channels=in_flight)
             if not state.is_empty:
                 states[part.operator_id] = state

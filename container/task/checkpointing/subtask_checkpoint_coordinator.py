@@ -14,11 +14,11 @@ from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.task.checkpointing.pending_snapshot import (
     OperatorPart,
-    PendingChannelStates,
     PendingSubtaskSnapshot,
     TaskName,
     discard_parts,
 )
+from yarrow.container.task.checkpointing.records_in_flight import RecordsInFlight
 from yarrow.container.task.failure import OperatorFailure
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.datastream.connectors.base import SourceRecords
@@ -105,7 +105,7 @@ class SubtaskCheckpointCoordinator:
         finished: bool,
         settled: Callable[[], None],
         drain: Callable[[], None] | None = None,
-        channels: PendingChannelStates | None = None,
+        in_flight: RecordsInFlight | None = None,
     ) -> bool:
         """Cuts; False when nothing was handed over: the checkpoint is over already, or state could not be frozen.
 
@@ -130,7 +130,10 @@ class SubtaskCheckpointCoordinator:
             if drain is not None:
                 drain()
             self._chain.prepare_snapshot(number)
-            self._broadcast(barrier)
+            if in_flight is None:
+                self._broadcast(barrier)
+            else:
+                in_flight.send_barrier(barrier)
             parts = self._freeze(number, barrier.options or _INLINE_OPTIONS, detail)
         finally:
             if source is not None:
@@ -139,23 +142,25 @@ class SubtaskCheckpointCoordinator:
             return False
         sync_seconds = perf_counter() - started
         self.unsettled += 1
-        self._receiver.deliver(
-            PendingSubtaskSnapshot(
-                self.name,
-                barrier,
-                barrier.options or _INLINE_OPTIONS,
-                parts,
-                CheckpointMetrics(
-                    sync_ms=1000 * sync_seconds,
-                    alignment_ms=1000 * ready.alignment_seconds,
-                    start_delay_ms=1000 * ready.start_delay_seconds,
-                    processed_bytes=ready.processed_bytes,
-                ),
-                finished=finished or drain is not None,
-                settled=settled,
-                channels=channels,
-            )
+        snapshot = PendingSubtaskSnapshot(
+            self.name,
+            barrier,
+            barrier.options or _INLINE_OPTIONS,
+            parts,
+            CheckpointMetrics(
+                sync_ms=1000 * sync_seconds,
+                alignment_ms=1000 * ready.alignment_seconds,
+                start_delay_ms=1000 * ready.start_delay_seconds,
+                processed_bytes=ready.processed_bytes,
+            ),
+            finished=finished or drain is not None,
+            settled=settled,
+            channels=in_flight,
         )
+        if in_flight is None:
+            self._receiver.deliver(snapshot)
+        else:
+            in_flight.hand_over(snapshot, self._receiver.deliver)
         return True
 
     def _freeze(

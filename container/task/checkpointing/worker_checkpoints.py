@@ -176,7 +176,7 @@ class WorkerCheckpoints:
             snapshot.metrics,
             async_ms=1000 * (perf_counter() - snapshot.cut_at),
             checkpointed_size=size,
-            persisted_bytes=snapshot.metrics.persisted_bytes,
+            persisted_bytes=snapshot.persisted_bytes,
         )
         acknowledgement = AcknowledgeCheckpoint(
             job_id=task.job_id,

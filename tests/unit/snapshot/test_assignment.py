@@ -33,7 +33,9 @@ from yarrow.runtime.snapshot.handles import (
     KeyGroupsSnapshot,
     OperatorState,
     OperatorSubtaskState,
+    SerializerConfig,
     StateKind,
+    ValueFormat,
 )
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, StateForm, write_key_groups
@@ -142,7 +144,7 @@ def channel(
     data = f"{producer}>{consumer}{'*' if at_producer else ''}".encode()
     return ChannelStateHandle(
         edge=edge_name(job, job.edges[0]), producer=producer, consumer=consumer, at_producer=at_producer,
-        handle=InlineStateHandle(data=data),
+        handle=InlineStateHandle(data=data), rows=SerializerConfig(format=ValueFormat.PICKLE),
     )  # fmt: skip
 
 
@@ -154,7 +156,8 @@ def channels_of(old: int, new: int, kind: PartitionerKind) -> list[list[str]]:
         operator_id=OperatorID(f"{1:032x}"), name="operator 0", uid=None, parallelism=1, max_parallelism=MAX,
         subtasks={0: OperatorSubtaskState(channels=waiting)},
     )  # fmt: skip
-    assignment = assign(metadata_of(source, operator_of(old, subtasks)), job)
+    metadata = metadata_of(source, operator_of(old, subtasks))
+    assignment = assign(msgspec.structs.replace(metadata, job_id=job.job_id), job)
     assert not assignment.tasks.get((job.vertices[0].id, 0))
     return [
         [read_inline(c.handle).decode() for c in of_subtask(assignment, job, subtask).channels]

@@ -1,0 +1,123 @@
+"""Which channels of a job hold records in unaligned checkpoints, under which names, and who owns a recovered row.
+
+Owner: the task thread while it builds or opens a task. Pointwise and broadcast edges hold none unless it is forced:
+their rows cannot be given to other subtasks. Neither do blocking edges, whose producers have ended. Must not know channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.network.channel_recording import ChannelOrigin
+from yarrow.container.network.element_codec import ElementCodec
+from yarrow.container.operators.user_functions import load_function, method_of
+from yarrow.container.task.freezing import needs_fixing
+from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
+from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
+from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.vectorized_keys import key_hashes
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
+from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
+from yarrow.runtime.snapshot.channel_edges import edge_name, edges_by_name
+from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
+
+#: Those rows of a batch that a subtask takes.
+Keep = Callable[[Batch], Batch]
+
+
+def edge_type(edge: JobEdge) -> TypeInformation | None:
+    """The declared type of an edge's rows; None = undeclared, or columns."""
+    if edge.type_spec is None or edge.stream_kind is StreamKind.COLUMNAR:
+        return None
+    return TypeInformation.from_spec(edge.type_spec)
+
+
+def codec_of(edge: JobEdge) -> ElementCodec:
+    """The codec of an edge's elements."""
+    return ElementCodec(serializer_for(edge_type(edge)))
+
+
+class ChannelOrigins:
+    """Names of the channels of one job."""
+
+    def __init__(self, graph: JobGraph, *, forced: bool) -> None:
+        self.graph = graph
+        self._forced = forced
+
+    def edge(self, name: str) -> JobEdge:
+        """The edge of a channel state; the assignment has refused names that do not exist."""
+        return edges_by_name(self.graph)[name]
+
+    def overtakable(
+        self, edge: JobEdge, producer: int, consumer: int, codec: ElementCodec
+    ) -> ChannelOrigin | None:
+        """The name of a channel whose records barriers may overtake; None for all others."""
+        kind = edge.partitioner.kind
+        if edge.result_type is ResultPartitionType.BLOCKING:
+            return None
+        if (kind.is_pointwise or kind is PartitionerKind.BROADCAST) and not self._forced:
+            return None
+        return self.origin(edge, producer, consumer, codec)
+
+    def origin(
+        self, edge: JobEdge, producer: int, consumer: int, codec: ElementCodec | None = None
+    ) -> ChannelOrigin:
+        """The name of a channel."""
+        target = self.graph.vertex(edge.target)
+        columnar = edge.stream_kind is StreamKind.COLUMNAR
+        return ChannelOrigin(
+            edge=edge_name(self.graph, edge),
+            producer=producer,
+            consumer=consumer,
+            codec=codec or codec_of(edge),
+            rows=None if columnar else _rows_config(edge),
+            consumers=target.parallelism,
+            max_parallelism=target.max_parallelism,
+            changeable=not columnar and needs_fixing(edge_type(edge), object_reuse=False),
+        )
+
+
+def _rows_config(edge: JobEdge) -> SerializerConfig:
+    if edge.type_spec is None:
+        return SerializerConfig(format=ValueFormat.PICKLE)
+    return SerializerConfig(format=ValueFormat.TYPED, type_spec=edge.type_spec)
+
+
+def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
+    """Leaves out the rows of a keyed edge whose key groups are those of other subtasks."""
+    target = graph.vertex(edge.target)
+    most = target.max_parallelism
+    groups = key_group_range_for_operator_index(most, target.parallelism, subtask)
+    first, last = groups.start, groups.end
+    column = edge.partitioner.key_column
+    if edge.stream_kind is StreamKind.COLUMNAR:
+        assert column is not None
+        return lambda batch: _own_columns(batch, column, most, first, last)
+    name = target.operators[0].name
+    assert edge.partitioner.key_selector is not None
+    get_key = method_of(load_function(edge.partitioner.key_selector, name), "get_key", name)
+
+    def own_rows(batch: Batch) -> Batch:
+        assert isinstance(batch, RowBatch)
+        kept = [i for i, row in enumerate(batch.rows) if first <= group_of_raw_key(get_key(row), most) <= last]
+        rows: list[Any] = [batch.rows[i] for i in kept]
+        stamps, kinds = batch.timestamps, batch.kinds
+        return RowBatch(
+            rows,
+            None if stamps is None else [stamps[i] for i in kept],
+            None if kinds is None else bytes(kinds[i] for i in kept),
+        )
+
+    return own_rows
+
+
+def _own_columns(batch: Batch, column: str, most: int, first: int, last: int) -> Batch:
+    from yarrow.container.network.columnar_partition import taken
+
+    assert isinstance(batch, ArrowBatch)
+    groups = key_hashes(batch.batch.column(column)) % np.uint64(most)
+    return taken(batch, np.flatnonzero((groups >= first) & (groups <= last)))
