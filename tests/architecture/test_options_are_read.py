@@ -33,7 +33,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "execution.checkpointing.interval-during-backlog",
         "execution.checkpointing.local-backup.dirs",
         "execution.checkpointing.local-backup.enabled",
-        "execution.checkpointing.unaligned.forced",
         "execution.state-recovery.from-local",
     },
     "high availability": {

@@ -550,7 +550,7 @@ def _refuse_what_cannot_run(settings: Settings) -> None:
     blocking = settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING
     if blocking and settings.get(checkpointing_options.INTERVAL) is not None:
         raise UnsupportedFeatureError(
-            "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a result that"
-            " is read when it is complete: leave the interval out (what fails starts again from the last complete"
+            "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a"
+            " result that is read when it is complete: leave the interval out (what fails starts again from the last complete"
             " result), or set the mode to pipelined."
         )

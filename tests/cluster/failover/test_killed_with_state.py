@@ -13,6 +13,7 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
 from yarrow.common import Types
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
+from yarrow.datastream.state import ValueState
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
@@ -21,6 +22,8 @@ ROWS, KEYS = 2000, 5
 
 class Count(KeyedProcessFunction[int, int, tuple[int, int]]):
     """Counts the rows of each key."""
+
+    _count: ValueState[int]
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))

@@ -41,6 +41,7 @@ def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
     last: dict[int, int] = {}
     with counts.process(Count()).execute_and_collect() as rows:
         client = rows.get_job_client()
+        assert isinstance(client, LocalJobClient)
         wait_until(lambda: all_running(client.get_job_details().result()))
         for parallelism in (3, 1, 4):
             key, count = next(rows)

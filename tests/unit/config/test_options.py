@@ -29,6 +29,7 @@ OWN_KEYS = {
     "rpc.connect.timeout",
     "rpc.message.max-size",
     "security.cluster.directory",
+    "sink.committer.retry-delay",
     "state.backend.debug",
     "taskmanager.memory.network.task-pool.batches",
     "taskmanager.memory.network.task-pool.size",
