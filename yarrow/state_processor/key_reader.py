@@ -100,7 +100,9 @@ def _read_groups(
 ) -> Iterator[Any]:
     handles = [
         KeyGroupsSnapshot(
-            key_groups=part.key_groups, states=part.states, handle=InlineStateHandle(data=number.to_bytes(4, "big"))
+            key_groups=part.key_groups,
+            states=part.states,
+            handle=InlineStateHandle(data=number.to_bytes(4, "big")),
         )
         for number, part in enumerate(parts)
     ]

@@ -1,7 +1,8 @@
 """Observed: the shape of values of no declared type, found by looking at all of them.
 
 Values of one kind get a column of that kind; tuples, Rows and instances of classes become structs, dicts maps or
-structs, and values of several kinds texts. Owner: the calling thread; one Observed serves one column. It keeps no value.
+structs, and values of several kinds texts. Owner: the calling thread; one Observed serves one
+column, and keeps no value.
 """
 
 from __future__ import annotations

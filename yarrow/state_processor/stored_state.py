@@ -104,7 +104,7 @@ class StoredState:
     def keyed_parts(self, operator: OperatorState) -> list[CanonicalPart]:
         """All keyed state of an operator."""
         return [
-            self._part(operator, handle)
+            self.part(operator, handle)
             for _, subtask in sorted(operator.subtasks.items())
             for handle in subtask.keyed
         ]
@@ -117,7 +117,8 @@ class StoredState:
             for handle in subtask.operator
         ]
 
-    def _part(self, operator: OperatorState, handle: KeyedStateHandle) -> CanonicalPart:
+    def part(self, operator: OperatorState, handle: KeyedStateHandle) -> CanonicalPart:
+        """The keyed state of one handle, copied and mapped once."""
         known = self._parts.get(id(handle))
         if known is None:
             made = (

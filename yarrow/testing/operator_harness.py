@@ -6,7 +6,7 @@ parallelism 1 and without worker, threads or sockets. Owner: the calling thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,8 @@ from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
-from yarrow.container.operators.base import CollectMessage
+from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, RestoredState
+from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
@@ -28,7 +29,7 @@ from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID, WorkerID
+from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, ResourceID, WorkerID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import (
     ArrowBatch,
@@ -53,6 +54,9 @@ from yarrow.runtime.rpc.messages import (
 
 #: Makes the streams to read from the input streams: one stream, or several (main output, side outputs).
 Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
+
+#: What the tasks of a graph begin with, by vertex, and the graph with what it adopts from there.
+Restore = Callable[[JobGraph], tuple[JobGraph, Mapping[JobVertexID, RestoredState]]]
 
 _WORKER = WorkerID("harness/0")
 #: More steps than any fragment needs between two inputs: a task that never comes to rest is a bug.
@@ -91,7 +95,10 @@ class OperatorHarness:
         chunk_rows: int | None = None,
         clock: ManualClock | None = None,
         output_credit: int = 1 << 20,
+        restore: Restore | None = None,
+        snapshots: SnapshotReceiver | None = None,
     ) -> None:
+        """`restore` gives the graph to run and what its tasks begin with; `snapshots` takes what a barrier has cut."""
         self.clock = clock if clock is not None else ManualClock()
         #: Batches that an output takes before the harness has read one.
         self._output_credit = output_credit
@@ -106,7 +113,11 @@ class OperatorHarness:
         #: The cause of each FAILED.
         self.failures: list[FailureCause] = []
         self._input_types = list(types) if types is not None else [None] * inputs
+        self._snapshots = snapshots
+        self._restored: Mapping[JobVertexID, RestoredState] = {}
         self.graph, outputs = self._build_graph(fragment, inputs, configuration or {})
+        if restore is not None:
+            self.graph, self._restored = restore(self.graph)
         self._io = IoThread()
         self._network = _without_sockets(self._io)
         self._tasks: list[StreamTask] = []
@@ -172,11 +183,12 @@ class OperatorHarness:
             tasks=tuple(descriptors),
         )
         settings = Settings({}, "the operator harness").overlay(graph.configuration, "the job")
-        hooks = TaskHooks(self, self._print, _no_events, _no_collect)
+        hooks = TaskHooks(self, self._print, _no_events, _no_collect, self._snapshots)
         for descriptor in descriptors:
             builder = TaskBuilder(
                 deployment, graph, descriptor, settings, self._network, self.clock, hooks, _nothing
             )
+            builder.restored = self._restored.get(descriptor.vertex_id, NOTHING_RESTORED)
             task = builder.build()
             register_task_metrics(task.environment.metrics, task)
             if chunk_rows is not None:

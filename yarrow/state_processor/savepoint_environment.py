@@ -1,0 +1,205 @@
+"""SavepointEnvironment: operators run against a savepoint in the calling thread, without a cluster.
+
+The operators are those of a job (chain, keyed backend, timers), at parallelism 1, restored from the savepoint and
+snapshotted into another. Time stands still but for `advance` and `watermark`. Owner: the calling thread.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.operators.base import RestoredState
+from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
+from yarrow.runtime.common.clock import ManualClock, SystemClock
+from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, RandomIdFactory
+from yarrow.runtime.data.elements import CheckpointBarrier
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.snapshot.assignment import assign
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+from yarrow.runtime.snapshot.storage import OpenedSnapshot, open_snapshot
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.savepoint_folder import SavepointFolder
+from yarrow.testing.operator_harness import Fragment, OperatorHarness
+
+#: Rows that are pushed as one batch.
+_BATCH: Final = 1000
+
+
+class SavepointEnvironment:
+    """Runs the operators of `fragment`, a function of streams, restored by their uids from `savepoint`.
+
+    Without `savepoint` they begin empty. What the savepoint holds of other operators is left alone, and is not in what
+    `write` makes. Use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        savepoint: str | None = None,
+        *,
+        inputs: int = 1,
+        types: Sequence[TypeInformation | None] | None = None,
+        configuration: Mapping[str, str] | None = None,
+        max_parallelism: int | None = None,
+        now_ms: int | None = None,
+    ) -> None:
+        """`now_ms` is the processing time (the machine's without it). Raises SnapshotError, FragmentFailedError."""
+        self._opened: OpenedSnapshot | None = None if savepoint is None else open_snapshot(savepoint)
+        self._inputs = inputs
+        self._taken: list[PendingSubtaskSnapshot] = []
+        self._declined: list[BaseException] = []
+        self._next_checkpoint = 1 if self._opened is None else self._opened.metadata.checkpoint_id + 1
+        self._folder = tempfile.TemporaryDirectory(prefix="yarrow-state-")
+        settings = {"state.backend.rocksdb.localdir": self._folder.name, **(configuration or {})}
+        if max_parallelism is not None:
+            settings["pipeline.max-parallelism"] = str(max_parallelism)
+        try:
+            self.harness = OperatorHarness(
+                fragment,
+                inputs=inputs,
+                types=types,
+                configuration=settings,
+                clock=ManualClock(epoch_ms=SystemClock().epoch_ms() if now_ms is None else now_ms),
+                restore=self._restore,
+                snapshots=self,
+            )
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def _restore(self, graph: JobGraph) -> tuple[JobGraph, Mapping[JobVertexID, RestoredState]]:
+        if self._opened is None:
+            return graph, {}
+        metadata, directory = self._opened.metadata, self._opened.directory
+        graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
+        assignment = assign(metadata, graph, allow_non_restored=True)
+        read = SnapshotReader(directory).read
+        return graph, {
+            vertex.id: RestoredState(metadata.checkpoint_id, assignment.tasks.get((vertex.id, 0), {}), read)
+            for vertex in graph.vertices
+        }
+
+    # ------------------------------------------------------------------ running
+
+    def push(self, rows: Iterable[Any], input: int = 0) -> None:
+        """Gives rows to an input and runs until nothing moves. Raises FragmentFailedError."""
+        for batch in _pieces(rows):
+            self.harness.push(*batch, input=input)
+
+    def push_timestamped(self, rows: Iterable[tuple[Any, int]], input: int = 0) -> None:
+        """The same for pairs of a row and its timestamp in ms."""
+        for batch in _pieces(rows):
+            self.harness.push(
+                *(row for row, _ in batch), input=input, timestamps=[stamp for _, stamp in batch]
+            )
+
+    def watermark(self, timestamp: int, input: int = 0) -> None:
+        """Event time has come that far (ms): timers fire."""
+        self.harness.watermark(timestamp, input)
+
+    def advance(self, seconds: float) -> None:
+        """Processing time goes on: due timers fire."""
+        self.harness.advance(seconds)
+
+    def take(self, output: int = 0) -> list[Any]:
+        """The rows of an output since the last call."""
+        return self.harness.take(output)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
+        """SnapshotReceiver."""
+        self._taken.append(snapshot)
+
+    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
+        """SnapshotReceiver."""
+        self._declined.append(error)
+
+    def snapshot(self, output: SnapshotOutput) -> dict[OperatorID, OperatorSubtaskState]:
+        """The state of all operators, written to `output` in the form of savepoints."""
+        number = self._next_checkpoint
+        self._next_checkpoint += 1
+        options = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory=""))
+        for index in range(self._inputs):
+            self.harness.send(
+                CheckpointBarrier(number, self.harness.clock.epoch_ms(), options=options), index
+            )
+        taken, self._taken = self._taken, []
+        if self._declined:
+            raise self._declined[0]
+        states: dict[OperatorID, OperatorSubtaskState] = {}
+        for snapshot in taken:
+            states.update(snapshot.write(output))
+            snapshot.settled()
+        # Mails of the backends: shards that were written are given back.
+        self.harness.run()
+        return states
+
+    def write(self, path: str) -> str:
+        """Writes a savepoint of the fragment's operators into a new folder; gives its path."""
+        folder = SavepointFolder(path)
+        with folder:
+            states = self.snapshot(folder.output)
+            graph = self.harness.graph
+            operators = tuple(
+                OperatorState(
+                    operator_id=operator.id,
+                    name=operator.name,
+                    uid=operator.uid,
+                    parallelism=1,
+                    max_parallelism=vertex.max_parallelism,
+                    subtasks={0: states[operator.id]},
+                )
+                for vertex in graph.vertices
+                for operator in vertex.operators
+                if operator.id in states
+            )
+            if not operators:
+                raise StateProcessorError(f"{path}: no operator has state; nothing was written")
+            before = None if self._opened is None else self._opened.metadata
+            return folder.complete(self._metadata(before, operators))
+
+    def _metadata(
+        self, before: CheckpointMetadata | None, operators: tuple[OperatorState, ...]
+    ) -> CheckpointMetadata:
+        from yarrow import __version__
+
+        return CheckpointMetadata(
+            engine_version=__version__,
+            job_id=JobID(RandomIdFactory().hex_id()) if before is None else before.job_id,
+            job_name=self.harness.graph.name if before is None else before.job_name,
+            checkpoint_id=self._next_checkpoint - 1,
+            timestamp_ms=SystemClock().epoch_ms(),
+            kind=SnapshotKind.SAVEPOINT,
+            operators=operators,
+        )
+
+    # ------------------------------------------------------------------ end
+
+    def close(self) -> None:
+        """Closes the operators."""
+        self.harness.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> SavepointEnvironment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    remaining = iter(rows)
+    while piece := list(islice(remaining, _BATCH)):
+        yield piece

@@ -1,0 +1,330 @@
+"""SavepointWriter: new savepoints, of nothing, or of an existing one with operators added, removed or changed.
+
+Owner: the calling thread. Calls gather what is to be done; `write` does it. The existing savepoint is only read, and
+what is written holds no reference to its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from yarrow.datastream.state import StateDescriptor
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import JobID, OperatorID, RandomIdFactory
+from yarrow.runtime.data.key_groups import check_parallelism
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    KeyGroupsSnapshot,
+    OperatorState,
+    OperatorSubtaskState,
+)
+from yarrow.runtime.snapshot.key_group_form import EncodedRun, write_key_groups
+from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
+from yarrow.state_processor.savepoint_folder import SavepointFolder
+from yarrow.state_processor.stored_state import CanonicalPart, StoredState
+from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
+from yarrow.state_processor.transformed_state import TransformedState
+
+DEFAULT_MAX_PARALLELISM: Final = 128
+
+
+@dataclass(slots=True)
+class _New:
+    """An operator that is added."""
+
+    identifier: OperatorIdentifier
+    name: str
+    max_parallelism: int
+    transformations: tuple[StateBootstrapTransformation, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An operator of the existing savepoint."""
+
+    state: OperatorState
+    #: By the name of the state.
+    transformed: dict[str, TransformedState] = field(default_factory=dict)
+
+
+class SavepointWriter:
+    """What the new savepoint will hold; every method but `write` gives the writer itself."""
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        existing: CheckpointMetadata | None,
+        path: str,
+        trusted: bool,
+        configuration: Mapping[str, str],
+    ) -> None:
+        self._max_parallelism = max_parallelism
+        self._existing = existing
+        self._path = path
+        self._trusted = trusted
+        self._configuration = configuration
+        self._kept = [_Kept(state) for state in existing.operators] if existing is not None else []
+        self._new: list[_New] = []
+
+    @staticmethod
+    def new_savepoint(
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM, *, configuration: Mapping[str, str] | None = None
+    ) -> SavepointWriter:
+        """A savepoint of new operators alone, to begin a job from.
+
+        `max_parallelism`: a job that restores takes it over, or must have the same. `configuration`: of the operators
+        that bootstrap functions run in, for instance `state.backend.type: rocksdb` for more state than fits in memory.
+        Raises InvalidParallelismError.
+        """
+        check_parallelism(1, max_parallelism)
+        return SavepointWriter(max_parallelism, None, "", True, configuration or {})
+
+    @staticmethod
+    def from_existing_savepoint(
+        path: str, *, trust_pickle: bool = False, configuration: Mapping[str, str] | None = None
+    ) -> SavepointWriter:
+        """A savepoint or retained checkpoint to change. It is not touched; pickled values are carried over unread.
+
+        Raises SnapshotError naming the path.
+        """
+        opened = open_snapshot(path)
+        known = [state.max_parallelism for state in opened.metadata.operators]
+        return SavepointWriter(
+            max(known, default=DEFAULT_MAX_PARALLELISM),
+            opened.metadata,
+            path,
+            trust_pickle,
+            configuration or {},
+        )
+
+    # ------------------------------------------------------------------ what is to be done
+
+    def with_operator(
+        self,
+        operator: OperatorIdentifier | str,
+        *transformations: StateBootstrapTransformation,
+        max_parallelism: int | None = None,
+        name: str | None = None,
+    ) -> SavepointWriter:
+        """Adds an operator with the states of these transformations, each of which makes other states.
+
+        Raises StateProcessorError where the operator is there already.
+        """
+        identifier = OperatorIdentifier.of(operator)
+        self._refuse_taken(identifier.operator_id, str(identifier))
+        if not transformations:
+            raise StateProcessorError(f"operator with {identifier}: name at least one transformation")
+        maximum = max_parallelism or self._max_parallelism
+        check_parallelism(1, maximum)
+        known_as = name or identifier.uid or identifier.operator_id
+        self._new.append(_New(identifier, known_as, maximum, transformations))
+        return self
+
+    def remove_operator(self, operator: OperatorIdentifier | str) -> SavepointWriter:
+        """Leaves an operator out. Raises StateProcessorError where it is not there."""
+        wanted = OperatorIdentifier.of(operator).operator_id
+        new = [each for each in self._new if each.identifier.operator_id == wanted]
+        if new:
+            self._new.remove(new[0])
+        else:
+            self._kept.remove(self._find(operator))
+        return self
+
+    def change_operator_identifier(
+        self, operator: OperatorIdentifier | str, new: OperatorIdentifier | str
+    ) -> SavepointWriter:
+        """Has an operator's state restored by another uid. Raises StateProcessorError."""
+        kept, identifier = self._find(operator), OperatorIdentifier.of(new)
+        if kept.state.operator_id != identifier.operator_id:
+            self._refuse_taken(identifier.operator_id, str(identifier))
+        kept.state = msgspec.structs.replace(
+            kept.state, operator_id=identifier.operator_id, uid=identifier.uid
+        )
+        return self
+
+    def transform_state(
+        self,
+        operator: OperatorIdentifier | str,
+        state: str,
+        function: Callable[[pa.Table], pa.Table],
+        descriptor: StateDescriptor | None = None,
+    ) -> SavepointWriter:
+        """Replaces a keyed state by what a function makes of its table (the one that read_keyed_state gives).
+
+        Rows that are left out lose the state of their key. With a descriptor the state gets its name, kind and type;
+        without, the columns must keep their types. The operator's other states stay as they are.
+        """
+        self._find(operator).transformed[state] = TransformedState(state, function, descriptor)
+        return self
+
+    def _find(self, operator: OperatorIdentifier | str) -> _Kept:
+        state = find_operator(
+            [kept.state for kept in self._kept], operator, self._path or "the new savepoint"
+        )
+        return next(kept for kept in self._kept if kept.state is state)
+
+    def _refuse_taken(self, operator_id: OperatorID, shown: str) -> None:
+        taken = {kept.state.operator_id for kept in self._kept}
+        taken |= {new.identifier.operator_id for new in self._new}
+        if operator_id in taken:
+            raise StateProcessorError(
+                f"there is an operator with {shown} already: call remove_operator first, or transform_state to change "
+                "a state of it"
+            )
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, path: str) -> str:
+        """Writes the savepoint into a folder that holds none, and gives the folder, to be given to `yarrow run -s`.
+
+        Raises StateProcessorError, SnapshotError, FragmentFailedError; nothing is left then.
+        """
+        if not self._kept and not self._new:
+            raise StateProcessorError(f"{path}: a savepoint without operators; call with_operator")
+        job_id = JobID(RandomIdFactory().hex_id()) if self._existing is None else self._existing.job_id
+        with SavepointFolder(path) as folder:
+            operators = (*self._write_kept(folder.output), *self._write_new(folder.output, job_id))
+            return folder.complete(self._metadata(job_id, operators))
+
+    def _metadata(self, job_id: JobID, operators: tuple[OperatorState, ...]) -> CheckpointMetadata:
+        from yarrow import __version__
+
+        existing = self._existing
+        return CheckpointMetadata(
+            engine_version=__version__,
+            job_id=job_id,
+            job_name="state processor" if existing is None else existing.job_name,
+            checkpoint_id=1 if existing is None else existing.checkpoint_id,
+            timestamp_ms=SystemClock().epoch_ms(),
+            kind=SnapshotKind.SAVEPOINT,
+            operators=operators,
+        )
+
+    def _write_new(self, output: SnapshotOutput, job_id: JobID) -> Iterator[OperatorState]:
+        for new in self._new:
+            operator = NewOperator(
+                operator_id=new.identifier.operator_id,
+                name=new.name,
+                max_parallelism=new.max_parallelism,
+                job_id=job_id,
+                output=output,
+                configuration=self._configuration,
+            )
+            written = [transformation.write(operator) for transformation in new.transformations]
+            _refuse_twice(new.name, written)
+            state = OperatorSubtaskState(
+                keyed=tuple(handle for each in written for handle in each.keyed),
+                operator=tuple(handle for each in written for handle in each.operator),
+            )
+            yield OperatorState(
+                operator_id=new.identifier.operator_id,
+                name=new.name,
+                uid=new.identifier.uid,
+                parallelism=1,
+                max_parallelism=new.max_parallelism,
+                subtasks={} if state.is_empty else {0: state},
+            )
+
+    def _write_kept(self, output: SnapshotOutput) -> Iterator[OperatorState]:
+        if not self._kept:
+            return
+        stored = StoredState(open_snapshot(self._path), None, trusted=self._trusted)
+        try:
+            for kept in self._kept:
+                yield _Copying(stored, kept.state, output).copied(kept.transformed)
+        finally:
+            stored.close()
+
+
+def _refuse_twice(operator: str, written: list[OperatorSubtaskState]) -> None:
+    seen: set[str] = set()
+    for state in written:
+        names = [meta.name for handle in state.keyed for meta in handle.states]
+        names += [named.name for handle in state.operator for named in handle.states]
+        for name in names:
+            if name in seen:
+                raise StateProcessorError(
+                    f"operator '{operator}': two transformations make the state '{name}'; give each state one"
+                )
+        seen.update(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """Brings one operator of an existing savepoint into the new one."""
+
+    stored: StoredState
+    state: OperatorState
+    output: SnapshotOutput
+
+    def copied(self, transformed: Mapping[str, TransformedState]) -> OperatorState:
+        """The operator with handles of the new savepoint."""
+        state = self.state
+        self._refuse_records_in_flight()
+        subtasks = {
+            index: self._subtask(subtask, transformed.keys()) for index, subtask in state.subtasks.items()
+        }
+        parts = self.stored.keyed_parts(state)
+        made = tuple(
+            each.write(state, parts, self.output, trusted=self.stored.trusted)
+            for each in transformed.values()
+        )
+        if made:
+            first = subtasks.get(0, OperatorSubtaskState())
+            subtasks[0] = msgspec.structs.replace(first, keyed=(*first.keyed, *made))
+        read = self.stored.reader_of(state)
+        coordinator = None if state.coordinator is None else self.output.write([read(state.coordinator)])
+        return msgspec.structs.replace(
+            state,
+            subtasks={index: each for index, each in subtasks.items() if not each.is_empty},
+            coordinator=coordinator,
+        )
+
+    def _refuse_records_in_flight(self) -> None:
+        if any(subtask.channels for subtask in self.state.subtasks.values()):
+            raise StateProcessorError(
+                f"operator '{self.state.name}': the unaligned checkpoint holds records in flight, which belong to its "
+                "job's edges; take a savepoint of the job and change that"
+            )
+
+    def _subtask(self, subtask: OperatorSubtaskState, without: Any) -> OperatorSubtaskState:
+        read = self.stored.reader_of(self.state)
+        keyed = []
+        for handle in subtask.keyed:
+            part = self.stored.part(self.state, handle)
+            copied = _copied_part(part, set(without), self.output)
+            if copied is not None:
+                keyed.append(copied)
+        operator = [
+            msgspec.structs.replace(handle, handle=self.output.write([read(handle.handle)]))
+            for handle in subtask.operator
+        ]
+        return OperatorSubtaskState(keyed=tuple(keyed), operator=tuple(operator))
+
+
+def _copied_part(part: CanonicalPart, without: set[str], output: SnapshotOutput) -> KeyGroupsSnapshot | None:
+    """The part but for some states, not decoded; None where nothing is left."""
+    left = [number for number, meta in enumerate(part.states) if meta.name not in without]
+    if not left:
+        return None
+    numbers = {number: at for at, number in enumerate(left)}
+
+    def runs() -> Iterator[EncodedRun]:
+        for run in part.runs():
+            if run.state in numbers:
+                yield run._replace(state=numbers[run.state])
+
+    return KeyGroupsSnapshot(
+        key_groups=part.key_groups,
+        states=tuple(part.states[number] for number in left),
+        handle=output.write(write_key_groups((), (), runs())),
+    )

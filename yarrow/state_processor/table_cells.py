@@ -1,0 +1,140 @@
+"""Cells of Arrow columns as values of states: by a declared type where there is one, by the column's own otherwise.
+
+Owner: the calling thread; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.common.typeinfo import BasicTypeInfo, TypeInformation
+from yarrow.common.types import Row
+from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.keyed_tables import ACCESS_TYPE
+from yarrow.state_processor.keyed_writing import KeyedTarget
+from yarrow.state_processor.shapes import Shape, declared_shape, list_shape, map_shape, row_of
+
+#: A pa.Array or pa.ChunkedArray.
+Column = Any
+
+
+def column_of(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    """A column by name. Raises StateProcessorError naming those that are there."""
+    if name not in table.column_names:
+        raise StateProcessorError(f"{what}: the table has no column '{name}', only {table.column_names}")
+    return table.column(name)
+
+
+def contents_of(column: Column, target: KeyedTarget, what: str) -> list[Any]:
+    """The contents of a state's column of values.
+
+    A list state takes a column of lists, or of single elements. Raises StateProcessorError for a column of another
+    type.
+    """
+    value = declared_shape(target.value_type)
+    kind = target.kind
+    if kind is StateKind.MAP:
+        if not (pa.types.is_map(column.type) or pa.types.is_struct(column.type)):
+            raise StateProcessorError(f"{what}: map state takes a column of maps, not of {column.type}")
+        map_key = None if target.map_key_type is None else declared_shape(target.map_key_type)
+        shape = None if value is None or map_key is None else map_shape(map_key, value)
+        return values_of(column, shape, None, what)
+    if kind is StateKind.LIST:
+        if is_list(column.type):
+            return values_of(column, None if value is None else list_shape(value), None, what)
+        elements = values_of(column, value, target.value_type, what)
+        return [None if element is None else [element] for element in elements]
+    return values_of(column, value, target.value_type, what)
+
+
+def values_of(column: Column, shape: Shape | None, declared: TypeInformation | None, what: str) -> list[Any]:
+    """The values of a column; `shape` None: by the column's own type."""
+    if shape is None:
+        convert = _plain(column.type)
+        if isinstance(declared, BasicTypeInfo) and declared.tag == "BIG_INT":
+            convert = int
+        elif isinstance(declared, BasicTypeInfo) and declared.tag == "BIG_DEC":
+            convert = Decimal
+        return [None if cell is None else convert(cell) for cell in column.to_pylist()]
+    if column.type != shape.type:
+        try:
+            column = column.cast(shape.type)
+        except pa.ArrowException as error:
+            raise StateProcessorError(
+                f"{what}: a column of {column.type} is no column of {shape.type}: {error}"
+            ) from error
+    return shape.values(column)
+
+
+def keys_of(column: Column) -> list[Any]:
+    """Keys: structs with fields f0, f1, ... are tuples, others Rows."""
+    convert = _plain(column.type)
+    return [None if cell is None else _key(convert(cell)) for cell in column.to_pylist()]
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = [_key(part) for part in value.values()]
+        names = list(value)
+        return tuple(parts) if names == [f"f{i}" for i in range(len(names))] else row_of(names, parts)
+    return value
+
+
+def access_times_of(column: Column, kind: StateKind, map_key: Shape | None) -> list[Any]:
+    """Times of last access in ms, formed as the contents are."""
+    stamp = Shape(pa.int64())
+    if kind is StateKind.LIST:
+        return list_shape(stamp).values(column.cast(pa.list_(ACCESS_TYPE)).cast(pa.list_(pa.int64())))
+    if kind is StateKind.MAP:
+        key = map_key or Shape(column.type.key_type)
+        cells = column.to_pylist()
+        read = key.from_cell or (lambda cell: cell)
+        return [None if cell is None else {read(k): _ms(v) for k, v in cell} for cell in cells]
+    return [_ms(cell) for cell in column.to_pylist()]
+
+
+def _ms(cell: Any) -> int | None:
+    return None if cell is None else round(cell.timestamp() * 1000)
+
+
+def rows_of(table: pa.Table) -> list[Any]:
+    """Rows of a table for functions: Rows with the columns' names, structs within them too."""
+    names = table.column_names
+    columns = [
+        [None if cell is None else convert(cell) for cell in column.to_pylist()]
+        for column, convert in ((column, _plain(column.type)) for column in table.columns)
+    ]
+    return [row_of(names, list(values)) for values in zip(*columns, strict=True)] if columns else []
+
+
+def field_of(row: Any, name: str) -> Any:
+    """A field of a Row, a dict or an object."""
+    if isinstance(row, Row | dict):
+        return row[name]
+    return getattr(row, name)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether cells of the type are lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _plain(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Makes values of cells as `to_pylist` gives them: dicts of maps, dicts of structs."""
+    if pa.types.is_map(kind):
+        key, item = _plain(kind.key_type), _plain(kind.item_type)
+        return lambda cell: {key(k): None if v is None else item(v) for k, v in cell}
+    if is_list(kind):
+        element = _plain(kind.value_type)
+        return lambda cell: [None if each is None else element(each) for each in cell]
+    if pa.types.is_struct(kind):
+        fields = {field.name: _plain(field.type) for field in kind}
+        return lambda cell: {
+            name: None if cell[name] is None else convert(cell[name]) for name, convert in fields.items()
+        }
+    return lambda cell: cell
