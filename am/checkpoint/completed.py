@@ -5,6 +5,7 @@ Owner: the JobMaster's loop. Pure: decisions only; what is dropped is returned f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
@@ -53,6 +54,11 @@ class CompletedCheckpointStore:
         return self._checkpoints[-1] if self._checkpoints else None
 
     @property
+    def oldest_id(self) -> int:
+        """The id of the oldest that is kept, -1 when there is none."""
+        return self._checkpoints[0].checkpoint_id if self._checkpoints else -1
+
+    @property
     def all(self) -> tuple[CompletedCheckpoint, ...]:
         """All that are kept, oldest first."""
         return tuple(self._checkpoints)
@@ -68,8 +74,10 @@ class CompletedCheckpointStore:
         self._checkpoints.append(checkpoint)
         self._registry.register(checkpoint.checkpoint_id, checkpoint.shared)
 
-    def add(self, checkpoint: CompletedCheckpoint) -> list[Dropped]:
+    def add(self, checkpoint: CompletedCheckpoint, under_way: Iterable[int] = ()) -> list[Dropped]:
         """Keeps a new one in its place by id; the oldest beyond the number kept are dropped, never the latest.
+
+        Shared files to which those `under_way` may refer stay until these have ended.
 
         One that is older than all that are kept, because it took longer than its followers, is dropped at once
         when there is no room.
@@ -79,7 +87,7 @@ class CompletedCheckpointStore:
         self._registry.register(checkpoint.checkpoint_id, checkpoint.shared)
         dropped = []
         while len(self._checkpoints) > self._retained:
-            dropped.append(self._drop(0))
+            dropped.append(self._drop(0, under_way))
         return dropped
 
     def end(self, status: JobStatus, retention: ExternalizedRetention) -> list[Dropped]:
@@ -101,6 +109,6 @@ class CompletedCheckpointStore:
             return status is JobStatus.FAILED
         return False
 
-    def _drop(self, index: int) -> Dropped:
+    def _drop(self, index: int, under_way: Iterable[int] = ()) -> Dropped:
         checkpoint = self._checkpoints.pop(index)
-        return Dropped(checkpoint, self._registry.release(checkpoint.checkpoint_id))
+        return Dropped(checkpoint, self._registry.release(checkpoint.checkpoint_id, under_way))

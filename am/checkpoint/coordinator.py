@@ -300,6 +300,7 @@ class CheckpointCoordinator:
             aligned_timeout_ms=timeout,
             native=pending.native,
             checkpoint_type=pending.checkpoint_type,
+            oldest_kept=self.store.oldest_id,
         )
 
     def _options_of(self, kind: SnapshotKind) -> tuple[bool, bool, int]:
@@ -388,6 +389,7 @@ class CheckpointCoordinator:
         if not pending.kind.is_savepoint or pending.kind.stops_job:
             self._failures.succeeded()
             actions += self._subsume(completed)
+        actions += self._no_longer_awaited(checkpoint_id)
         request = self._asked.pop(checkpoint_id, None)
         if request is not None:
             actions.append(Succeeded(request, completed))
@@ -396,7 +398,8 @@ class CheckpointCoordinator:
     def _subsume(self, completed: CompletedCheckpoint) -> list[Action]:
         """Older ones under way are of no use any more; older completed ones make room."""
         checkpoint_id = completed.checkpoint_id
-        dropped = self.store.add(completed)
+        under_way = [other.checkpoint_id for other in self._pending.values() if not other.kind.is_savepoint]
+        dropped = self.store.add(completed, under_way)
         latest = self.store.latest
         latest_id = latest.checkpoint_id if latest else checkpoint_id
         actions: list[Action] = [Notify(checkpoint_id, CheckpointNotice.COMPLETED, latest_id)]
@@ -460,6 +463,7 @@ class CheckpointCoordinator:
             self._writing[checkpoint_id] = pending
         else:
             actions += self._discard(pending)
+        actions += self._no_longer_awaited(checkpoint_id)
         request = self._asked.pop(checkpoint_id, None)
         if request is not None:
             if request.kind.stops_job or request.cancel_job:
@@ -484,6 +488,11 @@ class CheckpointCoordinator:
             return []
         shared = self._unneeded(aborted.shared_paths())
         return [DiscardLocation(aborted.checkpoint_id, aborted.location, shared)]
+
+    def _no_longer_awaited(self, checkpoint_id: int) -> list[Action]:
+        """Shared files of dropped checkpoints that were kept for this one, which has ended."""
+        shared = self._unneeded(self.registry.ended(checkpoint_id))
+        return [DiscardLocation(checkpoint_id, CheckpointLocation(directory=""), shared)] if shared else []
 
     def _unneeded(self, paths: Iterable[str]) -> tuple[str, ...]:
         needed = {path for pending in self._pending.values() for path in pending.shared_paths()}

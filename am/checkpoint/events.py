@@ -17,7 +17,12 @@ from yarrow.runtime.rpc.messages import (
     FailureCause,
 )
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 
 # Events.
 
@@ -39,6 +44,7 @@ class Requested:
     cancel_job: bool = False
     #: In the form of the state backend instead of the canonical one.
     native: bool = False
+    checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
     StateHandle,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointType, SnapshotKind
 
 
 class CheckpointState(StrEnum):
@@ -67,6 +67,9 @@ class PendingCheckpoint:
         clock: Clock,
         expires: float,
         request_id: str | None = None,
+        *,
+        native: bool = False,
+        checkpoint_type: CheckpointType = CheckpointType.CONFIGURED,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.kind = kind
@@ -74,6 +77,8 @@ class PendingCheckpoint:
         self.expires = expires
         #: Who asked for it; None = the interval.
         self.request_id = request_id
+        self.native = native
+        self.checkpoint_type = checkpoint_type
         self.timestamp_ms = clock.epoch_ms()
         self.machine: StateMachine[CheckpointState] = StateMachine(
             f"checkpoint {checkpoint_id}", CheckpointState.LOCATING, CHECKPOINT_TRANSITIONS, clock

@@ -211,6 +211,7 @@ class _Running:
             checkpoint_id=pending.checkpoint_id,
             status=CheckpointStatus.IN_PROGRESS,
             kind=pending.kind,
+            native=pending.native,
             unaligned=self.unaligned,
             trigger_timestamp=pending.timestamp_ms,
             duration=max(0, now - pending.timestamp_ms),

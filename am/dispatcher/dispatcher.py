@@ -45,6 +45,7 @@ from yarrow.runtime.rpc.messages import (
     RescaleRequest,
     SavepointRequest,
 )
+from yarrow.runtime.snapshot.options import CheckpointType
 
 _log = logging.getLogger(__name__)
 
@@ -183,8 +184,10 @@ class Dispatcher(RpcEndpoint):
 
     # The gateway: checkpoints.
 
-    async def trigger_checkpoint(self, job_id: JobID) -> int:
-        return await self._live(job_id, "takes no checkpoint").trigger_checkpoint()
+    async def trigger_checkpoint(
+        self, job_id: JobID, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
+    ) -> int:
+        return await self._live(job_id, "takes no checkpoint").trigger_checkpoint(checkpoint_type)
 
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
         return await self._live(job_id, "takes no savepoint").trigger_savepoint(request)

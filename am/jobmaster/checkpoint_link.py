@@ -60,7 +60,12 @@ from yarrow.runtime.rpc.messages import (
     TriggerCheckpoint,
 )
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -206,11 +211,22 @@ class CheckpointLink:
     # Requests.
 
     async def request(
-        self, kind: SnapshotKind, directory: str = "", cancel_job: bool = False
+        self,
+        kind: SnapshotKind,
+        directory: str = "",
+        cancel_job: bool = False,
+        *,
+        native: bool = False,
+        checkpoint_type: CheckpointType = CheckpointType.CONFIGURED,
     ) -> CompletedCheckpoint:
         """Takes a checkpoint or savepoint now; CheckpointFailedError with the cause when it is not completed."""
         request = Requested(
-            request_id=self._services.ids.hex_id(), kind=kind, directory=directory, cancel_job=cancel_job
+            request_id=self._services.ids.hex_id(),
+            kind=kind,
+            directory=directory,
+            cancel_job=cancel_job,
+            native=native,
+            checkpoint_type=checkpoint_type,
         )
         answer: asyncio.Future[CompletedCheckpoint] = self._owner.loop.create_future()
         self._answers[request.request_id] = answer

@@ -19,9 +19,10 @@ from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
     DeclineCheckpoint,
+    SavepointFormat,
     SavepointRequest,
 )
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 
 
 class CheckpointRequests(RpcEndpoint):
@@ -66,9 +67,10 @@ class CheckpointRequests(RpcEndpoint):
         """What is shown of the job's checkpoints; it outlives the JobMaster."""
         return self._checkpoints.coordinator.statistics
 
-    async def trigger_checkpoint(self) -> int:
+    async def trigger_checkpoint(self, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED) -> int:
         """Takes a checkpoint now; its id when it is complete. Raises CheckpointFailedError with the cause."""
-        return (await self._checkpoints.request(SnapshotKind.CHECKPOINT)).checkpoint_id
+        kind = SnapshotKind.CHECKPOINT
+        return (await self._checkpoints.request(kind, checkpoint_type=checkpoint_type)).checkpoint_id
 
     async def trigger_savepoint(self, request: SavepointRequest) -> str:
         """Takes a savepoint and ends the job with it where asked; its path when all that is done.
@@ -77,7 +79,10 @@ class CheckpointRequests(RpcEndpoint):
         else.
         """
         directory = savepoint_target(request.target_directory, self._savepoint_directory)
-        checkpoint = await self._checkpoints.request(request.kind, directory, request.cancel_job)
+        native = request.format_type is SavepointFormat.NATIVE
+        checkpoint = await self._checkpoints.request(
+            request.kind, directory, request.cancel_job, native=native
+        )
         if not (request.kind.stops_job or request.cancel_job):
             return checkpoint.pointer
         if request.cancel_job:

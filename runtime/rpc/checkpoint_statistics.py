@@ -69,6 +69,8 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     checkpoint_id: int
     status: CheckpointStatus
     kind: SnapshotKind
+    #: Of a savepoint: in the form of the backend.
+    native: bool = False
     unaligned: bool
     trigger_timestamp: int
     vertices: tuple[VertexCheckpoint, ...]

@@ -56,6 +56,7 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToResourceManagerHeartbeat,
     TriggerCheckpoint,
 )
+from yarrow.runtime.snapshot.options import CheckpointType
 
 F = TypeVar("F", bound=Callable[..., Any])
 _WAITS = "__rpc_waits__"
@@ -101,7 +102,9 @@ class DispatcherGateway(Protocol):
     async def request_overview(self) -> ClusterOverview: ...
 
     @waits
-    async def trigger_checkpoint(self, job_id: JobID) -> int:
+    async def trigger_checkpoint(
+        self, job_id: JobID, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
+    ) -> int:
         """Takes a checkpoint now; returns its id when it is complete, raises CheckpointFailedError with the cause."""
         ...
 

@@ -215,6 +215,8 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     restore_directory: str = ""
     #: True for a subtask that had finished at that checkpoint: it sends what its consumers wait for and ends.
     finished_before: bool = False
+    #: True for subtask 0 of a source whose split enumerator has outlived the former attempt, in this same worker.
+    enumerator_goes_on: bool = False
 
 
 class Deployment(Message, frozen=True, kw_only=True):
@@ -259,6 +261,8 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
     #: Threads of user code that a task which ended has left behind: its worker must not be used again.
     threads_left: tuple[str, ...] = ()
+    #: Of a task that ended, subtask 0 of a source: its split enumerator lives on in the worker.
+    enumerator_lives: bool = False
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):
@@ -408,6 +412,15 @@ class ResetSubtask(Message, frozen=True, kw_only=True):
     checkpoint_id: int
 
 
+class SavepointFormat(enum.StrEnum):
+    """In which form the state of a savepoint is written."""
+
+    #: The same for every backend, each of which restores it.
+    CANONICAL = "CANONICAL"
+    #: The backend's own, which is written and restored faster and by this backend only.
+    NATIVE = "NATIVE"
+
+
 class SavepointRequest(Message, frozen=True, kw_only=True):
     """What a client asks for; a savepoint without `target_directory` goes to `execution.checkpointing.savepoint-dir`."""
 
@@ -415,8 +428,7 @@ class SavepointRequest(Message, frozen=True, kw_only=True):
     target_directory: str | None = None
     #: cancel-with-savepoint (Flink 1.x).
     cancel_job: bool = False
-    #: CANONICAL or NATIVE.
-    format_type: str = "CANONICAL"
+    format_type: SavepointFormat = SavepointFormat.CANONICAL
 
 
 class RescaleRequest(Message, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Owner: none (frozen values). They travel with the barrier, so that a task far fr
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
@@ -22,13 +22,24 @@ class SnapshotKind(IntEnum):
 
     @property
     def is_savepoint(self) -> bool:
-        """True for all but ordinary checkpoints: full, canonical, owned by the user."""
+        """True for all but ordinary checkpoints: full, owned by the user."""
         return self is not SnapshotKind.CHECKPOINT
 
     @property
     def stops_job(self) -> bool:
         """True for the two kinds of stop-with-savepoint."""
         return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
+
+
+class CheckpointType(StrEnum):
+    """How much of earlier checkpoints a checkpoint may refer to, where the backend shares files between them."""
+
+    #: As the job is configured (execution.checkpointing.incremental).
+    CONFIGURED = "CONFIGURED"
+    #: Nothing: all is written anew; later checkpoints may refer to it.
+    FULL = "FULL"
+    #: To what is there already, also in a job that is not so configured.
+    INCREMENTAL = "INCREMENTAL"
 
 
 class CheckpointLocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +69,12 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     unaligned: bool = False
     #: How long an unaligned checkpoint stays aligned at each task, ms.
     aligned_timeout_ms: int = 0
+    #: Of a savepoint: in the backend's own form instead of the canonical one, sharing no file with anything.
+    native: bool = False
+    #: Of a checkpoint that is no savepoint.
+    checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
+    #: The oldest completed checkpoint that is kept: shared files of earlier ones are not to be referred to.
+    oldest_kept: int = -1
 
 
 _ENCODER = msgspec.msgpack.Encoder()

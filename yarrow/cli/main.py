@@ -322,6 +322,9 @@ def stop(
 @app.command(context_settings=_HELP)
 def checkpoint(
     job_id: Annotated[str, typer.Argument(help="The job.")],
+    full: Annotated[
+        bool, typer.Option("-full", "--full", help="Refer to nothing of earlier checkpoints.")
+    ] = False,
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
@@ -329,7 +332,7 @@ def checkpoint(
     """Takes a checkpoint of a running job."""
     from yarrow.cli.savepoint_commands import take_checkpoint
 
-    take_checkpoint(_rest(dynamic, target, address), job_id)
+    take_checkpoint(_rest(dynamic, target, address), job_id, full)
 
 
 @app.command("check-savepoint", context_settings={**_PROGRAM, **_HELP})

@@ -121,14 +121,17 @@ def cancel_with_savepoint(rest: RestClient, job_id: str, directory: str | None) 
     print(f"Cancelled job {job_id}. Savepoint stored in {done['location']}.")
 
 
-def take_checkpoint(rest: RestClient, job_id: str) -> None:
+def take_checkpoint(rest: RestClient, job_id: str, full: bool = False) -> None:
     """Takes a checkpoint of a running job now."""
     job = f"/jobs/{job_id}"
     print(f"Triggering checkpoint for job {job_id}.", flush=True)
     print("Waiting for response...", flush=True)
     try:
         done = run_operation(
-            rest, f"{job}/checkpoints", {"checkpointType": "CONFIGURED"}, f"{job}/checkpoints"
+            rest,
+            f"{job}/checkpoints",
+            {"checkpointType": "FULL" if full else "CONFIGURED"},
+            f"{job}/checkpoints",
         )
     except (RestError, OperationFailedError) as error:
         raise CommandError(f"Triggering a checkpoint for the job {job_id} failed. {_words(error)}") from None

@@ -18,7 +18,7 @@ from yarrow.am.rest.cluster_access import (
     VertexIdPath,
     refusals,
 )
-from yarrow.am.rest.errors import BadRequestError, NotFoundError
+from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import Trigger
 from yarrow.am.rest.models.checkpoints import (
     AnyCheckpoint,
@@ -32,6 +32,7 @@ from yarrow.am.rest.models.checkpoints import (
 from yarrow.am.rest.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
+from yarrow.runtime.snapshot.options import CheckpointType
 
 router = APIRouter(prefix="/jobs/{jobid}", tags=["Checkpoints"])
 
@@ -91,15 +92,13 @@ async def trigger_checkpoint(
 ) -> Trigger:
     """Takes a checkpoint now; GET with the id that is answered tells how it goes."""
     asked = request or CheckpointTrigger()
-    if asked.checkpoint_type != "CONFIGURED":
-        raise BadRequestError(
-            f"checkpointType {asked.checkpoint_type}: whether checkpoints are incremental is set for the whole job"
-            " (execution.checkpointing.incremental); use CONFIGURED"
-        )
+    wanted = CheckpointType(asked.checkpoint_type)
     job = await running_job(access, job_id, "a checkpoint")
     dispatcher = access.services.dispatcher
     scope = f"checkpoints of {job}"
-    trigger = access.operations.begin(scope, asked.trigger_id, lambda: dispatcher.trigger_checkpoint(job))
+    trigger = access.operations.begin(
+        scope, asked.trigger_id, lambda: dispatcher.trigger_checkpoint(job, wanted)
+    )
     return Trigger(request_id=trigger)
 
 

@@ -21,7 +21,7 @@ from yarrow.am.rest.models.checkpoints import (
     StopWithSavepoint,
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
-from yarrow.runtime.rpc.messages import SavepointRequest
+from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 from yarrow.runtime.snapshot.options import SnapshotKind
 
 router = APIRouter(tags=["Savepoints"])
@@ -39,7 +39,7 @@ async def trigger_savepoint(
         kind=SnapshotKind.SAVEPOINT,
         target_directory=asked.target_directory,
         cancel_job=asked.cancel_job,
-        format_type=asked.format_type,
+        format_type=SavepointFormat(asked.format_type),
     )
     return await _begin(access, job_id, asked.trigger_id, wanted)
 
@@ -53,7 +53,7 @@ async def stop_with_savepoint(
     wanted = SavepointRequest(
         kind=SnapshotKind.SAVEPOINT_TERMINATE if asked.drain else SnapshotKind.SAVEPOINT_SUSPEND,
         target_directory=asked.target_directory,
-        format_type=asked.format_type,
+        format_type=SavepointFormat(asked.format_type),
     )
     return await _begin(access, job_id, asked.trigger_id, wanted)
 

@@ -100,7 +100,7 @@ def _completed(record: CheckpointRecord | None) -> models.CompletedCheckpoint | 
 
 def _where(record: CheckpointRecord) -> dict[str, Any]:
     return {
-        "external_path": record.external_path or "<checkpoint-not-externally-addressable>",
+        "external_path": record.external_path or _IN_MEMORY,
         "discarded": record.discarded,
     }
 
@@ -128,11 +128,17 @@ def _fields(record: CheckpointRecord) -> dict[str, Any]:
         "num_subtasks": record.subtasks,
         "num_acknowledged_subtasks": record.acknowledged,
         "is_savepoint": record.kind.is_savepoint,
-        "savepoint_format": "CANONICAL" if record.kind.is_savepoint else None,
+        "savepoint_format": _format(record),
         "trigger_timestamp": record.trigger_timestamp,
         "checkpoint_type": _type(record),
         "tasks": {vertex.vertex_id: _task(record, vertex) for vertex in record.vertices},
     }
+
+
+def _format(record: CheckpointRecord) -> str | None:
+    if not record.kind.is_savepoint:
+        return None
+    return "NATIVE" if record.native else "CANONICAL"
 
 
 def _type(record: CheckpointRecord) -> str:

@@ -63,7 +63,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import StateForm
-from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.snapshot.options import CheckpointOptions, CheckpointType
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_serializer, value_serializer
 
@@ -290,19 +290,26 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             (state_form(section.registration, self.context.operator_name), section)
             for section in self._sections.freeze()
         ]
-        canonical = options.kind.is_savepoint or linked is None
+        canonical = linked is None or (options.kind.is_savepoint and not options.native)
         forms = self._stored_forms() if canonical and linked is not None else []
         rest = CanonicalPart(sections, self._canonical.carried(len(forms) + len(sections)))
         if canonical:
             return CanonicalSnapshot(self._scope, linked, forms, rest)
         assert linked is not None
-        shares = self._incremental and bool(options.location.shared_directory)
 
         def uploaded(files: Mapping[str, FileStateHandle]) -> None:
-            self._files.uploaded(checkpoint_id, files)
+            if not options.kind.is_savepoint:
+                self._files.uploaded(checkpoint_id, files)
 
-        reusable = self._files.reusable if shares else None
-        return NativeSnapshot(self._scope, linked, self._metas(), rest, reusable, uploaded)
+        return NativeSnapshot(self._scope, linked, self._metas(), rest, self._reusable(options), uploaded)
+
+    def _reusable(self, options: CheckpointOptions) -> Mapping[str, FileStateHandle] | None:
+        """What the checkpoint may refer to; None = its files are its own, and nobody else refers to them."""
+        asked = options.checkpoint_type
+        incremental = self._incremental or asked is CheckpointType.INCREMENTAL
+        if options.kind.is_savepoint or not incremental or not options.location.shared_directory:
+            return None
+        return {} if asked is CheckpointType.FULL else self._files.reusable(options.oldest_kept)
 
     def _link(self, checkpoint_id: int) -> LinkedDatabase | None:
         """Has the database linked as it is now; None where there is none or nothing in it."""

@@ -151,8 +151,8 @@ class NativeSnapshot:
             rest = self._rest.write(self._scope, output)
         finally:
             self._linked.release()
-        if self._reusable is not None:
-            self._uploaded({f.name: f.handle for f in shared if isinstance(f.handle, FileStateHandle)})
+        # Also when it shares nothing: what earlier checkpoints shared goes when it takes their place.
+        self._uploaded({f.name: f.handle for f in shared if isinstance(f.handle, FileStateHandle)})
         native = RocksDBSnapshot(
             key_groups=(self._scope.key_groups.start, self._scope.key_groups.end),
             backend_id=self._scope.backend_id,

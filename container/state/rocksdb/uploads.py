@@ -22,10 +22,9 @@ class UploadedFiles:
         self._completed: Files = MappingProxyType({})
         self._last = -1
 
-    @property
-    def reusable(self) -> Files:
-        """Files of the last checkpoint known to be complete."""
-        return self._completed
+    def reusable(self, oldest: int = -1) -> Files:
+        """Files of the last checkpoint known to be complete; none when it is older than `oldest`."""
+        return self._completed if self._last >= oldest else MappingProxyType({})
 
     def uploaded(self, checkpoint_id: int, files: Files) -> None:
         """A checkpoint of these files was written; whether it will be complete is not known."""

@@ -37,7 +37,7 @@ from yarrow.runtime.graph.job_graph import decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc import messages as m
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 
 NOW = 1_700_000_100_000
 STARTED = NOW - 60_000
@@ -208,6 +208,7 @@ class FakeDispatcher:
     def __init__(self) -> None:
         self.checkpoints = taken_checkpoints()
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
+        self.checkpoint_types: list[CheckpointType] = []
         self.rescales: list[m.RescaleRequest] = []
         #: Until it is set checkpoints and savepoints go on.
         self.may_complete = asyncio.Event()
@@ -300,8 +301,11 @@ class FakeDispatcher:
             raise UnknownCollectError(f"job {job_id} has no collect operator {collect_id!r}")
         return await self.rows.get()
 
-    async def trigger_checkpoint(self, job_id: JobID) -> int:
+    async def trigger_checkpoint(
+        self, job_id: JobID, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
+    ) -> int:
         self.requests.append(("checkpoint", job_id, None))
+        self.checkpoint_types.append(checkpoint_type)
         await self.may_complete.wait()
         return 4
 

@@ -11,8 +11,8 @@ from httpx import AsyncClient
 
 from tests.unit.rest.fakes import JOB, FakeCluster, client_of
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.runtime.rpc.messages import SavepointRequest
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
+from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 
 VERTEX = f"{1:032x}"
 
@@ -141,6 +141,28 @@ def test_how_the_job_is_to_end(tmp_path: Path, path: str, body: dict[str, Any], 
         assert (request.kind, request.cancel_job) == (kind, bool(body.get("cancel-job")))
 
     run(tmp_path, ask)
+
+
+@pytest.mark.parametrize("asked", list(CheckpointType))
+def test_how_much_a_checkpoint_refers_to(tmp_path: Path, asked: CheckpointType) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        await client.post(f"/jobs/{JOB}/checkpoints", json={"checkpointType": asked.value})
+        await asyncio.sleep(0)
+        assert cluster.dispatcher.checkpoint_types == [asked]
+
+    run(tmp_path, body)
+
+
+@pytest.mark.parametrize("form", list(SavepointFormat))
+def test_in_which_form_a_savepoint_is_written(tmp_path: Path, form: SavepointFormat) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        for path in ("savepoints", "stop"):
+            await client.post(f"/jobs/{JOB}/{path}", json={"formatType": form.value})
+        await asyncio.sleep(0)
+        requests = [request for _, _, request in cluster.dispatcher.requests]
+        assert [request.format_type for request in requests if request is not None] == [form, form]
+
+    run(tmp_path, body)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
     RocksDBSnapshot,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointType, SnapshotKind
 from yarrow.testing.job_graphs import Stage, linear_job
 
 
@@ -124,10 +124,23 @@ class Simulation:
         self.clock.advance(max(0.0, end - self.clock.monotonic()))
         return [*found, *self.handle(Wake())]
 
-    def request(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, cancel_job: bool = False) -> list[Action]:
+    def request(
+        self,
+        kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+        cancel_job: bool = False,
+        native: bool = False,
+        checkpoint_type: CheckpointType = CheckpointType.CONFIGURED,
+    ) -> list[Action]:
         self._requests += 1
         return self.handle(
-            Requested(request_id=str(self._requests), kind=kind, directory="/sp", cancel_job=cancel_job)
+            Requested(
+                request_id=str(self._requests),
+                kind=kind,
+                directory="/sp",
+                cancel_job=cancel_job,
+                native=native,
+                checkpoint_type=checkpoint_type,
+            )
         )
 
     def located(self, checkpoint_id: int) -> list[Action]:

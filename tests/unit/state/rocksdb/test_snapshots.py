@@ -21,7 +21,12 @@ from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import StateMigrationError
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, RocksDBSnapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 
 VALUE: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
 LIST: ListStateDescriptor[str] = ListStateDescriptor("list", Types.STRING())
@@ -358,3 +363,72 @@ def test_writes_that_rocksdb_holds_up_are_tried_again(worker: Worker) -> None:
     for number in range(0, 20_000, 777):
         backend.current_key = number
         assert state.value() == f"{number:05d}" * 40
+
+
+def asked(kind: SnapshotKind = SnapshotKind.CHECKPOINT, **options: Any) -> CheckpointOptions:
+    return CheckpointOptions(kind=kind, location=LOCATION, **options)
+
+
+def test_a_native_savepoint_shares_nothing_and_restores(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(100), 1)
+    first = worker.snapshot(backend, 1)
+    backend.checkpoint_completed(1)
+    worker.storage.take_uploaded()
+    savepoint = worker.snapshot(backend, 2, asked(SnapshotKind.SAVEPOINT, native=True))
+    assert only_native(savepoint).private and not only_native(savepoint).shared
+    assert not worker.storage.take_uploaded()
+    put(backend, range(3), 2)
+    third = worker.snapshot(backend, 3)
+    of_first = {file.name for file in only_native(first).shared}
+    assert of_first <= {file.name for file in only_native(third).shared}, "a savepoint is nothing to it"
+    worker.storage.delete_but([])
+    assert held(worker.backend(savepoint), range(101)) == [1] * 100 + [None]
+
+
+def test_a_full_checkpoint_refers_to_nothing_earlier_and_is_referred_to(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(100), 1)
+    worker.snapshot(backend, 1)
+    backend.checkpoint_completed(1)
+    once = worker.storage.take_uploaded()
+    full = worker.snapshot(backend, 2, asked(checkpoint_type=CheckpointType.FULL))
+    assert worker.storage.take_uploaded() == once
+    backend.checkpoint_completed(2)
+    worker.storage.delete_but(full)
+    third = worker.snapshot(backend, 3)
+    assert not worker.storage.take_uploaded()
+    assert held(worker.backend(third), range(100)) == [1] * 100
+
+
+def test_an_incremental_checkpoint_of_a_job_that_takes_full_ones(worker: Worker) -> None:
+    backend = worker.backend(settings={"execution.checkpointing.incremental": "false"})
+    incremental = asked(checkpoint_type=CheckpointType.INCREMENTAL)
+    put(backend, range(100), 1)
+    worker.snapshot(backend, 1, incremental)
+    once = worker.storage.take_uploaded()
+    backend.checkpoint_completed(1)
+    worker.snapshot(backend, 2, incremental)
+    assert once and not worker.storage.take_uploaded()
+    backend.checkpoint_completed(2)
+    own = worker.snapshot(backend, 3)
+    assert not only_native(own).shared
+    backend.checkpoint_completed(3)
+    worker.storage.delete_but([])
+    again = worker.snapshot(backend, 4, incremental)
+    assert worker.storage.take_uploaded() == once, "what the second had went when the third took its place"
+    assert held(worker.backend(again), range(100)) == [1] * 100
+
+
+def test_files_of_checkpoints_that_are_not_kept_any_more_are_not_referred_to(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(100), 1)
+    worker.snapshot(backend, 1)
+    backend.checkpoint_completed(1)
+    once = worker.storage.take_uploaded()
+    # That the second is complete, and the first gone with it, has not been told here.
+    worker.snapshot(backend, 2)
+    worker.snapshot(backend, 3, asked(oldest_kept=1))
+    assert not worker.storage.take_uploaded()
+    worker.snapshot(backend, 4, asked(oldest_kept=2))
+    assert worker.storage.take_uploaded() == once
