@@ -1,0 +1,92 @@
+"""The golden savepoint and native checkpoint of a job with every kind of state: read and restored for ever."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cluster.savepoints.all_kinds import ROWS, allow, build, expected_output
+from tests.cluster.savepoints.checked_states import check_states
+from tests.format.make_golden_savepoint import DUE, LIMIT
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, RocksDBSnapshot
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, decode_metadata, encode_metadata
+from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.testing.transactional_files import CommittedFiles
+
+SAVEPOINT = Path(__file__).parent / "all-kinds-version-1"
+CHECKPOINT = Path(__file__).parent / "rocksdb-version-1"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=2, slots=2) as running:
+        yield running
+
+
+def savepoint(folder: Path) -> str:
+    """The golden savepoint beside the files of its sink; savepoints may be moved."""
+    shutil.copytree(SAVEPOINT, folder, dirs_exist_ok=True)
+    return str(folder / "savepoint")
+
+
+def native_checkpoint(folder: Path) -> str:
+    """The golden checkpoint, with the paths of shared files changed to where they are now."""
+    shutil.copytree(CHECKPOINT, folder, dirs_exist_ok=True)
+    (path,) = (folder / "checkpoints").glob("chk-*")
+    metadata = decode_metadata((path / METADATA_FILE).read_bytes(), str(path))
+    text = msgspec.json.encode(metadata)
+    was = (CHECKPOINT / "written-at").read_text().encode()
+    assert was in text
+    moved = text.replace(was, str(folder / "checkpoints").encode())
+    (path / METADATA_FILE).write_bytes(encode_metadata(msgspec.json.decode(moved, type=CheckpointMetadata)))
+    return str(path)
+
+
+def run_to_the_end(cluster: MiniCluster, folder: Path, path: str, parallelism: int, backend: str) -> None:
+    allow(folder, ROWS)
+    env = cluster.get_execution_environment(
+        {
+            "state.backend.type": backend,
+            "parallelism.default": str(parallelism),
+            "execution.checkpointing.interval": "200 ms",
+            "execution.checkpointing.dir": f"{folder}/new",
+            "execution.state-recovery.path": path,
+        }
+    )
+    build(env, folder, due=DUE)
+    cluster.submit(env.get_job_graph("golden")).get_job_execution_result().result()
+    assert sorted(CommittedFiles(folder / "sink").rows(), key=repr) == expected_output(fired=False)
+
+
+def test_the_savepoint_is_read_value_by_value() -> None:
+    check_states(str(SAVEPOINT / "savepoint"), LIMIT, DUE)
+
+
+def test_the_native_checkpoint_is_read_value_by_value(tmp_path: Path) -> None:
+    path = native_checkpoint(tmp_path)
+    native = [
+        keyed
+        for operator in open_snapshot(path).metadata.operators
+        for subtask in operator.subtasks.values()
+        for keyed in subtask.keyed
+        if isinstance(keyed, RocksDBSnapshot)
+    ]
+    assert len(native) == 4 and any(each.shared for each in native)
+    check_states(path, LIMIT, DUE)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("parallelism", "backend"), [(1, "hashmap"), (2, "rocksdb"), (3, "hashmap")])
+def test_the_savepoint_restores(cluster: MiniCluster, tmp_path: Path, parallelism: int, backend: str) -> None:
+    run_to_the_end(cluster, tmp_path, savepoint(tmp_path), parallelism, backend)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_the_native_checkpoint_restores(cluster: MiniCluster, tmp_path: Path, parallelism: int) -> None:
+    run_to_the_end(cluster, tmp_path, native_checkpoint(tmp_path), parallelism, "rocksdb")
