@@ -1,14 +1,15 @@
 """Operations: what a request begins and another asks about, by trigger id: checkpoints, savepoints, disposals.
 
 Owner: the event loop of the REST server. An operation goes on when nobody asks; its result is kept for a while. The
-same trigger id again answers with the operation that runs already.
+same trigger id again answers with the operation that runs already. A server that ends leaves whoever asked a moment to
+hear the answer: a savepoint that stops a job ends an embedded cluster too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from yarrow.am.rest.errors import NotFoundError
@@ -19,6 +20,8 @@ from yarrow.runtime.rpc.errors import qualified_name
 #: Seconds for which results are kept, and how many of them at most.
 KEPT_SECONDS = 300.0
 KEPT_AT_MOST = 1000
+#: Seconds that the answer of an operation waits to be asked for when the server ends.
+ANSWER_GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Outcome:
 class _Operation:
     task: asyncio.Task[Outcome]
     ended: float | None = None
+    #: Set when somebody has been told how it ended.
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Operations:
@@ -68,7 +73,23 @@ class Operations:
             raise NotFoundError(
                 f"no operation {trigger_id} was begun here, or it ended more than {KEPT_SECONDS:g} s ago"
             )
-        return operation.task.result() if operation.task.done() else None
+        if not operation.task.done():
+            return None
+        operation.answered.set()
+        return operation.task.result()
+
+    async def answer(self) -> None:
+        """Returns when all have been told how theirs ended, or have not asked in time."""
+        limit = self._clock.monotonic() - ANSWER_GRACE
+        recent = [
+            asyncio.create_task(item.answered.wait())
+            for item in self._operations.values()
+            if item.ended is None or item.ended > limit
+        ]
+        if recent:
+            _, late = await asyncio.wait(recent, timeout=ANSWER_GRACE)
+            for each in late:
+                each.cancel()
 
     def close(self) -> None:
         """Waits for nothing any more."""

@@ -80,7 +80,12 @@ class RestServer:
         return self.address
 
     async def stop(self) -> None:
-        """Takes no more requests, lets those that run end for a moment. A second call does nothing."""
+        """Takes no more requests, lets those that run end for a moment. A second call does nothing.
+
+        Operations that have just ended are answered before.
+        """
+        if self._socket is not None and self._web is not None:
+            await self._web.answer()
         listening, self._socket = self._socket, None
         if listening is not None:
             asyncio.get_running_loop().remove_reader(listening.fileno())

@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yarrow.am.rest.app import create_app
+from yarrow.am.rest.operations import Operations
 from yarrow.am.rest.services import RestServices, RestSettings
 
 #: Seconds that running requests get when the server ends.
@@ -26,8 +27,10 @@ class WebServer:
     """The REST API of one cluster on one socket."""
 
     def __init__(self, services: RestServices, settings: RestSettings) -> None:
+        app = create_app(services, settings)
+        self._operations: Operations = app.state.access.operations
         config = uvicorn.Config(
-            create_app(services, settings),
+            app,
             http=_protocol(settings.head_timeout),
             ws="none",
             loop="none",
@@ -50,6 +53,10 @@ class WebServer:
         """Serves a socket that listens already. uvicorn's own `serve` would take the process's signals."""
         self._socket = listening
         await self._server.startup(sockets=[listening])
+
+    async def answer(self) -> None:
+        """Lets clients hear, for a moment, how what they have begun has ended."""
+        await self._operations.answer()
 
     async def stop(self) -> None:
         """Closes the socket, then the connections; requests that still run get a second."""

@@ -1,0 +1,60 @@
+"""Operations that a request begins and another asks about, at the end of their server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.rest.running import run
+from yarrow.am.rest import operations
+from yarrow.am.rest.operations import Operations
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import RandomIdFactory
+
+
+async def done() -> str:
+    return "the path"
+
+
+def begun() -> tuple[Operations, str]:
+    here = Operations(SystemClock(), RandomIdFactory())
+    return here, here.begin("savepoints", None, done)
+
+
+def test_a_server_that_ends_waits_until_the_answer_was_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "ANSWER_GRACE", 60.0)
+
+    async def main() -> None:
+        here, trigger = begun()
+        ending = asyncio.create_task(here.answer())
+        while (outcome := here.outcome("savepoints", trigger)) is None:
+            assert not ending.done()
+            await asyncio.sleep(0)
+        assert outcome.value == "the path"
+        await ending
+
+    run(main())
+
+
+def test_it_does_not_wait_long_for_who_never_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "ANSWER_GRACE", 0.01)
+
+    async def main() -> None:
+        here, _ = begun()
+        await here.answer()
+        here.close()
+
+    run(main())
+
+
+def test_what_was_answered_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "ANSWER_GRACE", 3600.0)
+
+    async def main() -> None:
+        here, trigger = begun()
+        while here.outcome("savepoints", trigger) is None:
+            await asyncio.sleep(0)
+        await here.answer()
+
+    run(main())
