@@ -1,0 +1,214 @@
+"""Unaligned checkpoints of jobs whose last stage is slow: with rows in flight, restored at any parallelism, exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from yarrow.common import Configuration
+from yarrow.common.typeinfo import Types
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointNotice
+from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.handles import ChannelStateHandle
+from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
+
+ROWS = 3000
+#: Rows a second, more than the last stage takes.
+RATE = 2500
+KEYS = 20
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+@pytest.fixture(scope="module", params=["one worker", "two processes"])
+def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
+    processes = request.param == "two processes"
+    with CheckpointHarness(2 if processes else 1, processes=processes) as harness:
+        yield harness
+    harness.close()
+
+
+class Slow(KeyedProcessFunction[int, Any, str]):
+    """Keeps the numbers of each key in the order in which they came; takes its time for each."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[str]:
+        time.sleep(self._seconds)
+        self._seen.add(value[1])
+        seen = list(self._seen)
+        if len(seen) >= ROWS // KEYS or len(seen) % 10 == 0:
+            yield f"{value[0]}:" + " ".join(map(str, seen))
+
+
+class Pairs(MapFunction[int, Any]):
+    """(key, number)."""
+
+    def map(self, value: int) -> Any:
+        return (value % KEYS, value)
+
+
+def job(parallelism: int, *, seconds: float = 0.0007, declared: bool = True, **options: str) -> JobGraph:
+    settings = {"execution.batch.max-rows": "40"} | {k.replace("_", "."): v for k, v in options.items()}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.set_parallelism(parallelism)
+    numbers = env.from_source(
+        DataGeneratorSource(lambda index: index, ROWS, RateLimiterStrategy.per_second(RATE), Types.LONG()),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    ).uid("numbers")
+    # As many as there are splits: a reader without one would end at any time.
+    numbers.set_parallelism(2)
+    pairs = numbers.rebalance().map(Pairs(), PAIR if declared else None).uid("pairs")
+    slow = pairs.key_by(lambda pair: pair[0], Types.LONG()).process(Slow(seconds), Types.STRING()).uid("slow")
+    slow.print().uid("print")
+    return env.get_job_graph("slow")
+
+
+def lists(lines: list[str]) -> dict[int, list[int]]:
+    """The longest list of each key."""
+    found: dict[int, list[int]] = {}
+    for line in lines:
+        key, _, numbers = line.rpartition("> ")[2].partition(":")
+        values = [int(number) for number in numbers.split()]
+        if len(values) > len(found.get(int(key), [])):
+            found[int(key)] = values
+    return found
+
+
+def check_exact(lines: list[str]) -> None:
+    """Every number once."""
+    for key, numbers in lists(lines).items():
+        assert sorted(numbers) == list(range(key, ROWS, KEYS)), key
+    assert len(lists(lines)) == KEYS
+
+
+def in_flight(taken: TakenCheckpoint) -> list[ChannelStateHandle]:
+    found: list[AcknowledgeCheckpoint] = list(taken.acknowledged.values())
+    return [c for part in found for state in part.states.values() for c in state.channels]
+
+
+def unaligned(
+    workers: CheckpointHarness, number: int, timeout_ms: int = 0, *, overtakes: bool = True
+) -> TakenCheckpoint:
+    options = workers.options(number, unaligned=overtakes, aligned_timeout_ms=timeout_ms)
+    return workers.checkpoint(number, options)
+
+
+def begin(workers: CheckpointHarness, graph: JobGraph, restored: TakenCheckpoint | None = None) -> None:
+    workers.output.clear()
+    workers.checkpoints.clear()
+    workers.start(graph, restored)
+    workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
+    workers.until(lambda: len(workers.output) > 5)
+
+
+def test_rows_in_flight_are_in_the_checkpoint_once(workers: CheckpointHarness) -> None:
+    graph = job(2)
+    begin(workers, graph)
+    unaligned(workers, 1)
+    taken = unaligned(workers, 2)
+    held = in_flight(taken)
+    assert held, "the last stage is slow: rows wait before it"
+    metrics = [part.metrics for part in taken.acknowledged.values()]
+    assert all(part.unaligned for part in metrics)
+    assert sum(part.persisted_bytes for part in metrics) == sum(channel.handle.size for channel in held)
+    workers.cancel_and_wait()
+    begin(workers, graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    check_exact(workers.output)
+
+
+def test_recovered_rows_are_in_flight_again(workers: CheckpointHarness) -> None:
+    begin(workers, job(2))
+    taken = unaligned(workers, 1)
+    for number, parallelism in ((2, 2), (3, 3), (4, 1)):
+        workers.cancel_and_wait()
+        begin(workers, job(parallelism), taken)
+        taken = unaligned(workers, number)
+        assert in_flight(taken)
+    workers.cancel_and_wait()
+    begin(workers, job(2), taken)
+    workers.until_all(ExecutionState.FINISHED)
+    check_exact(workers.output)
+
+
+def test_an_aligned_checkpoint_holds_no_rows_in_flight(workers: CheckpointHarness) -> None:
+    begin(workers, job(2))
+    first = unaligned(workers, 1)
+    workers.cancel_and_wait()
+    begin(workers, job(3), first)
+    taken = unaligned(workers, 2, overtakes=False)
+    assert not in_flight(taken)
+    workers.cancel_and_wait()
+    # Its barriers came behind nearly all rows: some keys put out their last list before them.
+    before = list(workers.output)
+    workers.output.clear()
+    workers.start(job(1), taken)
+    workers.until_all(ExecutionState.FINISHED)
+    check_exact(before + workers.output)
+
+
+def test_undeclared_rows_are_read_by_their_own_job_alone(workers: CheckpointHarness) -> None:
+    graph = job(2, declared=False)
+    begin(workers, graph)
+    taken = unaligned(workers, 1)
+    assert any(channel.rows is not None and channel.rows.type_spec is None for channel in in_flight(taken))
+    workers.cancel_and_wait()
+    other = job(2, declared=False)
+    assert other.job_id != graph.job_id
+    with pytest.raises(SavepointMismatchError, match="pickled records in flight to 'slow'|pickled records"):
+        workers.start(other, taken)
+    begin(workers, graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    check_exact(workers.output)
+
+
+def test_a_job_without_the_edge_is_refused(workers: CheckpointHarness) -> None:
+    begin(workers, job(2))
+    taken = unaligned(workers, 1)
+    workers.cancel_and_wait()
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    env.from_source(
+        NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+    ).uid("numbers").map(Pairs(), PAIR).uid("pairs").key_by(lambda pair: pair[0], Types.LONG()).process(
+        Slow(0), Types.STRING()
+    ).uid("slow").print().uid("other")
+    with pytest.raises(SavepointMismatchError, match="does not have.*savepoint"):
+        workers.start(env.get_job_graph("other"), taken)
+
+
+def test_with_a_timeout_that_does_not_pass_nothing_is_overtaken(workers: CheckpointHarness) -> None:
+    graph = job(2, seconds=0.0001)
+    begin(workers, graph)
+    far = 10**15
+    taken = unaligned(workers, 1, timeout_ms=far)
+    assert not in_flight(taken)
+    assert not any(part.metrics.unaligned for part in taken.acknowledged.values())
+    workers.cancel_and_wait()
+
+
+def test_an_aborted_checkpoint_holds_nothing(workers: CheckpointHarness) -> None:
+    begin(workers, job(2))
+    for number in (1, 2, 3):
+        workers.trigger(number, workers.options(number, unaligned=True))
+        workers.notify(number, CheckpointNotice.ABORTED)
+    taken = unaligned(workers, 4)
+    workers.cancel_and_wait()
+    begin(workers, job(2), taken)
+    workers.until_all(ExecutionState.FINISHED)
+    check_exact(workers.output)
