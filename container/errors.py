@@ -63,3 +63,7 @@ class TimestampError(YarrowError):
 
 class CheckpointRefusedError(YarrowError):
     """A task that cannot take part in a checkpoint, or cannot go on after one."""
+
+
+class NotReadyForCheckpointError(CheckpointRefusedError):
+    """Who was to take part has just ended or does not run yet: nothing is wrong, and the next checkpoint comes."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.errors import NotReadyForCheckpointError
 from yarrow.container.job_connection import JobConnection
 from yarrow.container.slot_table import Slot, SlotTable
 from yarrow.container.slot_workers import SlotWorker, SlotWorkers
@@ -105,11 +105,12 @@ def slot_of_attempt(slots: tuple[Slot, ...], attempt: ExecutionAttemptID, *, hos
 
 
 def _declined(trigger: TriggerCheckpoint, attempt: ExecutionAttemptID, what: str) -> DeclineCheckpoint:
-    name = f"{CheckpointRefusedError.__module__}.{CheckpointRefusedError.__qualname__}"
+    name = f"{NotReadyForCheckpointError.__module__}.{NotReadyForCheckpointError.__qualname__}"
     message = f"checkpoint {trigger.checkpoint_id}: {what} has ended or never began"
     return DeclineCheckpoint(
         job_id=trigger.job_id,
         checkpoint_id=trigger.checkpoint_id,
         attempt_id=attempt,
         cause=FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}"),
+        not_ready=True,
     )

@@ -30,6 +30,8 @@ class CompletedCheckpoint:
     shared: tuple[str, ...] = ()
     #: False = of the user or of another job: never deleted by us.
     owned: bool = True
+    #: True = of the user or another job, whose files have become ours: others may lie beside them.
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,7 @@ class CheckpointCoordinator:
             return []
         if message.attempt_id and message.attempt_id not in pending.missing_tasks:
             return []
-        return self._abort(pending, message.cause)
+        return self._abort(pending, message.cause, counts=not message.not_ready)
 
     def _finished(self, attempts: frozenset[ExecutionAttemptID]) -> list[Action]:
         actions: list[Action] = []

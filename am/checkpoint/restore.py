@@ -49,7 +49,7 @@ class StartingPoint:
     @property
     def job_folder(self) -> str:
         """The folder of the job's checkpoints, "" where they have none."""
-        return self.storage.job_folder if isinstance(self.storage, FileSystemCheckpointStorage) else ""
+        return _folder_of(self.storage)
 
     def remove_empty_folders(self) -> None:
         """Nothing of the job is kept: its folders go where they are empty. Blocking."""
@@ -83,6 +83,8 @@ def starting_point(
     if not settings.restore_path:
         return job, StartingPoint(storage, next_id=next_id)
     adopted, restored = _restored(job, settings)
+    if recovering and restored.directory.startswith(f"{_folder_of(storage)}/"):
+        restored = replace(restored, claimed=False)
     return adopted, StartingPoint(storage, restored, next_id)
 
 
@@ -115,6 +117,10 @@ def in_memory(job_id: JobID) -> StartingPoint:
 
 
 # Storage.
+
+
+def _folder_of(storage: CheckpointStorage) -> str:
+    return storage.job_folder if isinstance(storage, FileSystemCheckpointStorage) else ""
 
 
 def _storage(job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None) -> CheckpointStorage:
@@ -191,6 +197,7 @@ def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, Co
         pointer=directory,
         shared=tuple(sorted({absolute(file.path, directory) for file in metadata.shared_files()})),
         owned=settings.claim_mode is execution.ClaimMode.CLAIM,
+        claimed=settings.claim_mode is execution.ClaimMode.CLAIM,
     )
     return adopted, completed
 

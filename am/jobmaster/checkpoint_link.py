@@ -66,6 +66,7 @@ from yarrow.runtime.snapshot.options import (
     CheckpointType,
     SnapshotKind,
 )
+from yarrow.runtime.snapshot.storage import OpenedSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -336,13 +337,16 @@ class CheckpointLink:
         self._spawn(self._delete_completed(dropped), f"discard checkpoint {checkpoint.checkpoint_id}")
 
     async def _delete_completed(self, dropped: Dropped) -> None:
+        checkpoint = dropped.checkpoint
         try:
-            location = CheckpointLocation(
-                directory=dropped.checkpoint.pointer if dropped.checkpoint.owned else ""
-            )
-            await self._owner.run_blocking(self._storage.discard, location, dropped.shared)
+            if checkpoint.claimed:
+                snapshot = OpenedSnapshot(checkpoint.metadata, checkpoint.directory)
+                await self._owner.run_blocking(self._storage.discard_claimed, snapshot, dropped.shared)
+            else:
+                location = CheckpointLocation(directory=checkpoint.pointer if checkpoint.owned else "")
+                await self._owner.run_blocking(self._storage.discard, location, dropped.shared)
         except Exception as error:
-            _log.warning("%s: %s was not deleted: %s", self._owner.name, dropped.checkpoint.pointer, error)
+            _log.warning("%s: %s was not deleted: %s", self._owner.name, checkpoint.pointer, error)
 
     def _trigger_coordinators(
         self,

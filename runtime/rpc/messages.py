@@ -401,6 +401,8 @@ class DeclineCheckpoint(Message, frozen=True, kw_only=True):
     #: The task; "" where an enumerator declined.
     attempt_id: ExecutionAttemptID
     cause: FailureCause
+    #: It has just ended or does not run yet: no failure, and not counted as one.
+    not_ready: bool = False
 
 
 class ResetSubtask(Message, frozen=True, kw_only=True):

@@ -61,6 +61,10 @@ class CheckpointStorage(Protocol):
         """Removes a checkpoint, complete or not, and these shared files; what is gone already is no error."""
         ...
 
+    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+        """Removes a snapshot that the job began from and owns since: what it names and nothing else."""
+        ...
+
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """The checkpoint or savepoint at a pointer; `verify`: all its files are there in their full length."""
         ...
@@ -112,6 +116,10 @@ class FileSystemCheckpointStorage:
         """See CheckpointStorage."""
         remove_checkpoint(location.directory, shared)
 
+    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+        """See CheckpointStorage."""
+        remove_snapshot(snapshot, shared)
+
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
         return open_snapshot(pointer, verify=verify)
@@ -161,6 +169,10 @@ class JobManagerCheckpointStorage:
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
         """See CheckpointStorage."""
         remove_checkpoint(location.directory, shared)
+
+    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+        """See CheckpointStorage."""
+        remove_snapshot(snapshot, shared)
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
@@ -351,17 +363,34 @@ def dispose_savepoint(pointer: str) -> None:
             f"{directory} is checkpoint {metadata.checkpoint_id} of job {metadata.job_id} and no savepoint: files of "
             "it may belong to other checkpoints too. Retained checkpoints are removed with their job's folder."
         )
+    remove_snapshot(opened)
     file_system = file_system_for(directory)
-    paths = {handle.path for _, handle in handles_of(metadata) if isinstance(handle, FileStateHandle)}
-    # What lies elsewhere is not the savepoint's own.
+    leftovers = (TEMPORARY_PREFIX, STATE_FILE_PREFIX)
+    with contextlib.suppress(FileNotFoundError):
+        entries = file_system.list(directory)
+        for entry in entries:
+            if entry.name.startswith(leftovers):
+                file_system.delete(entry.path)
+        if all(entry.name.startswith(leftovers) for entry in entries):
+            file_system.delete(directory)
+
+
+def remove_snapshot(snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+    """Removes a snapshot that somebody else made: its metadata first, then what it names in its folder, and `shared`.
+
+    The folder goes where nothing else is in it.
+    """
+    directory = snapshot.directory
+    file_system = file_system_for(directory)
+    handles = handles_of(snapshot.metadata)
+    paths = {handle.path for _, handle in handles if isinstance(handle, FileStateHandle)}
+    # What lies elsewhere is not the snapshot's own.
     own = [place for path in sorted(paths) if (place := resolve(path, directory)) != path]
     file_system.delete(join(directory, METADATA_FILE))
     for path in own:
         file_system.delete(path)
-    leftovers = (TEMPORARY_PREFIX, STATE_FILE_PREFIX)
-    entries = file_system.list(directory)
-    for entry in entries:
-        if entry.name.startswith(leftovers):
-            file_system.delete(entry.path)
-    if all(entry.name.startswith(leftovers) for entry in entries):
-        file_system.delete(directory)
+    with contextlib.suppress(FileNotFoundError):
+        if not file_system.list(directory):
+            file_system.delete(directory)
+    for path in shared:
+        file_system_for(path).delete(path)

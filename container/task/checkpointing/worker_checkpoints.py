@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.errors import NotReadyForCheckpointError
 from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
-from yarrow.container.task.failure import failure_cause
+from yarrow.container.task.failure import OperatorFailure, failure_cause
 from yarrow.container.worker_protocol import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -124,7 +124,7 @@ class WorkerCheckpoints:
                 snapshot.task.attempt_id == attempt for snapshot, _ in checkpoint.written
             )
             if not delivered:
-                error = CheckpointRefusedError("the task has ended or never began")
+                error = NotReadyForCheckpointError("the task has ended or never began")
                 self._tell_declined(job_id, checkpoint_id, attempt, error)
 
         self._thread.run_soon(decline)
@@ -247,9 +247,16 @@ class WorkerCheckpoints:
         where: str = "",
     ) -> None:
         cause = failure_cause(error, where or f"checkpoint {checkpoint_id}")
-        _log.warning("job %s: checkpoint %d declined: %s", job_id, checkpoint_id, cause.message)
+        why = error.cause if isinstance(error, OperatorFailure) else error
+        not_ready = isinstance(why, NotReadyForCheckpointError)
+        level = logging.DEBUG if not_ready else logging.WARNING
+        _log.log(level, "job %s: checkpoint %d declined: %s", job_id, checkpoint_id, cause.message)
         decline = DeclineCheckpoint(
-            job_id=job_id, checkpoint_id=checkpoint_id, attempt_id=attempt, cause=cause
+            job_id=job_id,
+            checkpoint_id=checkpoint_id,
+            attempt_id=attempt,
+            cause=cause,
+            not_ready=not_ready,
         )
         self._send(CheckpointDeclined(decline=decline))
 

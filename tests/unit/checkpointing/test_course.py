@@ -96,7 +96,7 @@ def test_a_cut_that_fails_declines_naming_the_operator_and_the_job_goes_on(worke
         workers.until(lambda: bool(taken.declined))
     finally:
         Calls.fails = False
-    assert taken.declined[0].cause.operator_name == "moody"
+    assert taken.declined[0].cause.operator_name == "moody" and not taken.declined[0].not_ready
     assert "no room for that" in taken.declined[0].cause.message
     workers.notify(1, CheckpointNotice.ABORTED)
     workers.checkpoint(2)
@@ -117,7 +117,9 @@ def test_a_folder_that_cannot_be_written_declines(workers: CheckpointHarness) ->
     workers.checkpoint(2)
 
 
-def test_a_trigger_for_an_attempt_that_does_not_run_is_declined(workers: CheckpointHarness) -> None:
+def test_a_trigger_for_an_attempt_that_does_not_run_is_declined_quietly(
+    workers: CheckpointHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     running(workers, endless())
     first = next(iter(workers.states))
     old = workers.attempt(first)
@@ -125,7 +127,8 @@ def test_a_trigger_for_an_attempt_that_does_not_run_is_declined(workers: Checkpo
     taken = workers.checkpoints.setdefault(7, workers_taken(workers, 7))
     workers._begin(workers._worker_of[first], 7, workers.options(7), attempts=(old,))
     workers.until(lambda: bool(taken.declined))
-    assert taken.declined[0].attempt_id == old
+    assert taken.declined[0].attempt_id == old and taken.declined[0].not_ready
+    assert not [record for record in caplog.records if "checkpoint 7 declined" in record.getMessage()]
 
 
 def workers_taken(workers: CheckpointHarness, number: int) -> Any:

@@ -280,6 +280,25 @@ def test_job_manager_storage_writes_savepoints_and_with_a_folder_metadata(tmp_pa
     assert storage.open(pointer).metadata.checkpoint_id == 7
 
 
+def test_of_a_claimed_snapshot_only_its_own_files_go(tmp_path: Path) -> None:
+    storage, _, savepoint = written(tmp_path, SnapshotKind.SAVEPOINT)
+    opened = storage.open(savepoint)
+    foreign = ["notes.txt", "state-of-affairs", "_tmp-copy", "photos/one.png"]
+    Path(savepoint, "photos").mkdir()
+    for name in foreign:
+        Path(savepoint, name).write_text("mine")
+    storage.discard_claimed(opened)
+    left = sorted(str(path.relative_to(savepoint)) for path in Path(savepoint).rglob("*") if path.is_file())
+    assert left == sorted(foreign)
+    storage.discard_claimed(opened)  # what is gone already is no error
+    _, _, alone = written(tmp_path / "other", SnapshotKind.SAVEPOINT)
+    shared = tmp_path / "shared-file"
+    shared.write_bytes(LARGE)
+    storage.discard_claimed(storage.open(alone), [str(shared)])
+    assert not Path(alone).exists() and not shared.exists() and Path(savepoint).exists()
+    storage.discard_claimed(opened)
+
+
 def test_output_of_a_worker(tmp_path: Path) -> None:
     location = storage_in(tmp_path).begin(7, SnapshotKind.CHECKPOINT)
     local = tmp_path / "local"

@@ -173,13 +173,20 @@ class Simulation:
             )
         )
 
-    def decline(self, checkpoint_id: int, number: int | None = 0, message: str = "it broke") -> list[Action]:
+    def decline(
+        self,
+        checkpoint_id: int,
+        number: int | None = 0,
+        message: str = "it broke",
+        not_ready: bool = False,
+    ) -> list[Action]:
         return self.handle(
             DeclineCheckpoint(
                 job_id=self.job.job_id,
                 checkpoint_id=checkpoint_id,
                 attempt_id=ExecutionAttemptID("") if number is None else attempt(number),
                 cause=failure(message),
+                not_ready=not_ready,
             )
         )
 

@@ -327,3 +327,14 @@ def test_completed_ones_are_kept_by_number(retained: int) -> None:
         assert dropped == ([checkpoint_id - retained] if checkpoint_id > retained else [])
     kept = [checkpoint.checkpoint_id for checkpoint in simulation.coordinator.store.all]
     assert kept == list(range(6 - retained, 6))
+
+
+def test_a_task_that_has_just_ended_is_no_failure() -> None:
+    simulation = Simulation(tolerable_failures=0)
+    simulation.after(10)
+    simulation.located(1)
+    actions = simulation.decline(1, 0, not_ready=True)
+    assert of(actions, Notify) and not of(actions, FailJob)
+    simulation.after(10)
+    simulation.located(2)
+    assert of(simulation.decline(2, None), FailJob), "an enumerator that broke is one"

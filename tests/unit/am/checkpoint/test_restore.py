@@ -81,6 +81,7 @@ def test_ids_go_on_behind_what_is_restored_and_its_owner_is_known(tmp_path: Path
         _, start = begun(path, claim_mode=mode)
         assert start.restored is not None
         assert (start.restored.checkpoint_id, start.restored.owned) == (7, owned)
+        assert start.restored.claimed is owned
 
 
 def test_max_parallelism_is_that_of_the_state_where_the_program_set_none(tmp_path: Path) -> None:
