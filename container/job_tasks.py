@@ -22,7 +22,7 @@ from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.checkpointing.restoring import FetchedState
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
-from yarrow.container.task.checkpointing.source_hosting import SourceHosting
+from yarrow.container.task.checkpointing.source_hosting import SourceHosting, has_enumerator
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
 from yarrow.container.task.code_writer import CompiledCode
 from yarrow.container.task.failure import failure_cause
@@ -167,8 +167,7 @@ class JobTasks:
         with self._lock:
             self._running[attempt] = running
         self._note_calls(running)
-        if not descriptor.finished_before:
-            self.checkpoints.task_started(task.checkpoints.name)
+        self.checkpoints.task_started(task.checkpoints.name)
         if thread is self._thread:
             thread.add(task, position)
             task.initialize()
@@ -176,7 +175,8 @@ class JobTasks:
             thread.post(lambda: thread.add(task, position))
             thread.post(task.initialize)
             threading.Thread(target=thread.run, name=f"task {task.environment.task_name}", daemon=True).start()
-        if descriptor.finished_before and not (descriptor.restore and task.chain.keeps_state_behind_end):
+        keeps_state = bool(descriptor.restore) and task.chain.keeps_state_behind_end
+        if descriptor.finished_before and not keeps_state and not has_enumerator(builder):
             # Behind the other tasks of the deployment: their ends of its channels are there then.
             thread.post(task.skip)
         elif descriptor.restored_checkpoint_id >= 0:
@@ -206,7 +206,9 @@ class JobTasks:
             return  # Cancelled meanwhile.
         # Before the task: should that fail to open, its end finds the coordinator and stops it.
         self.sources.task_began(builder, task, coordinator_state)
-        begin = task.skip if builder.descriptor.finished_before else task.open
+        begin = task.open
+        if builder.descriptor.finished_before:
+            begin = partial(task.skip, beside_enumerator=has_enumerator(builder))
         if running.thread is self._thread:
             begin()
         else:

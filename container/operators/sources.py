@@ -106,9 +106,16 @@ class SourceHead(WatermarkMaker):
         """A savepoint has stopped the job: nothing more is waited for."""
         return None
 
-    def skipped(self, environment: TaskEnvironment, operator_id: OperatorID) -> None:
+    def skipped(
+        self, environment: TaskEnvironment, operator_id: OperatorID, *, beside_enumerator: bool
+    ) -> None:
         """In place of setup and open, where the reader had ended before the restored checkpoint."""
         return None
+
+    @property
+    def awaits_readers(self) -> bool:
+        """True while a source that was skipped has to stay, for the sake of the enumerator that other readers need."""
+        return False
 
     def cancel(self) -> None:
         """The task is being cancelled: let go of threads that run user code."""
@@ -166,6 +173,8 @@ class ReadingSource(SourceHead):
         #: Waits for this at its end: the first checkpoint behind it, where the reader commits by notifications.
         self._commits = False
         self._ended = False
+        #: It was skipped, and the enumerator beside it is not done.
+        self._serves = False
         self._last_cut: int | None = None
         self._errors = 0
 
@@ -210,6 +219,8 @@ class ReadingSource(SourceHead):
     def handle_event(self, payload: bytes) -> None:
         if self._reader is not None:
             self._take(self._inbox.receive(payload))
+        elif self._serves:
+            self._coordinator_complete |= ("complete",) in ReaderInbox(UNNUMBERED, UNNUMBERED).receive(payload)
 
     def _take(self, messages: Iterable[Message]) -> None:
         reader = self._reader
@@ -258,11 +269,18 @@ class ReadingSource(SourceHead):
         self._take(self._inbox.give_up(checkpoint_id))
         self.context.environment.wake()
 
-    def skipped(self, environment: TaskEnvironment, operator_id: OperatorID) -> None:
+    def skipped(
+        self, environment: TaskEnvironment, operator_id: OperatorID, *, beside_enumerator: bool
+    ) -> None:
+        self._serves = beside_enumerator
         # The coordinator lives with subtask 0, which ends last: with it there is nobody to tell.
-        if environment.subtask != 0:
+        if environment.subtask != 0 or beside_enumerator:
             payload = encode_to_coordinator(UNNUMBERED, ("finished",))
             environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)
+
+    @property
+    def awaits_readers(self) -> bool:
+        return self._serves and not self._coordinator_complete
 
     def finish(self) -> None:
         self._ended = True

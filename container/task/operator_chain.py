@@ -207,6 +207,11 @@ class OperatorChain:
                 operator.notify_checkpoint_aborted(checkpoint_id)
 
     @property
+    def operators_in_use(self) -> Sequence[int]:
+        """Positions of the operators that were set up: all, unless the task had ended before the restored checkpoint."""
+        return [index for index, operator in enumerate(self.operators) if operator in self._open]
+
+    @property
     def head(self) -> Operator:
         """The first operator."""
         return self.operators[0]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.errors import NotReadyForCheckpointError
 from yarrow.container.operators.user_functions import load_function
 from yarrow.container.task.checkpointing.coordinator_state import CoordinatorState, dump_state, load_state
 from yarrow.container.task.checkpointing.source_events import (
@@ -267,6 +267,8 @@ class SourceCoordinator:
     def _reader_finished(self, subtask: int, attempt: ExecutionAttemptID) -> None:
         if self._attempts.get(subtask, attempt) != attempt:
             return
+        # One that had ended before the restored checkpoint does not register.
+        self._attempts.setdefault(subtask, attempt)
         self._finished.add(subtask)
         if len(self._finished) == self._parallelism:
             self._send_unnumbered(0, ("complete",))
@@ -278,7 +280,7 @@ class SourceCoordinator:
             return
         try:
             if self._rescaled is not None:
-                raise CheckpointRefusedError("no reader has registered since the source was rescaled")
+                raise NotReadyForCheckpointError("no reader has registered since the source was rescaled")
             state = CoordinatorState(self._parallelism, enumerator.snapshot_state(checkpoint_id), [])
             self._latest_snapshot = checkpoint_id
             state.readers += self._log.snapshot(checkpoint_id)

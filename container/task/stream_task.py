@@ -110,7 +110,7 @@ class StreamTask:
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
         #: It had ended before the checkpoint that was restored: see `skip`.
-        self._skipped = False
+        self.skipped = False
         #: `finish` of the operators was called; only the last checkpoint is still to come.
         self.finished = False
         #: The listener was told that the task waits for the checkpoint behind its end.
@@ -201,13 +201,14 @@ class StreamTask:
         self.stage = TaskStage.RUNNING
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
-    def skip(self) -> None:
+    def skip(self, *, beside_enumerator: bool = False) -> None:
         """In place of `open`, where the task had ended before the checkpoint that its job goes on from: its consumers
-        learn that nothing comes, what its sinks have not committed is committed, and it ends again.
+        learn that nothing comes, what its sinks have not committed is committed, and it ends again. `beside_enumerator`:
+        a split enumerator lives with it, which other readers need until they have ended.
         """
         if self.stage is not TaskStage.CREATED:
             return
-        self._skipped = self.finished = True
+        self.skipped = self.finished = True
         try:
             self.chain.resume_finished()
         except BaseException as error:  # commits are user code
@@ -216,7 +217,7 @@ class StreamTask:
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
         source = self.chain.source
         if source is not None:
-            source.skipped(self.environment, self.chain.head_id)
+            source.skipped(self.environment, self.chain.head_id, beside_enumerator=beside_enumerator)
         self.broadcast(Watermark(MAX_TIMESTAMP))
         self.broadcast(EndOfData())
         self.stage = TaskStage.FINISHING
@@ -292,7 +293,7 @@ class StreamTask:
         self._gave_way = False
         if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
             self.chain.upkeep()
-            if not self._skipped and self._course.look():
+            if not self.skipped and self._course.look():
                 return True, Phase.BUSY
         if self.stage is TaskStage.RUNNING:
             return self._run_slice(now)
@@ -530,22 +531,20 @@ class StreamTask:
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
-        if not self._skipped:
-            self._course.trigger(barrier)
+        self._course.trigger(barrier)
 
     def announce_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """A checkpoint has begun at other tasks of this worker: its barriers will come."""
-        if not self._skipped:
+        if not self.skipped:
             self._course.checkpoint_announced(barrier)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete, and so are all before it."""
-        if not self._skipped:
-            self._course.completed(checkpoint_id)
+        self._course.completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will never be complete."""
-        if not self._skipped:
+        if not self.skipped:
             self._course.aborted(checkpoint_id)
 
     def finish_operators(self) -> None:
@@ -597,15 +596,11 @@ class StreamTask:
     def _drain(self) -> tuple[bool, Phase]:
         if not self._drain_overdrafts():
             return False, Phase.BACK_PRESSURED
-        if self._skipped:
-            if not self.chain.is_drained:
-                return False, Phase.IDLE
-            self._end(ExecutionState.FINISHED, None, "")
-            return True, Phase.IDLE
-        moved = self._take_barriers()
+        # One that is skipped is told of checkpoints by the JobMaster alone.
+        moved = not self.skipped and self._take_barriers()
         if self.stage is not TaskStage.FINISHING:
             return True, Phase.IDLE
-        if not self.chain.is_drained:
+        if not self._is_drained:
             if not self._end_announced:
                 self._end_announced = True
                 self._listener.end_of_data_reached(self)
@@ -615,6 +610,12 @@ class StreamTask:
             return moved, Phase.IDLE
         self._end(ExecutionState.FINISHED, None, "")
         return True, Phase.IDLE
+
+    @property
+    def _is_drained(self) -> bool:
+        """False while somebody outside is waited for."""
+        source = self.chain.source
+        return self.chain.is_drained and not (self.skipped and source is not None and source.awaits_readers)
 
     def _drain_overdrafts(self) -> bool:
         drained = True

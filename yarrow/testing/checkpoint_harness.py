@@ -88,6 +88,10 @@ class TakenCheckpoint:
             ),
         )
 
+    def ended_at_their_cut(self) -> set[Subtask]:
+        """Those whose operators had finished when they cut: the JobMaster counts them as finished."""
+        return {place for place, part in self.acknowledged.items() if part.finished}
+
     def _states(self, vertex: JobVertexID, operator: OperatorID) -> dict[int, OperatorSubtaskState]:
         return {
             subtask: acknowledgement.states[operator]

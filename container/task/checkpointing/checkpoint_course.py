@@ -47,6 +47,9 @@ class CheckpointCourse:
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The checkpoint begins here."""
         task = self._task
+        if task.skipped:
+            self._cut_skipped(barrier)
+            return
         if task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
             self.cut(task.gate.barriers.trigger(barrier))
             return
@@ -108,6 +111,12 @@ class CheckpointCourse:
         times = [t for t in (task.gate.barriers.next_timeout_ms, task.in_flight.timeout_ms) if t is not None]
         return (min(times) - task.environment.clock.epoch_ms()) / 1000 if times else None
 
+    def _cut_skipped(self, barrier: CheckpointBarrier) -> None:
+        """The task had ended before the job began: it is part of the checkpoint as one that has ended."""
+        self._task.checkpoints.cut_ended(barrier, settled=self._settled)
+        if _kind(barrier).stops_job:
+            self._stopping = (barrier, TaskStage.FINISHING)
+
     def _drain(self) -> None:
         """The end of time, for a job that will not go on: all timers fire, operators finish."""
         if self._task.chain.source is not None:
@@ -128,9 +137,10 @@ class CheckpointCourse:
         task = self._task
         if task.stage not in _LIVE:
             return
-        task.gate.barriers.abort(checkpoint_id)
-        task.in_flight.drop(checkpoint_id)
-        task.checkpoints.completed(checkpoint_id)
+        if not task.skipped:
+            task.gate.barriers.abort(checkpoint_id)
+            task.in_flight.drop(checkpoint_id)
+            task.checkpoints.completed(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id <= checkpoint_id:
             self._stopping = None

@@ -37,6 +37,14 @@ COORDINATOR = -1
 _Place = tuple[JobID, JobVertexID, int]
 
 
+def has_enumerator(builder: TaskBuilder) -> bool:
+    """Whether a split enumerator lives beside the task: also where its reader had ended, until all others have."""
+    descriptor = builder.descriptor
+    if descriptor.subtask != 0 or not isinstance(builder.vertex.operators[0].spec, SourceOperator):
+        return False
+    return not descriptor.finished_before or descriptor.restore_coordinator is not None
+
+
 class Readers(Protocol):
     """Where the tasks of this worker are found."""
 
@@ -122,7 +130,7 @@ class SourceHosting:
         self._begun[place] = descriptor.attempt_number
         self._forget_early(builder)
         head = builder.vertex.operators[0]
-        if descriptor.subtask != 0 or not isinstance(head.spec, SourceOperator) or descriptor.finished_before:
+        if not isinstance(head.spec, SourceOperator) or not has_enumerator(builder):
             return
         self._stop((builder.graph.job_id, head.id))
         hosted = _Hosted(builder, head)

@@ -140,6 +140,34 @@ class SubtaskCheckpointCoordinator:
                 source.after_cut(number)
         if parts is None:
             return False
+        self._hand_over(
+            ready, started, parts, finished=finished or drain is not None, settled=settled, in_flight=in_flight
+        )
+        return True
+
+    def cut_ended(self, barrier: CheckpointBarrier, *, settled: Callable[[], None]) -> None:
+        """The part of a task that had ended before the restored checkpoint: what its sinks still have to commit."""
+        number = barrier.checkpoint_id
+        if number <= self.latest_cut:
+            return
+        started = perf_counter()
+        self.latest_cut = number
+        parts = self._freeze(number, barrier.options or _INLINE_OPTIONS, self.name.detail(number))
+        if parts is not None:
+            ready = ReadyCheckpoint(barrier, 0.0, 0.0, 0)
+            self._hand_over(ready, started, parts, finished=True, settled=settled)
+
+    def _hand_over(
+        self,
+        ready: ReadyCheckpoint,
+        started: float,
+        parts: list[OperatorPart],
+        *,
+        finished: bool,
+        settled: Callable[[], None],
+        in_flight: RecordsInFlight | None = None,
+    ) -> None:
+        barrier = ready.barrier
         sync_seconds = perf_counter() - started
         self.unsettled += 1
         snapshot = PendingSubtaskSnapshot(
@@ -153,7 +181,7 @@ class SubtaskCheckpointCoordinator:
                 start_delay_ms=1000 * ready.start_delay_seconds,
                 processed_bytes=ready.processed_bytes,
             ),
-            finished=finished or drain is not None,
+            finished=finished,
             settled=settled,
             channels=in_flight,
         )
@@ -161,7 +189,6 @@ class SubtaskCheckpointCoordinator:
             self._receiver.deliver(snapshot)
         else:
             in_flight.hand_over(snapshot, self._receiver.deliver)
-        return True
 
     def _freeze(
         self, number: int, options: CheckpointOptions, detail: dict[str, object]
@@ -169,7 +196,7 @@ class SubtaskCheckpointCoordinator:
         """The frozen state of all operators; None, and a declined checkpoint, when one cannot be frozen."""
         parts: list[OperatorPart] = []
         try:
-            for index in range(len(self._chain.operators)):
+            for index in self._chain.operators_in_use:
                 parts.append(self._chain.snapshot_operator(index, number, options))
                 fault_points.reach("checkpoint.inside-snapshot", **detail)
             fault_points.reach("checkpoint.after-snapshot", **detail)

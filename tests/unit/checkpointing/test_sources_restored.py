@@ -133,6 +133,44 @@ def test_one_reader_goes_back_alone(workers: CheckpointHarness, completed: bool)
     assert seen() == Counter(range(COUNT))
 
 
+class SecondReaderOnly(OnRequestEnumerator[Any]):
+    """The reader beside it ends at once."""
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        if subtask == 0:
+            self._context.signal_no_more_splits(0)
+        else:
+            super().handle_split_request(subtask, host)
+
+
+class ReadBySecond(DataGeneratorSource[int]):
+    """All splits go to reader 1."""
+
+    def create_enumerator(self, context: Any, checkpoint: Any = None) -> Any:
+        return SecondReaderOnly(context, unassigned_or(checkpoint, even_ranges(0, COUNT, 150)))
+
+
+def test_an_enumerator_serves_others_when_the_reader_beside_it_had_ended(workers: CheckpointHarness) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    source = ReadBySecond(lambda i: i, COUNT, RateLimiterStrategy.per_second(6000))
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(lambda v: False).print()
+    graph = env.get_job_graph("second")
+    (vertex,) = graph.vertices
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    workers.until(lambda: (vertex.id, 0) in workers.at_end_of_data)
+    for first in (1, 3):
+        taken = workers.checkpoint(first)
+        taken.finished |= taken.ended_at_their_cut()
+        assert taken.finished == {(vertex.id, 0)}
+        workers.cancel_and_wait()
+        workers.start(graph, taken)
+        workers.until_all(ExecutionState.RUNNING)
+        assert workers.checkpoint(first + 1).coordinators
+    workers.until_all(ExecutionState.FINISHED)
+    assert seen() == Counter(range(COUNT))
+
+
 class Positioned(SourceFunction[int], CheckpointedFunction):
     """Emits numbers under the checkpoint lock; its position is its state."""
 

@@ -14,7 +14,7 @@ from yarrow.datastream.stream_execution_environment import StreamExecutionEnviro
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 from yarrow.testing.checkpoint_harness import CheckpointHarness
-from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+from yarrow.testing.transactional_files import CommittedFiles, FileTransaction, TransactionalFiles
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_tail_is_committed_by_tasks_that_had_ended(
     assert workers.at_end_of_data
     taken = workers.trigger(1)
     workers.wait_acknowledged(taken)
-    taken.finished |= {place for place, part in taken.acknowledged.items() if part.finished}
+    taken.finished |= taken.ended_at_their_cut()
     assert taken.finished == workers.states.keys()
     # Complete; nobody is told.
     workers.cancel_and_wait()
@@ -84,3 +84,44 @@ def test_the_checkpoint_behind_the_end_ends_the_job(workers: CheckpointHarness, 
     workers.notify(1, CheckpointNotice.COMPLETED)
     workers.until_all(ExecutionState.FINISHED)
     assert sorted(CommittedFiles(tmp_path).rows()) == list(range(1, 101))
+
+
+class Blocked(TransactionalFiles):
+    """Commits nothing while a file of that name lies in its folder."""
+
+    def commit(self, transaction: FileTransaction) -> None:
+        if Path(self.folder, "blocked").exists():
+            raise OSError("blocked")
+        super().commit(transaction)
+
+
+def test_a_task_that_had_ended_takes_part_in_checkpoints_until_its_tail_is_committed(
+    workers: CheckpointHarness, tmp_path: Path
+) -> None:
+    made = Configuration()
+    made.set_string("execution.checkpointing.interval", "1 h")
+    made.set_string("sink.committer.retries", "1000000")
+    made.set_string("sink.committer.retry-delay", "10 ms")
+    env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(2)
+    numbers = env.from_source(NumberSequenceSource(1, 100), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.set_parallelism(1).rebalance().sink_to(Blocked(str(tmp_path)))
+    graph = env.get_job_graph("tail")
+    (tmp_path / "blocked").touch()
+    workers.start(graph)
+    wait_for_the_end(workers)
+    taken = workers.trigger(1)
+    workers.wait_acknowledged(taken)
+    for number in (2, 3):
+        taken.finished |= taken.ended_at_their_cut()
+        workers.cancel_and_wait()
+        workers.start(graph, taken)
+        wait_for_the_end(workers)
+        taken = workers.trigger(number)
+        workers.wait_acknowledged(taken)
+    taken.finished |= taken.ended_at_their_cut()
+    workers.cancel_and_wait()
+    (tmp_path / "blocked").unlink()
+    workers.start(graph, taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert sorted(CommittedFiles(tmp_path).rows()) == list(range(1, 101))
+    assert CommittedFiles(tmp_path).committed_twice() == []
