@@ -171,7 +171,7 @@ def test_undeclared_rows_are_read_by_their_own_job_alone(workers: CheckpointHarn
     workers.cancel_and_wait()
     other = job(2, declared=False)
     assert other.job_id != graph.job_id
-    with pytest.raises(SavepointMismatchError, match="pickled records in flight to 'slow'|pickled records"):
+    with pytest.raises(SavepointMismatchError, match="pickled records in flight"):
         workers.start(other, taken)
     begin(workers, graph, taken)
     workers.until_all(ExecutionState.FINISHED)
@@ -188,7 +188,7 @@ def test_a_job_without_the_edge_is_refused(workers: CheckpointHarness) -> None:
     ).uid("numbers").map(Pairs(), PAIR).uid("pairs").key_by(lambda pair: pair[0], Types.LONG()).process(
         Slow(0), Types.STRING()
     ).uid("slow").print().uid("other")
-    with pytest.raises(SavepointMismatchError, match="does not have.*savepoint"):
+    with pytest.raises(SavepointMismatchError, match=r"does not have.*savepoint"):
         workers.start(env.get_job_graph("other"), taken)
 
 

@@ -1,7 +1,8 @@
 """Which channels of a job hold records in unaligned checkpoints, under which names, and who owns a recovered row.
 
 Owner: the task thread while it builds or opens a task. Pointwise and broadcast edges hold none unless it is forced:
-their rows cannot be given to other subtasks. Neither do blocking edges, whose producers have ended. Must not know channels.
+their rows cannot be given to other subtasks. Neither do blocking edges, whose producers have ended. Must not touch
+channels.
 """
 
 from __future__ import annotations
