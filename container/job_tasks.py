@@ -354,8 +354,11 @@ class JobTasks:
         self._network.release(attempt)
         self.checkpoints.task_ended(task.checkpoints.name)
         threads_left: tuple[str, ...] = task.threads_left
+        enumerator_lives = False
         if running is not None:
-            threads_left += self.sources.task_ended(running.builder)
+            enumerator = self.sources.task_ended(running.builder, state)
+            threads_left += enumerator.threads_left
+            enumerator_lives = enumerator.lives
             if running.thread is not self._thread:
                 running.thread.stop()
         self._send(
@@ -368,6 +371,7 @@ class JobTasks:
                 metrics=metrics,
                 tasks_left=left,
                 threads_left=threads_left,
+                enumerator_lives=enumerator_lives,
             )
         )
 

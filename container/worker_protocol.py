@@ -156,6 +156,8 @@ class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
     tasks_left: int = 0
     #: Threads of user code that the ended task has left behind.
     threads_left: tuple[str, ...] = ()
+    #: Of the ended subtask 0 of a source: its split enumerator lives on here.
+    enumerator_lives: bool = False
 
 
 class MetricsReport(FromWorker, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ class WorkerReports:
                         accumulators=message.accumulators,
                         metrics=message.metrics,
                         threads_left=message.threads_left,
+                        enumerator_lives=message.enumerator_lives,
                     )
                 )
             case EmitOperatorEvent():

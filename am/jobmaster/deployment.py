@@ -78,10 +78,11 @@ def build_deployments(
             attempt_number=execution.attempt_number,
             allocation_id=execution.allocation_id,
             restore=dict(task.states),
-            restore_coordinator=task.coordinator,
+            restore_coordinator=None if execution.enumerator_goes_on else task.coordinator,
             restored_checkpoint_id=restore.checkpoint_id,
             restore_directory=restore.directory,
             finished_before=task.finished_before,
+            enumerator_goes_on=execution.enumerator_goes_on,
         )
         tasks.setdefault(execution.worker.resource_id, []).append(descriptor)
     workers, placed = placements(graph)

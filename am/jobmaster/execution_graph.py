@@ -82,6 +82,10 @@ class Execution:
         self.accumulators: dict[str, Any] = {}
         #: Its input has ended; it waits for a checkpoint that covers its end.
         self.awaits_final_checkpoint = False
+        #: Of subtask 0 of a source that has ended: its split enumerator lives on in its worker.
+        self.enumerator_lives = False
+        #: Of subtask 0 of a source: it goes on with the enumerator of its former attempt.
+        self.enumerator_goes_on = False
 
     @property
     def state(self) -> ExecutionState:
@@ -254,6 +258,7 @@ class ExecutionGraph:
             execution.metrics = {**execution.metrics, **update.metrics}
         if update.state is ExecutionState.FAILED:
             execution.cause = update.cause
+        execution.enumerator_lives = update.enumerator_lives
         execution.machine.transition(update.state)
         return execution
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.regions import Subtask, SubtaskGraph, is_blocking
 from yarrow.am.jobmaster.settings import FailoverScope
+from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
@@ -20,6 +21,8 @@ from yarrow.runtime.graph.states import ExecutionState
 _NOT_REPRODUCIBLE = frozenset(
     {PartitionerKind.REBALANCE, PartitionerKind.SHUFFLE, PartitionerKind.RESCALE, PartitionerKind.CUSTOM}
 )
+#: An enumerator may begin a little after its subtask is INITIALIZING: the report of the subtask's end tells.
+_HAS_BEGUN = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING, ExecutionState.CANCELING})
 _NOT_STARTED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 
 
@@ -57,8 +60,8 @@ class Failover:
         return frozenset(member for region in regions for member in subtasks.members(region))
 
     def _along_with(self, member: Subtask) -> Iterable[Subtask]:
-        if member.number == 0 and has_coordinator(self._graph.vertices[member.vertex].vertex):
-            # The enumerator starts anew with it, and knows nothing of what it gave to the others since.
+        if has_coordinator(self._graph.vertices[member.vertex].vertex) and not self._enumerator_lives(member.vertex):
+            # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
             yield from self.subtasks.of_vertex(member.vertex)
         if not self.has_blocking_edges:
             return
@@ -116,13 +119,28 @@ class Failover:
         readers = self._graph.vertices[execution.vertex.id]
         return readers.counts[ExecutionState.FINISHED] < len(readers.executions)
 
+    def _enumerator_lives(self, vertex: JobVertexID) -> bool:
+        first = self._execution(Subtask(vertex, 0))
+        return first.enumerator_lives if first.state.is_terminal else first.state in _HAS_BEGUN
+
+    def readers_lost_since(self, members: frozenset[Subtask]) -> frozenset[Subtask]:
+        """What has to go along with these because an enumerator has ended since they were chosen."""
+        late = {
+            reader
+            for vertex in {member.vertex for member in members}
+            if has_coordinator(self._graph.vertices[vertex].vertex) and not self._enumerator_lives(vertex)
+            for reader in self.subtasks.of_vertex(vertex)
+        }
+        return self.tasks_to_restart(late) - members if late - members else frozenset()
+
     def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
-        """Readers whose enumerator lives on and has to take their splits back: it starts anew with subtask 0 alone."""
+        """Readers whose enumerator lives on and has to take their splits back: one whose readers all restart begins
+        anew."""
         return sorted(
             member
             for member in members
             if has_coordinator(self._graph.vertices[member.vertex].vertex)
-            and Subtask(member.vertex, 0) not in members
+            and not members.issuperset(self.subtasks.of_vertex(member.vertex))
         )
 
 

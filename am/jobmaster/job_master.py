@@ -371,7 +371,10 @@ class JobMaster(CheckpointRequests):
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
         execution = self.graph.subtask(event.vertex_id, max(0, event.target_subtask))
-        if execution is None or execution.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
+        if execution is None:
+            return Acknowledge()
+        to_enumerator = event.target_subtask < 0 and execution.enumerator_lives
+        if execution.state in (ExecutionState.CANCELED, ExecutionState.FAILED) and not to_enumerator:
             return Acknowledge()
         # A reader that has FINISHED may leave its source's coordinator behind: it still gets its events.
         if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
@@ -501,11 +504,7 @@ class JobMaster(CheckpointRequests):
         self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
 
     def _reset_reader(self, reset: ResetReader) -> None:
-        """The enumerator lives beside subtask 0 of its source."""
-        coordinator = self.graph.subtask(reset.vertex_id, 0)
-        if coordinator is None or coordinator.worker is None:
-            return
-        link = self._links.get(coordinator.worker.resource_id)
+        link = self._links.get(reset.resource_id)
         if link is not None:
             link.reset_subtask(
                 ResetSubtask(

@@ -251,7 +251,7 @@ class JobScheduler:
         if restart is None:
             return []
         restart.pause_over = True
-        return self._restart_when_ready(restart)
+        return self._restart_when_ready(restart, now)
 
     def check(self, now: float) -> Actions:
         """Gives back slots that were idle too long."""
@@ -339,7 +339,7 @@ class JobScheduler:
         if restart is not None:
             if state is ExecutionState.FAILED:
                 self.graph.record_concurrent(execution.cause or _unexplained(execution), execution)
-            return self._restart_when_ready(restart)
+            return self._restart_when_ready(restart, now)
         if state is ExecutionState.FAILED:
             return self._fail_together([execution], execution.cause or _unexplained(execution), now)
         if state is ExecutionState.CANCELED and status in _ACTIVE:
@@ -368,6 +368,8 @@ class JobScheduler:
             return []
         lost = {slot.allocation_id for slot in slots}
         executions = [execution for execution in self.graph.executions() if execution.allocation_id in lost]
+        for execution in executions:
+            execution.enumerator_lives = False
         along: set[Subtask] = set()
         if self.graph.status in _ACTIVE:
             along = self._failover.readers_without_coordinator(executions)
@@ -474,7 +476,7 @@ class JobScheduler:
             actions.append(ArmCancellationTimeout(restart.id))
         if not restart.pause_over:
             actions.append(ArmRestart(restart.id, restart.delay))
-        return [*actions, *self._declare(), *self._restart_when_ready(restart)]
+        return [*actions, *self._declare(), *self._restart_when_ready(restart, now)]
 
     def _forget_units(self, members: frozenset[Subtask]) -> None:
         """What was to be deployed and restarts comes again with its restart."""
@@ -493,25 +495,36 @@ class JobScheduler:
     def _live(self, restart: PendingRestart) -> Iterable[Execution]:
         return (each for each in map(self._execution, restart.members) if not each.state.is_terminal)
 
-    def _restart_when_ready(self, restart: PendingRestart) -> Actions:
+    def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
         if not restart.pause_over or any(True for _ in self._live(restart)):
             return []
+        if along := self._failover.readers_lost_since(restart.members):
+            return self._begin_restart(self._restarts.add(restart.members | along, 0.0, now), now)
         self._restarts.remove(restart)
         self._failover.result_restarts(restart.members)
-        resets: Actions = [
-            ResetReader(reader.vertex, self._execution(reader).vertex.operators[0].id, reader.number)
-            for reader in self._failover.readers_to_reset(restart.members)
-        ]
+        readers = self._failover.readers_to_reset(restart.members)
+        resets = self._resets(readers)
         replaced: Actions = []
         if self._next_job is not None:
             replaced = self._replace_job(self._next_job)
         else:
             for subtask in restart.members:
-                self.graph.next_attempt(self._execution(subtask))
+                following = self.graph.next_attempt(self._execution(subtask))
+                following.enumerator_goes_on = subtask.number == 0 and subtask in readers
             self._later += self._units_of_restart(restart.members)
         if not self._restarts:
             self.graph.transition(JobStatus.RUNNING)
         return [*resets, *replaced, *self._schedule()]
+
+    def _resets(self, readers: Iterable[Subtask]) -> Actions:
+        """Before new attempts are made: where an enumerator lives is told by the former one beside it."""
+        actions: Actions = []
+        for reader in readers:
+            worker = self._execution(Subtask(reader.vertex, 0)).worker
+            if worker is not None:
+                operator = self._execution(reader).vertex.operators[0].id
+                actions.append(ResetReader(worker.resource_id, reader.vertex, operator, reader.number))
+        return actions
 
     def _replace_job(self, job: JobGraph) -> Actions:
         """All tasks have ended: the job goes on with other parallelisms, in the slots that it has."""

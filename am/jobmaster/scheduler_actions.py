@@ -72,6 +72,8 @@ class TasksRestarting:
 class ResetReader:
     """Tell a source's enumerator that a reader starts again, before it does."""
 
+    #: Where the enumerator lives.
+    resource_id: ResourceID
     vertex_id: JobVertexID
     operator_id: OperatorID
     subtask: int

@@ -1,5 +1,8 @@
 """The split enumerators of a worker, and the way of events between them and readers, here or in other workers.
 
+An enumerator begins with subtask 0 of its source and outlives an attempt of it that fails or is cancelled: the next one
+goes on with it where the JobMaster says so, and begins another where all readers start again.
+
 Owner: the worker's task thread; coordinators call `send` of their host from threads of their own. An event is delivered
 to the attempt it names and to no other: one that comes early waits for its attempt, one for an attempt that has ended
 is dropped. Must not know checkpoints beyond handing them on.
@@ -10,9 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.errors import NotReadyForCheckpointError, TaskSubmissionError
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
 from yarrow.container.task.source_coordinator import RestoredCoordinator, SourceCoordinator
 from yarrow.container.task.stream_task import StreamTask
@@ -28,6 +31,7 @@ from yarrow.runtime.common.ids import (
 )
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
 from yarrow.runtime.rpc.messages import NotifyCheckpoint, OperatorEvent, ResetSubtask, TriggerCheckpoint
 from yarrow.runtime.snapshot.options import CheckpointOptions
@@ -42,7 +46,8 @@ def has_enumerator(builder: TaskBuilder) -> bool:
     descriptor = builder.descriptor
     if descriptor.subtask != 0 or not isinstance(builder.vertex.operators[0].spec, SourceOperator):
         return False
-    return not descriptor.finished_before or descriptor.restore_coordinator is not None
+    is_needed = descriptor.restore_coordinator is not None or descriptor.enumerator_goes_on
+    return not descriptor.finished_before or is_needed
 
 
 class Readers(Protocol):
@@ -53,23 +58,39 @@ class Readers(Protocol):
         ...
 
 
-class _Hosted:
-    """A coordinator with what it was started for."""
+class EndedEnumerator(NamedTuple):
+    """What the end of a task leaves of the enumerator beside it."""
 
-    def __init__(self, builder: TaskBuilder, operator: OperatorDescriptor) -> None:
-        self.builder = builder
+    #: It goes on: readers in other workers are served, and the next attempt need not begin another.
+    lives: bool = False
+    threads_left: tuple[str, ...] = ()
+
+
+class _Hosted:
+    """A coordinator with the attempts of subtask 0 beside which it lives."""
+
+    def __init__(self, builder: TaskBuilder, operator: OperatorDescriptor, task: StreamTask) -> None:
         self.operator = operator
-        self.attempt = builder.descriptor.attempt_id
+        #: By any of them readers may know it.
+        self.attempts: set[ExecutionAttemptID] = set()
+        self.failure: BaseException | None = None
         self.coordinator: SourceCoordinator
+        self.go_on(builder, task)
+
+    def go_on(self, builder: TaskBuilder, task: StreamTask) -> None:
+        """From now on it is that attempt's."""
+        self.builder = builder
+        self.task = task
+        self.attempt = builder.descriptor.attempt_id
+        self.attempts.add(self.attempt)
 
 
 class _Host:
     """CoordinatorHost of one coordinator."""
 
-    def __init__(self, hosting: SourceHosting, hosted: _Hosted, task: StreamTask) -> None:
+    def __init__(self, hosting: SourceHosting, hosted: _Hosted) -> None:
         self._hosting = hosting
         self._hosted = hosted
-        self._task = task
 
     def send(self, subtask: int, attempt: ExecutionAttemptID, payload: bytes) -> None:
         """Any thread."""
@@ -80,7 +101,9 @@ class _Host:
 
     def fail(self, error: BaseException) -> None:
         """Any thread."""
-        self._task.post(lambda: self._task.fail(error))
+        self._hosted.failure = error
+        task = self._hosted.task
+        task.post(lambda: task.fail(error))
 
     def deliver(self, checkpoint_id: int, options: CheckpointOptions, state: bytes) -> None:
         """Any thread."""
@@ -118,6 +141,8 @@ class SourceHosting:
         self._hosted: dict[tuple[JobID, OperatorID], _Hosted] = {}
         #: Events whose attempt is not here yet, by that attempt.
         self._early: dict[ExecutionAttemptID, list[OperatorEvent]] = defaultdict(list)
+        #: Of an attempt that must not begin: threads of the enumerator before its own.
+        self._stuck: dict[ExecutionAttemptID, tuple[str, ...]] = {}
         #: Number of the last attempt that has begun here, by place.
         self._begun: dict[_Place, int] = {}
 
@@ -132,17 +157,39 @@ class SourceHosting:
         head = builder.vertex.operators[0]
         if not isinstance(head.spec, SourceOperator) or not has_enumerator(builder):
             return
-        self._stop((builder.graph.job_id, head.id))
-        hosted = _Hosted(builder, head)
+        key = (builder.graph.job_id, head.id)
+        if descriptor.enumerator_goes_on:
+            self._go_on(key, builder, task)
+            return
+        if stuck := self._stop(key):
+            self._stuck[descriptor.attempt_id] = stuck
+            error = TaskSubmissionError(f"the former {stuck[0]} does not end: its worker has to be replaced")
+            task.post(partial(task.fail, error))
+            return
+        hosted = _Hosted(builder, head, task)
         hosted.coordinator = SourceCoordinator(
             head.name,
             head.spec.source,
             builder.vertex.parallelism,
-            _Host(self, hosted, task),
+            _Host(self, hosted),
             RestoredCoordinator(descriptor.restored_checkpoint_id, restored),
         )
-        self._hosted[(builder.graph.job_id, head.id)] = hosted
+        self._hosted[key] = hosted
         hosted.coordinator.start()
+
+    def _go_on(self, key: tuple[JobID, OperatorID], builder: TaskBuilder, task: StreamTask) -> None:
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            name = builder.vertex.operators[0].name
+            error = TaskSubmissionError(
+                f"the split enumerator of '{name}' does not run in this worker any more: all readers must start again"
+            )
+            task.post(partial(task.fail, error))
+            return
+        hosted.go_on(builder, task)
+        # Behind `go_on`: a failure in between reaches this task by one way at least.
+        if (failure := hosted.failure) is not None:
+            task.post(partial(task.fail, failure))
 
     def _forget_early(self, builder: TaskBuilder) -> None:
         """Events for former attempts of the place will never be wanted."""
@@ -157,16 +204,25 @@ class SourceHosting:
         for event in self._early.pop(builder.descriptor.attempt_id, ()):
             self.deliver(event)
 
-    def task_ended(self, builder: TaskBuilder) -> tuple[str, ...]:
-        """A task of this worker has ended; names of threads that are left of a coordinator stopped with it."""
+    def task_ended(self, builder: TaskBuilder, state: ExecutionState) -> EndedEnumerator:
+        """A task of this worker has ended in that state, and with it, perhaps, the coordinator beside it."""
         self._early.pop(builder.descriptor.attempt_id, None)
         place = (builder.graph.job_id, builder.vertex.id, builder.descriptor.subtask)
         self._begun[place] = max(builder.descriptor.attempt_number, self._begun.get(place, -1))
         key = (builder.graph.job_id, builder.vertex.operators[0].id)
+        attempt = builder.descriptor.attempt_id
+        if stuck := self._stuck.pop(attempt, ()):
+            return EndedEnumerator(threads_left=stuck)
         hosted = self._hosted.get(key)
-        if hosted is None or hosted.attempt != builder.descriptor.attempt_id:
-            return ()
-        return self._stop(key)
+        if hosted is None or builder.descriptor.subtask != 0:
+            return EndedEnumerator()
+        # One that was to go on with it may have failed before it began.
+        is_its_own = attempt == hosted.attempt or builder.descriptor.enumerator_goes_on
+        if not is_its_own:
+            return EndedEnumerator()
+        if state is not ExecutionState.FINISHED and hosted.failure is None:
+            return EndedEnumerator(lives=True)
+        return EndedEnumerator(threads_left=self._stop(key))
 
     def _stop(self, key: tuple[JobID, OperatorID]) -> tuple[str, ...]:
         hosted = self._hosted.pop(key, None)
@@ -231,7 +287,7 @@ class SourceHosting:
         """An event for a coordinator or reader of this worker; held until its attempt is there."""
         if event.target_subtask == COORDINATOR:
             hosted = self._hosted.get((event.job_id, event.operator_id))
-            if hosted is not None and event.target_attempt in ("", hosted.attempt):
+            if hosted is not None and (not event.target_attempt or event.target_attempt in hosted.attempts):
                 hosted.coordinator.handle(event.source_subtask, event.source_attempt, event.payload)
                 return
         else:
@@ -250,7 +306,7 @@ class SourceHosting:
         for operator_id in trigger.coordinators:
             hosted = self._hosted.get((trigger.job_id, operator_id))
             if hosted is None:
-                error = CheckpointRefusedError(
+                error = NotReadyForCheckpointError(
                     f"the split enumerator of operator {operator_id} does not run here"
                 )
                 self.checkpoints.decline_coordinator(trigger.job_id, trigger.checkpoint_id, error)

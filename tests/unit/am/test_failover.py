@@ -254,12 +254,75 @@ def test_a_dead_enumerator_takes_its_readers_along() -> None:
     assert cancelled(job.scheduler.slot_lost(first, BROKEN, job.now)) == 2
 
 
-def test_an_enumerator_starts_anew_with_its_subtask_and_takes_its_readers_along() -> None:
+def test_an_enumerator_that_ends_with_its_subtask_takes_its_readers_along() -> None:
     job = restarting(linear_job(Stage(3)))
     job.running(3)
     actions = job.report(FAILED, job.execution(0, 0), cause=BROKEN)
     assert cancelled(actions) == 2
     assert not of_kind(job.report(CANCELED), ResetReader)
+    assert not job.execution(0, 0).enumerator_goes_on
+
+
+def ended_beside_its_enumerator(job: Scheduling, state: ExecutionState = FAILED) -> Actions:
+    """Subtask 0 ends; its worker says that the enumerator lives."""
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=state,
+        timestamp_ms=0,
+        cause=BROKEN if state is FAILED else None,
+        enumerator_lives=True,
+    )
+    return job.scheduler.updated([update], job.now)
+
+
+def test_an_enumerator_outlives_its_subtask_and_is_told_that_it_starts_again() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    actions = ended_beside_its_enumerator(job)
+    assert cancelled(actions) == 0
+    assert [reset.subtask for reset in of_kind(actions, ResetReader)] == [0]
+    assert deployed(actions) == ["vertex 0 (1/3) #1"]
+    assert job.execution(0, 0).enumerator_goes_on
+    assert [job.execution(0, reader).state for reader in (1, 2)] == [RUNNING, RUNNING]
+
+
+def test_an_enumerator_lost_while_its_subtask_waits_takes_its_readers_along() -> None:
+    job = restarting(linear_job(Stage(3)), delay=5)
+    job.running(3)
+    (armed,) = of_kind(ended_beside_its_enumerator(job), ArmRestart)
+    slot = job.execution(0, 0).allocation_id
+    assert slot is not None
+    assert cancelled(job.scheduler.slot_lost(slot, BROKEN, job.now)) == 2
+    assert not job.scheduler.restart_due(armed.restart_id, job.now)
+    assert job.graph.restarts == 1
+
+
+def test_an_enumerator_that_ends_as_its_subtask_is_cancelled_takes_its_readers_along() -> None:
+    job = restarting(edges(linear_job(Stage(2), Stage(2)), PartitionerKind.FORWARD))
+    job.running(2)
+    assert cancelled(job.report(FAILED, job.execution(1, 0), cause=BROKEN)) == 1
+    actions = job.report(CANCELED, job.execution(0, 0))
+    assert cancelled(actions) == 2
+    actions = job.report(CANCELED)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 4
+    assert job.graph.restarts == 1
+
+
+def test_a_region_with_a_cancelled_reader_keeps_the_enumerator() -> None:
+    job = restarting(edges(linear_job(Stage(2), Stage(2)), PartitionerKind.FORWARD))
+    job.running(2)
+    job.report(FAILED, job.execution(1, 0), cause=BROKEN)
+    actions = ended_beside_its_enumerator(job, CANCELED)
+    assert len(of_kind(actions, ResetReader)) == 1 and len(deployed(actions)) == 2
+    assert job.execution(0, 1).state is RUNNING
+
+
+def test_a_reader_whose_enumerator_has_finished_takes_the_others_along() -> None:
+    job = restarting(linear_job(Stage(2)))
+    job.running(2)
+    job.report(FINISHED, job.execution(0, 0))
+    actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 2
 
 
 def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
@@ -267,7 +330,9 @@ def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
     job.running(3)
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     vertex = job.graph.job.vertices[0]
-    assert of_kind(actions, ResetReader) == [ResetReader(vertex.id, vertex.operators[0].id, 1)]
+    assert of_kind(actions, ResetReader) == [
+        ResetReader(ResourceID("te"), vertex.id, vertex.operators[0].id, 1)
+    ]
     assert [type(action) for action in actions][-2:] == [ResetReader, Deploy]
     assert job.execution(0, 0).state is RUNNING
 
