@@ -1,7 +1,8 @@
 """Writes the golden savepoint and the golden native checkpoint of the job with every kind of state.
 
 `python -m tests.format.make_golden_savepoint FOLDER` wrote what lies in all-kinds-version-1 and rocksdb-version-1;
-never write these again: later releases must restore them as they are. A later version of a format gets folders of its own.
+never write these again: later releases must restore them as they are. A later version of a format gets folders
+of its own.
 """
 
 from __future__ import annotations

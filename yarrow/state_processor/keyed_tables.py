@@ -147,7 +147,7 @@ class KeyedStateTable:
                 else:
                     seen_values.observe(bare)
         if kind is StateKind.MAP and map_key is None:
-            map_key = seen_map_keys.shape()
+            map_key = seen_map_keys.map_key_shape()
         return KeyedShapes(kind, meta.ttl, seen_keys.shape(), value or seen_values.shape(), map_key)
 
     def _declared(

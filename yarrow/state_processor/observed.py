@@ -77,6 +77,7 @@ class Observed:
         self._least = self._most = 0
         self._digits = self._scale = 0
         self._finite = True
+        self._nulls = False
         self._fields: dict[Any, Observed] = {}
         self._keys: Observed | None = None
         self._items: Observed | None = None
@@ -91,6 +92,7 @@ class Observed:
         cls = value.__class__
         kind: Any = _ATOMS.get(cls)
         if kind == "null":
+            self._nulls = True
             return
         if kind == "int":
             self._least, self._most = min(self._least, value), max(self._most, value)
@@ -159,6 +161,12 @@ class Observed:
         found = self._shape()
         return found if found is not None else text_shape(str_of, None)
 
+    def map_key_shape(self) -> Shape:
+        """The same for keys of maps, which Arrow does not let be null."""
+        if self._nulls:
+            return text_shape(str_of, None)
+        return self.shape() if self._kinds else SIMPLE["str"]
+
     def _shape(self) -> Shape | None:
         kinds = self._kinds
         if not kinds:
@@ -214,12 +222,14 @@ class Observed:
             return None  # Arrow's files have no structs without fields
         return struct_shape(names, [self._fields[key].shape() for key in self._fields], take, make)
 
-    def _dicts(self, cls: type) -> Shape:
+    def _dicts(self, cls: type) -> Shape | None:
         assert self._keys is not None and self._items is not None
+        if self._keys._nulls:
+            return None
         one_kind = len(self._items._kinds) <= 1
         names = [str(name) for name in self._fields]
         if one_kind or self._keys._kinds != {"str"} or not 0 < len(names) <= _MOST_FIELDS:
-            return map_shape(self._keys.shape(), self._items.shape(), _DICTS[cls])
+            return map_shape(self._keys.map_key_shape(), self._items.shape(), _DICTS[cls])
         shapes = [self._fields[name].shape() for name in names]
         make = _DICTS[cls]
 

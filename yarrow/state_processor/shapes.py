@@ -51,10 +51,14 @@ class Shape:
         return cells if from_cell is None else [None if c is None else from_cell(c) for c in cells]
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _each(convert: Convert | None) -> Convert:
     """The conversion with None left alone."""
     if convert is None:
-        return lambda value: value
+        return _same
     return lambda value: None if value is None else convert(value)
 
 
@@ -74,7 +78,8 @@ def list_shape(element: Shape, container: type = list) -> Shape:
 
 def map_shape(key: Shape, value: Shape, container: Callable[..., Any] = dict) -> Shape:
     """A dict whose keys have one shape and whose values have one."""
-    to_key, to_value = _each(key.to_cell), _each(value.to_cell)
+    # Without `_each`: a key that is None has a text, or none of the keys is.
+    to_key, to_value = key.to_cell or _same, _each(value.to_cell)
     from_key, from_value = _each(key.from_cell), _each(value.from_cell)
     return Shape(
         pa.map_(key.type, value.type),

@@ -1,0 +1,429 @@
+"""Savepoints made without a cluster, read as tables, changed, and restored by the operators of a job."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.state_processor.bootstrapped import (
+    BY_DAY,
+    COUNT,
+    EXPIRING,
+    NAMES,
+    Bootstrap,
+    Color,
+    Everything,
+    Job,
+    Pair,
+    Point,
+    Unsafe,
+)
+from yarrow.common import Row, Types
+from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from yarrow.runtime.snapshot.errors import CorruptSnapshotError, UntrustedPickleError
+from yarrow.state_processor import (
+    BroadcastStateBootstrapFunction,
+    OperatorIdentifier,
+    OperatorTransformation,
+    SavepointEnvironment,
+    SavepointReader,
+    SavepointWriter,
+    StateBootstrapFunction,
+    StateProcessorError,
+)
+
+ROWS = [("a", "x"), ("b", "yy"), ("a", "zzz"), ("c", "x")]
+BACKENDS = ["hashmap", "rocksdb"]
+
+
+def key_of(row: Any) -> Any:
+    return row[0]
+
+
+def second_of(row: Any) -> Any:
+    return row[1]
+
+
+def job(rows: Any) -> Any:
+    return rows.key_by(key_of).process(Job()).uid("op")
+
+
+def by_key(table: pa.Table, column: str = "value") -> dict[Any, Any]:
+    keys = [tuple(key.values()) if isinstance(key, dict) else key for key in table.column("key").to_pylist()]
+    return dict(zip(keys, table.column(column).to_pylist(), strict=True))
+
+
+def bootstrapped(folder: Path, backend: str = "hashmap") -> str:
+    transformation = OperatorTransformation.bootstrap_with(ROWS).key_by(key_of).transform(Bootstrap())
+    writer = SavepointWriter.new_savepoint(16, configuration={"state.backend.type": backend})
+    return writer.with_operator("op", transformation).write(f"{folder}/made")
+
+
+def written(folder: Path, entries: dict[Any, Any], descriptor: Any, name: str = "made") -> str:
+    """A savepoint of one state."""
+    rows = OperatorTransformation.bootstrap_with(list(entries.items()))
+    state = rows.key_by(key_of).to_state(descriptor, second_of)
+    return SavepointWriter.new_savepoint(16).with_operator("op", state).write(f"{folder}/{name}")
+
+
+def value_table(path: str, name: str = "s") -> pa.Table:
+    with SavepointReader.read(path) as reader:
+        return reader.read_keyed_state("op", name)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_bootstrap_function_runs_in_the_operator_of_a_job(tmp_path: Path, backend: str) -> None:
+    path = bootstrapped(tmp_path, backend)
+    with SavepointReader.read(path) as reader:
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 2, "b": 1, "c": 1}
+        assert by_key(reader.read_keyed_state("op", "names")) == {"a": ["x", "zzz"], "b": ["yy"], "c": ["x"]}
+        assert by_key(reader.read_keyed_state("op", "sum")) == {"a": 4, "b": 2, "c": 1}
+        timers = reader.read_timers("op").to_pylist()
+        assert [(t["key"], t["timestamp"]) for t in timers if t["domain"] == "EVENT_TIME"] in (
+            [("a", 1000), ("c", 1000), ("b", 2000), ("a", 3000)],
+            [("c", 1000), ("a", 1000), ("b", 2000), ("a", 3000)],
+        )
+        assert [t["key"] for t in timers if t["domain"] == "PROCESSING_TIME"] == ["a"]
+        rows = reader.read_keyed_state("op", Everything()).sort_by("key").to_pylist()
+    assert rows == [
+        {"key": "a", "count": 2, "names": ["x", "zzz"], "event": [1000, 3000], "processing": 1},
+        {"key": "b", "count": 1, "names": ["yy"], "event": [2000], "processing": 0},
+        {"key": "c", "count": 1, "names": ["x"], "event": [1000], "processing": 0},
+    ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_go_on_from_a_savepoint_without_a_cluster(tmp_path: Path, backend: str) -> None:
+    path = bootstrapped(tmp_path)
+    with SavepointEnvironment(job, path, configuration={"state.backend.type": backend}) as environment:
+        environment.push([("a", "w"), ("d", "v")])
+        assert environment.take() == [("a", 3, ["x", "zzz", "w"], 5), ("d", 1, ["v"], 1)]
+        environment.watermark(1500)
+        assert sorted(environment.take()) == [("a", "timer", 1000), ("c", "timer", 1000)]
+        after = environment.write(f"{tmp_path}/after")
+    with SavepointReader.read(after) as reader:
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 3, "b": 1, "c": 1, "d": 1}
+        left = [t["timestamp"] for t in reader.read_timers("op").to_pylist() if t["domain"] == "EVENT_TIME"]
+        assert left == [2000, 3000]
+        assert reader.metadata.checkpoint_id == 2
+
+
+def test_what_there_is_is_listed(tmp_path: Path) -> None:
+    with SavepointReader.read(bootstrapped(tmp_path)) as reader:
+        (operator,) = reader.operators()
+        assert (operator.uid, operator.parallelism, operator.max_parallelism) == ("op", 1, 16)
+        assert operator.size > 0 and {"count", "names", "sum"} <= set(operator.states)
+        states = {state.name: state for state in reader.states("op")}
+        assert (states["count"].kind, states["count"].type, states["count"].entries) == (
+            "value", Types.LONG(), 3,
+        )  # fmt: skip
+        assert (states["names"].kind, states["sum"].kind) == ("list", "reducing")
+        assert states["count"].size > 0 and not states["count"].pickled
+        same = reader.states(OperatorIdentifier.for_uid_hash(operator.operator_id))
+        assert same == list(states.values())
+        with pytest.raises(StateProcessorError, match=r"no operator with uid 'else', only 'op'"):
+            reader.states("else")
+        with pytest.raises(
+            StateProcessorError, match=r"operator 'op' has no keyed state 'cuont', only .*'count'"
+        ):
+            reader.read_keyed_state("op", "cuont")
+        with pytest.raises(StateProcessorError, match=r"no operator state 'count', only none"):
+            reader.read_list_state("op", "count")
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "kind"),
+    [
+        (Types.INT(), [1, -2], pa.int32()),
+        (Types.BOOLEAN(), [True, False], pa.bool_()),
+        (Types.BIG_INT(), [2**100, -1], pa.decimal128(31, 0)),
+        (Types.BIG_DEC(), [Decimal("1.50"), Decimal("-20")], pa.decimal128(4, 2)),
+        (Types.SQL_DATE(), [dt.date(2024, 2, 29)], pa.date32()),
+        (Types.TUPLE([Types.STRING(), Types.LONG()]), [("a", 1), (None, None)],
+         pa.struct([("f0", pa.string()), ("f1", pa.int64())])),
+        (Types.ROW_NAMED(["n", "m"], [Types.STRING(), Types.MAP(Types.STRING(), Types.LONG())]),
+         [Row(n="x", m={"k": 1})], pa.struct([("n", pa.string()), ("m", pa.map_(pa.string(), pa.int64()))])),
+        (Types.LIST(Types.DOUBLE()), [[0.5, None], []], pa.list_(pa.float64())),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"ab"], pa.binary()),
+        (None, [1, None, 2**40], pa.int64()),
+        (None, [1, 2.5], pa.float64()),
+        (None, [("a", (1, None)), ("b", (2, 0.5))],
+         pa.struct([("f0", pa.string()), ("f1", pa.struct([("f0", pa.int64()), ("f1", pa.float64())]))])),
+        (None, [Point(1, 0.5, ("t",)), Point(2, None, ("u",))],
+         pa.struct([("x", pa.int64()), ("y", pa.float64()), ("tags", pa.struct([("f0", pa.string())]))])),
+        (None, [Pair("l", 1)], pa.struct([("left", pa.string()), ("right", pa.int64())])),
+        (None, [Color.RED, Color.BLUE], pa.string()),
+        (None, [{"k": 1}, {"j": 2}], pa.map_(pa.string(), pa.int64())),
+        (None, [{"name": "x", "size": 1}, {"name": "y"}], pa.struct([("name", pa.string()), ("size", pa.int64())])),
+        (None, [[1, 2], []], pa.list_(pa.int64())),
+        (None, [{1, 2}], pa.list_(pa.int64())),
+        (None, [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)], pa.timestamp("us", "UTC")),
+    ],
+)  # fmt: skip
+def test_values_have_columns_and_columns_give_values_back(
+    tmp_path: Path, declared: Any, values: list[Any], kind: pa.DataType
+) -> None:
+    entries = {number: value for number, value in enumerate(values) if value is not None}
+    path = written(tmp_path, entries, ValueStateDescriptor("s", declared))
+    assert value_table(path).schema.field("value").type == kind
+    # Read as a table and written again as it is: the same values, found by the job's own backend.
+    seen: list[pa.Table] = []
+    again = SavepointWriter.from_existing_savepoint(path).transform_state("op", "s", _noting(seen))
+    copy = again.write(f"{tmp_path}/copy")
+    assert len(seen) == 1
+    with SavepointReader.read(path) as one, SavepointReader.read(copy) as other:
+        found = [dict(_entries(reader)) for reader in (one, other)]
+    assert found == [entries, entries]
+
+
+def _noting(seen: list[pa.Table]) -> Callable[[pa.Table], pa.Table]:
+    def note(table: pa.Table) -> pa.Table:
+        seen.append(table)
+        return table
+
+    return note
+
+
+def _entries(reader: SavepointReader) -> list[tuple[Any, Any]]:
+    return [
+        entry
+        for keys, values in reader.keyed_table("op", "s").entries()
+        for entry in zip(keys, values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "keys", [[1, 2**40], ["a", "\u00e4"], [("a", 1), ("b", 2)], [None, "x"], [dt.date(2024, 1, 1)], [1, 2.5]]
+)
+def test_keys_have_columns(tmp_path: Path, keys: list[Any]) -> None:
+    entries = {key: place for place, key in enumerate(keys)}
+    path = written(tmp_path, entries, ValueStateDescriptor("s", Types.LONG()))
+    assert by_key(value_table(path)) == entries
+
+
+def test_values_of_several_kinds_are_texts_and_not_written_back(tmp_path: Path) -> None:
+    path = written(tmp_path, {1: "a", 2: 5}, ValueStateDescriptor("s"))
+    assert by_key(value_table(path)) == {1: "a", 2: "5"}
+    writer = SavepointWriter.from_existing_savepoint(path).transform_state("op", "s", lambda table: table)
+    with pytest.raises(
+        StateProcessorError, match=r"operator 'op', state 's': its values are of several kinds"
+    ):
+        writer.write(f"{tmp_path}/copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_tables_become_state_of_every_kind(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "user": ["a", "b"],
+            "count": pa.array([1, 2], pa.int32()),
+            "names": [["x", "y"], []],
+            "days": pa.array([[("mon", 0.5)], [("tue", 1.5)]], pa.map_(pa.string(), pa.float64())),
+            "seen": pa.array([dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)], pa.timestamp("ms", "UTC")),
+        }
+    )
+    keyed = OperatorTransformation.bootstrap_with(table).key_by("user")
+    path = (
+        SavepointWriter.new_savepoint(16)
+        .with_operator(
+            "op",
+            keyed.to_state(COUNT, "count"),
+            keyed.to_state(NAMES, "names"),
+            keyed.to_state(BY_DAY, "days"),
+            keyed.to_state(EXPIRING, "count", access_time="seen"),
+        )
+        .write(f"{tmp_path}/made")
+    )
+    with SavepointReader.read(path) as reader:
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 1, "b": 2}
+        assert by_key(reader.read_keyed_state("op", "names")) == {"a": ["x", "y"], "b": []}
+        assert by_key(reader.read_keyed_state("op", "by day")) == {"a": [("mon", 0.5)], "b": [("tue", 1.5)]}
+        expiring = reader.read_keyed_state("op", "expiring")
+        assert by_key(expiring, "access_time")["a"] == dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    with SavepointEnvironment(job, path) as environment:
+        environment.push([("a", "z")])
+        assert environment.take() == [("a", 2, ["x", "y", "z"], 1)]
+
+
+def test_a_table_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    table = pa.table({"key": ["a", "a"], "value": ["no number", "none"]})
+    rows = OperatorTransformation.bootstrap_with(table).key_by("key")
+    for descriptor, column, error in [
+        (COUNT, "value", r"operator 'op', state 'count': a column of string is no column of int64"),
+        (COUNT, "else", r"state 'count': the table has no column 'else', only \['key', 'value'\]"),
+        (ValueStateDescriptor("s", Types.STRING()), "value", r"state 's': the key 'a' comes twice"),
+        (BY_DAY, "value", r"state 'by day': map state takes a column of maps, not of string"),
+    ]:
+        writer = SavepointWriter.new_savepoint(16).with_operator("op", rows.to_state(descriptor, column))
+        with pytest.raises(StateProcessorError, match=error):
+            writer.write(f"{tmp_path}/made")
+        assert not (tmp_path / "made").exists()
+
+
+class _Elements(StateBootstrapFunction[int]):
+    def initialize_state(self, context: Any) -> None:
+        self._state = context.get_operator_state_store().get_list_state(
+            ListStateDescriptor("numbers", Types.LONG())
+        )
+        self._sum = 0
+
+    def process_element(self, value: int) -> None:
+        self._sum += value
+
+    def snapshot_state(self, context: Any) -> None:
+        self._state.update([self._sum])
+
+
+RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+class _Rules(BroadcastStateBootstrapFunction[Any]):
+    def process_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(*value)
+
+
+def test_operator_state_is_bootstrapped(tmp_path: Path) -> None:
+    begin = OperatorTransformation.bootstrap_with
+    union: ListStateDescriptor[Any] = ListStateDescriptor("union", Types.STRING())
+    other: MapStateDescriptor[str, int] = MapStateDescriptor("other rules", Types.STRING(), Types.LONG())
+    path = (
+        SavepointWriter.new_savepoint(16)
+        .with_operator(
+            "op",
+            begin([1, 2, 3]).transform(_Elements()),
+            begin(["u", "v"]).to_union_state(union),
+            begin([("r", 1)]).transform(_Rules()),
+            begin(pa.table({"key": ["k"], "value": [5]})).to_broadcast_state(other),
+        )
+        .write(f"{tmp_path}/made")
+    )
+    with SavepointReader.read(path) as reader:
+        assert reader.read_list_state("op", "numbers").to_pylist() == [{"subtask": 0, "value": 6}]
+        assert reader.read_union_state("op", "union").column("value").to_pylist() == ["u", "v"]
+        assert by_key(reader.read_broadcast_state("op", "rules")) == {"r": 1}
+        assert by_key(reader.read_broadcast_state("op", "other rules")) == {"k": 5}
+        with pytest.raises(StateProcessorError, match="is a union state; read it with read_union_state"):
+            reader.read_list_state("op", "union")
+
+
+def test_operators_are_added_removed_and_renamed(tmp_path: Path) -> None:
+    path = bootstrapped(tmp_path)
+    count = OperatorTransformation.bootstrap_with([("q", 9)]).key_by(key_of).to_state(COUNT, second_of)
+    before = {file.name: file.read_bytes() for file in Path(path).iterdir()}
+    writer = SavepointWriter.from_existing_savepoint(path).change_operator_identifier("op", "renamed")
+    with pytest.raises(StateProcessorError, match=r"there is an operator with uid 'renamed' already"):
+        writer.with_operator("renamed", count)
+    with pytest.raises(StateProcessorError, match=r"no operator with uid 'op', only 'renamed'"):
+        writer.remove_operator("op")
+    second = writer.with_operator("added", count).write(f"{tmp_path}/second")
+    with SavepointReader.read(second) as reader:
+        assert [operator.uid for operator in reader.operators()] == ["renamed", "added"]
+        assert by_key(reader.read_keyed_state("renamed", "count")) == {"a": 2, "b": 1, "c": 1}
+        assert by_key(reader.read_keyed_state("added", "count")) == {"q": 9}
+    third = (
+        SavepointWriter.from_existing_savepoint(second).remove_operator("renamed").write(f"{tmp_path}/third")
+    )
+    with SavepointReader.read(third) as reader:
+        assert [operator.uid for operator in reader.operators()] == ["added"]
+    with pytest.raises(StateProcessorError, match="never overwritten"):
+        SavepointWriter.from_existing_savepoint(second).write(path)
+    assert {file.name: file.read_bytes() for file in Path(path).iterdir()} == before
+
+
+def test_a_state_is_transformed_and_the_others_stay(tmp_path: Path) -> None:
+    path = bootstrapped(tmp_path)
+
+    def doubled(table: pa.Table) -> pa.Table:
+        kept = table.filter(pc.not_equal(table["key"], "b"))
+        return kept.set_column(1, "value", pc.multiply(kept["value"], 10))
+
+    changed = SavepointWriter.from_existing_savepoint(path).transform_state("op", "count", doubled)
+    with SavepointEnvironment(job, changed.write(f"{tmp_path}/changed")) as environment:
+        environment.push([("a", "w"), ("b", "w")])
+        assert environment.take() == [("a", 21, ["x", "zzz", "w"], 5), ("b", 1, ["yy", "w"], 3)]
+        environment.watermark(1500)
+        assert len(environment.take()) == 2, "timers were kept"
+    texts = SavepointWriter.from_existing_savepoint(path).transform_state(
+        "op",
+        "count",
+        lambda table: table.set_column(1, "value", table["value"].cast(pa.string())),
+        ValueStateDescriptor("count as text", Types.STRING()),
+    )
+    with SavepointReader.read(texts.write(f"{tmp_path}/texts")) as reader:
+        assert by_key(reader.read_keyed_state("op", "count as text")) == {"a": "2", "b": "1", "c": "1"}
+        assert "count" not in {state.name for state in reader.states("op")}
+
+
+def test_pickled_values_are_read_only_where_they_are_trusted(tmp_path: Path) -> None:
+    path = written(tmp_path, {1: Unsafe()}, ValueStateDescriptor("s"))
+    with SavepointReader.read(path) as reader:
+        assert reader.states("op")[0].pickled
+        with pytest.raises(
+            UntrustedPickleError, match=r"operator 'op', state 's': .*Unsafe.*trust_pickle=True"
+        ):
+            reader.read_keyed_state("op", "s")
+        with pytest.raises(UntrustedPickleError, match=r"operator 'op', state 's'"):
+            list(reader.read_keys("op", Everything()))
+    with SavepointReader.read(path, trust_pickle=True) as reader:
+        assert len(reader.read_keyed_state("op", "s")) == 1
+    copy = SavepointWriter.from_existing_savepoint(path).write(f"{tmp_path}/copy")
+    with SavepointReader.read(copy) as reader:
+        assert reader.states("op")[0].pickled, "carried over unread"
+
+
+def test_flipped_bytes_are_found(tmp_path: Path) -> None:
+    entries = {f"key {number}": "x" * 100 for number in range(1000)}
+    path = written(tmp_path, entries, ValueStateDescriptor("s", Types.STRING()))
+    (file,) = Path(path).glob("state-*")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with (
+        SavepointReader.read(path) as reader,
+        pytest.raises(CorruptSnapshotError, match=rf"{file}.*operator 'op'"),
+    ):
+        reader.read_keyed_state("op", "s")
+
+
+def test_batches_are_bounded_and_have_one_schema(tmp_path: Path) -> None:
+    entries = {number: None if number % 2 else (number, "x") for number in range(2500)}
+    kept = {key: value for key, value in entries.items() if value is not None}
+    path = written(tmp_path, kept, ValueStateDescriptor("s"))
+    with SavepointReader.read(path) as reader:
+        batches = list(reader.iterate_keyed_state("op", "s", 100))
+    assert all(batch.num_rows <= 100 for batch in batches) and len(batches) >= 12
+    assert len({batch.schema for batch in batches}) == 1
+    table = pa.Table.from_batches(batches)
+    assert {k: (v["f0"], v["f1"]) for k, v in by_key(table).items()} == kept
+
+
+_atoms = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary()
+)
+_values = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(_values.filter(lambda value: value is not None), max_size=6))
+def test_any_values_have_a_table(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    table = value_table(written(folder, dict(enumerate(values)), ValueStateDescriptor("s")))
+    assert sorted(table.column("key").to_pylist()) == list(range(len(values)))
+    table.validate(full=True)
