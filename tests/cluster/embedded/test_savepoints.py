@@ -16,10 +16,13 @@ from typer.testing import CliRunner
 
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.cli.main import app
+from yarrow.cli.rest_client import RestClient
+from yarrow.cli.savepoint_commands import run_operation
 from yarrow.common import JobStatus, Types
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.runtime.common.errors import CheckpointFailedError, RestoreError
+from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.storage import open_snapshot
 from yarrow.testing.local_job_client import LocalJobClient
@@ -124,6 +127,53 @@ def test_stopped_and_restored_at_other_parallelisms_totals_are_exact(
     second = client.stop_with_savepoint(False, f"{tmp_path}/sp").result()
     assert not (tmp_path / "told").exists(), "it was stopped before its end"
     client = submitted(cluster, tmp_path, 1, execution__state_recovery__path=second)
+    client.get_job_execution_result().result()
+    assert told(tmp_path) == EXACT
+
+
+def files_of(path: str) -> tuple[set[str], int]:
+    """Shared files of a snapshot, and how many databases are in it."""
+    metadata = open_snapshot(path).metadata
+    databases = [
+        keyed
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for keyed in subtask.keyed
+        if isinstance(keyed, RocksDBSnapshot)
+    ]
+    return {file.path for file in metadata.shared_files()}, len(databases)
+
+
+def test_native_savepoints_and_full_checkpoints_of_databases(cluster: MiniCluster, tmp_path: Path) -> None:
+    rocksdb = {
+        "state__backend__type": "rocksdb",
+        "state__backend__rocksdb__memory__fixed_per_slot": "16 mb",
+        "execution__checkpointing__incremental": "true",
+        "execution__checkpointing__num_retained": "100",
+    }
+    client = submitted(
+        cluster, tmp_path, 2, execution__checkpointing__dir=f"{tmp_path}/chk", **rocksdb, **CHECKPOINTED
+    )
+    until_completed(cluster, client, 2)
+    job = f"/jobs/{client.get_job_id()}"
+    assert cluster.web_address is not None
+    host, _, port = cluster.web_address.removeprefix("http://").partition(":")
+    client_of_rest = RestClient(host, int(port))
+    body = {"checkpointType": "FULL"}
+    full = run_operation(client_of_rest, f"{job}/checkpoints", body, f"{job}/checkpoints")["checkpointId"]
+    body = {"target-directory": f"{tmp_path}/sp", "formatType": "NATIVE"}
+    native = run_operation(client_of_rest, f"{job}/savepoints", body, f"{job}/savepoints")["location"]
+    shown = rest(cluster, f"{job}/checkpoints")
+    assert shown["latest"]["savepoint"]["savepointFormat"] == "NATIVE"
+    assert files_of(native)[0] == set() and files_of(native)[1] > 0
+    folder = tmp_path / "chk" / str(client.get_job_id())
+    earlier = [files_of(str(folder / f"chk-{number}"))[0] for number in range(1, full)]
+    shared, databases = files_of(str(folder / f"chk-{full}"))
+    assert shared and databases and not shared & set().union(*earlier)
+    client.cancel().result()
+    assert client.get_job_execution_result().exception() is not None
+    # The files of checkpoints are gone; at another parallelism the database is divided.
+    client = submitted(cluster, tmp_path, 3, execution__state_recovery__path=native, **rocksdb)
     client.get_job_execution_result().result()
     assert told(tmp_path) == EXACT
 
