@@ -1,0 +1,179 @@
+"""Fault plans by the thousand: seed after seed over all job shapes and backends, each held against the output without
+faults. A failure is printed with the command that replays it; any failure makes the exit status 1.
+
+Two clusters serve all plans: in one, workers are processes and are killed; in the other everything is a thread, calls
+fail and messages are lost. Started as `bench/soak`; owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.rpc.in_process import InProcessNetwork
+from yarrow.testing.fault_jobs import SHAPES, JobShape
+from yarrow.testing.fault_plan import PlannedMessages, make_plan
+from yarrow.testing.fault_runs import KILLING_POINTS, RAISING_POINTS, FaultRun
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+
+BACKENDS = ("hashmap", "rocksdb")
+#: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated.
+KINDS = ("kill", "raise")
+CONFIGURATION = {"heartbeat.interval": "500 ms", "heartbeat.timeout": "10 s", "slot.request.timeout": "30 s"}
+#: Plans after which a cluster is replaced, so that one that a plan has harmed does not fail all that follow.
+PLANS_A_CLUSTER = 200
+#: Plans between two lines of progress.
+REPORTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One plan, in the terms of the command line."""
+
+    shape: JobShape
+    backend: str
+    seed: int
+    kind: str
+
+    def command(self) -> str:
+        """What replays it."""
+        return f"bench/soak --replay {self.shape.name} {self.backend} {self.seed} {self.kind}"
+
+
+def runs(first_seed: int, kinds: Sequence[str]) -> Iterator[Run]:
+    """Without end: every shape, backend and kind with one seed, then the next seed."""
+    for seed in itertools.count(first_seed):
+        for shape, backend, kind in itertools.product(SHAPES, BACKENDS, kinds):
+            yield Run(shape, backend, seed, kind)
+
+
+class Clusters:
+    """The cluster of each kind, started when first needed and replaced now and then."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[MiniCluster, ExitStack]] = {}
+        self._served: dict[str, int] = {}
+        self._messages = PlannedMessages()
+
+    def execute(self, run: Run) -> None:
+        """Raises what the oracle or the job says."""
+        messages = self._messages if run.kind == "raise" else None
+        points = KILLING_POINTS if run.kind == "kill" else RAISING_POINTS
+        folder = Path(tempfile.mkdtemp(prefix="soak-"))
+        try:
+            cluster = self._cluster(run.kind)
+            plan = make_plan(run.seed, points)
+            FaultRun(run.shape, run.backend, plan).execute(cluster, folder, messages)
+        except BaseException:
+            self.close(run.kind)
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _cluster(self, kind: str) -> MiniCluster:
+        if self._served.get(kind, 0) >= PLANS_A_CLUSTER:
+            self.close(kind)
+        if kind not in self._open:
+            stack = ExitStack()
+            network = None if kind == "kill" else InProcessNetwork(self._messages)
+            started = mini_cluster(
+                1, 2, processes=kind == "kill", configuration=CONFIGURATION, network=network
+            )
+            self._open[kind] = (stack.enter_context(started), stack)
+            self._served[kind] = 0
+        self._served[kind] += 1
+        return self._open[kind][0]
+
+    def close(self, kind: str) -> None:
+        """Ends the cluster of that kind; the next plan gets another."""
+        opened = self._open.pop(kind, None)
+        if opened is not None:
+            opened[1].close()
+
+    def close_all(self) -> None:
+        """Nothing is left."""
+        for kind in list(self._open):
+            self.close(kind)
+
+
+def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> list[Run]:
+    """Runs until time or number is reached; the runs that failed."""
+    clock = SystemClock()
+    deadline = None if minutes is None else clock.monotonic() + 60 * minutes
+    failed: list[Run] = []
+    clusters = Clusters()
+    done = 0
+    try:
+        for run in wanted:
+            if (plans is not None and done >= plans) or (
+                deadline is not None and clock.monotonic() >= deadline
+            ):
+                break
+            try:
+                clusters.execute(run)
+            except Exception:  # whatever it is, the next seed goes on
+                failed.append(run)
+                traceback.print_exc()
+                print(f"FAILED: {run.command()}", flush=True)
+            done += 1
+            if done % REPORTED == 0:
+                print(f"{done} plans, {len(failed)} failed", flush=True)
+    finally:
+        clusters.close_all()
+    print(f"{done} plans, {len(failed)} failed", flush=True)
+    for run in failed:
+        print(run.command())
+    return failed
+
+
+def replayed(words: Sequence[str]) -> Run:
+    """The run of `--replay`. Raises ValueError naming what does not exist."""
+    name, backend, seed, kind = words
+    shapes = {shape.name: shape for shape in SHAPES}
+    for what, value, known in (
+        ("shape", name, shapes),
+        ("backend", backend, BACKENDS),
+        ("kind", kind, KINDS),
+    ):
+        if value not in known:
+            raise ValueError(f"there is no {what} {value!r}: expected one of {', '.join(known)}")
+    if not seed.isdecimal():
+        raise ValueError(f"a seed is a number, not {seed!r}")
+    return Run(shapes[name], backend, int(seed), kind)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(prog="bench/soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
+    parser.add_argument("--plans", type=int, help="stop after so many plans (1000 where nothing is given)")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS, help="this kind only")
+    parser.add_argument(
+        "--replay", nargs=4, metavar=("SHAPE", "BACKEND", "SEED", "KIND"), help="one plan again"
+    )
+    given = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)
+    if given.replay is not None:
+        try:
+            run = replayed(given.replay)
+        except ValueError as error:
+            parser.error(str(error))
+        return 1 if soak(iter([run]), None, None) else 0
+    plans = 1000 if given.minutes is None and given.plans is None else given.plans
+    kinds = KINDS if given.kind is None else (given.kind,)
+    return 1 if soak(runs(given.first_seed, kinds), given.minutes, plans) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

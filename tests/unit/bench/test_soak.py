@@ -1,0 +1,53 @@
+"""The soak: which plans it runs, and how one is replayed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from bench import soak
+from yarrow.testing.fault_jobs import SHAPES
+from yarrow.testing.fault_runs import FaultRun
+
+
+def test_every_shape_and_backend_has_each_seed() -> None:
+    count = len(SHAPES) * len(soak.BACKENDS) * len(soak.KINDS)
+    first = list(itertools.islice(soak.runs(7, soak.KINDS), count + 1))
+    assert {run.seed for run in first[:count]} == {7}
+    assert len({(run.shape.name, run.backend, run.kind) for run in first[:count]}) == count
+    assert first[count].seed == 8
+
+
+def test_what_is_printed_replays() -> None:
+    run = next(soak.runs(11, ("raise",)))
+    assert soak.replayed(run.command().split()[2:]) == run
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nothing", "hashmap", "1", "kill"], "no shape 'nothing'"),
+        (["count", "floppy", "1", "kill"], "no backend 'floppy'"),
+        (["count", "hashmap", "one", "kill"], "a seed is a number"),
+        (["count", "hashmap", "1", "hug"], "no kind 'hug'"),
+    ],
+)
+def test_what_does_not_exist_is_named(words: list[str], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        soak.replayed(words)
+
+
+@pytest.mark.fault
+def test_a_plan_runs_and_a_failure_sets_the_exit_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert soak.main(["--plans", "1", "--kind", "raise"]) == 0
+    assert "1 plans, 0 failed" in capsys.readouterr().out
+
+    def wrong(*args: object) -> None:
+        raise AssertionError("3 rows are missing")
+
+    monkeypatch.setattr(FaultRun, "execute", wrong)
+    assert soak.main(["--replay", "count", "hashmap", "5", "raise"]) == 1
+    assert "FAILED: bench/soak --replay count hashmap 5 raise" in capsys.readouterr().out
