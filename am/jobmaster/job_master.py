@@ -435,7 +435,9 @@ class JobMaster(CheckpointRequests):
                 self._arm_cancellation_timeout(restart_id)
             case ArmRestart(restart_id, seconds):
                 self._after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
-            case TasksRestarting(attempts):
+            case TasksRestarting(attempts, delay, cause):
+                if cause is not None:
+                    self._tell_restart(len(attempts), delay, cause)
                 self._collects_restart(attempts)
                 self._checkpoints.on_restart(attempts)
             case JobReplaced(job):
@@ -448,6 +450,18 @@ class JobMaster(CheckpointRequests):
                 text = f"the job is {status.value}"
                 self._rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
                 self.spawn(self._conclude(), "conclude")
+
+    def _tell_restart(self, tasks: int, delay: float, cause: FailureCause) -> None:
+        what = cause.message.strip().partition("\n")[0]
+        _log.warning(
+            "the job %r restarts %d of its tasks in %.3g s%s: %s: %s",
+            self.graph.job.name,
+            tasks,
+            delay,
+            f", after a failure in {cause.operator_name}" if cause.operator_name else "",
+            cause.exception_name.rpartition(".")[2] or "failure",
+            what,
+        )
 
     def _deploy(self, executions: tuple[Execution, ...]) -> None:
         deployments = build_deployments(

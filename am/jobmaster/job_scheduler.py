@@ -2,17 +2,17 @@
 
 Owner: the JobMaster's loop. Pure: every method takes in one event at a given time and returns actions for the
 JobMaster to carry out, in order; it never sends, waits or looks at a clock of its own. Which tasks restart is
-decided in failover.py, whether and when in restart_strategies.py.
+decided in failover.py, whether and when in restart_strategies.py, what is deployed next in deployment_queue.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from yarrow.am.jobmaster.deployment_queue import DeploymentQueue
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.failover import Failover
-from yarrow.am.jobmaster.regions import PipelinedRegion, Subtask, one_region, pipelined_regions
+from yarrow.am.jobmaster.regions import Subtask
 from yarrow.am.jobmaster.restart_strategies import NoRestartBackoff, RestartBackoff
 from yarrow.am.jobmaster.restarts import PendingRestart, Restarts
 from yarrow.am.jobmaster.scheduler_actions import (
@@ -20,8 +20,6 @@ from yarrow.am.jobmaster.scheduler_actions import (
     ArmCancellationTimeout,
     ArmRestart,
     CancelTasks,
-    DeclareRequirements,
-    Deploy,
     FreeSlot,
     JobEnded,
     JobReplaced,
@@ -32,22 +30,13 @@ from yarrow.am.jobmaster.scheduler_actions import (
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_holds import SlotHolds
 from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVertexID, ResourceID
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 _NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)
 _ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """Subtasks that are deployed together."""
-
-    subtasks: tuple[Subtask, ...]
-    #: Vertices that must have finished before.
-    inputs: frozenset[JobVertexID]
 
 
 class JobScheduler:
@@ -65,38 +54,18 @@ class JobScheduler:
         self.pool = pool
         self._backoff = backoff or NoRestartBackoff()
         self._scope = scope
-        self._mode = mode
         self._failover = Failover(graph, scope)
         self._restarts = Restarts()
         self._holds = SlotHolds(graph.job, pool)
         #: Whether a restart now has to take the whole job along.
         self.needs_global_restart: Callable[[], bool] = lambda: False
-        #: Units whose slots have not been asked for.
-        self._later: list[_Unit] = self._all_units()
-        #: Units that wait for slots.
-        self._waiting: list[_Unit] = []
-        self._declared = 0
+        self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
         #: What the job becomes at its next restart: the same at another parallelism.
         self._next_job: JobGraph | None = None
         #: What it goes back to if something fails before all its tasks run.
         self._fallback: JobGraph | None = None
         #: Why it goes back; None while it does not.
         self._rescale_failure: FailureCause | None = None
-
-    def _all_units(self) -> list[_Unit]:
-        eager = self._mode is SchedulerMode.EAGER and not self._failover.has_blocking_edges
-        regions = one_region(self.graph.job) if eager else pipelined_regions(self.graph.job)
-        return [self._unit_of(region) for region in regions]
-
-    def _unit_of(self, region: PipelinedRegion) -> _Unit:
-        return _Unit(
-            tuple(
-                Subtask(vertex, index)
-                for vertex in region.vertices
-                for index in range(len(self.graph.vertices[vertex].executions))
-            ),
-            region.blocking_inputs,
-        )
 
     def start(self, now: float) -> Actions:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
@@ -144,7 +113,7 @@ class JobScheduler:
         slot = self.pool.remove(execution.allocation_id) if execution.allocation_id is not None else None
         actions = self._changed(execution, now)
         if slot is None:
-            return [*actions, *self._declare()]
+            return [*actions, *self._queue.declare()]
         text = f"its worker is replaced, for {execution.title} left the threads {', '.join(threads)} running"
         cause = FailureCause(exception_name="", message=text, stacktrace=text)
         return [*actions, *self._fail_in([slot], cause, now)]
@@ -179,7 +148,7 @@ class JobScheduler:
 
     def slots_timed_out(self, cause: FailureCause, now: float) -> Actions:
         """Slots did not come in time: what waits for them has failed."""
-        waiting = [self._execution(subtask) for unit in self._waiting for subtask in unit.subtasks]
+        waiting = [self._execution(subtask) for subtask in self._queue.waiting()]
         return self._fail_all(waiting, cause, now)
 
     def fail(self, cause: FailureCause, now: float) -> Actions:
@@ -258,7 +227,7 @@ class JobScheduler:
         idle = self.pool.take_idle(now)
         if not idle:
             return []
-        return [*self._declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
+        return [*self._queue.declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
 
     def explanation(self, now: float) -> str:
         """What the job waits for, "" when for nothing."""
@@ -271,61 +240,11 @@ class JobScheduler:
             return "waits for tasks to end before it restarts them"
         return f"restarts in {max(0.0, restart.due - now):.1f} s: {self._backoff.description}"
 
-    # Scheduling.
-
     def _schedule(self) -> Actions:
-        """Asks for the slots of units whose inputs are complete, deploys those whose slots are there."""
-        ready = [unit for unit in self._later if self._inputs_complete(unit)]
-        for unit in ready:
-            self._later.remove(unit)
-            self._waiting.append(unit)
-            for subtask in unit.subtasks:
-                self._execution(subtask).machine.transition(ExecutionState.SCHEDULED)
-            self._require(sorted(unit.subtasks, key=lambda subtask: subtask.number))
-        actions = self._declare()
-        if self.pool.waiting and len(self._waiting) == 1 and not self._restarts:
-            # The common case while offers come in one by one: no need to look at each subtask.
-            return actions
-        for unit in list(self._waiting):
-            if self._place(unit):
-                self._waiting.remove(unit)
-                actions.append(Deploy(tuple(map(self._execution, unit.subtasks))))
-        return actions
-
-    def _inputs_complete(self, unit: _Unit) -> bool:
-        return all(
-            self.graph.vertices[source].counts[ExecutionState.FINISHED]
-            == self.graph.vertices[source].vertex.parallelism
-            for source in unit.inputs
-        )
-
-    def _require(self, subtasks: Iterable[Subtask]) -> None:
-        self.pool.require(self._holds.slot_of(subtask) for subtask in subtasks)
+        return self._queue.schedule(one_by_one=not self._restarts)
 
     def _execution(self, subtask: Subtask) -> Execution:
         return self.graph.vertices[subtask.vertex].executions[subtask.number]
-
-    def _place(self, unit: _Unit) -> bool:
-        """Gives each execution its slot when all slots are there; else changes nothing."""
-        slots = []
-        for subtask in unit.subtasks:
-            slot = self.pool.slot(self._holds.slot_of(subtask))
-            if slot is None:
-                return False
-            slots.append(slot)
-        for subtask, slot in zip(unit.subtasks, slots, strict=True):
-            execution = self._execution(subtask)
-            execution.worker = slot.worker
-            execution.allocation_id = slot.allocation_id
-            execution.machine.transition(ExecutionState.DEPLOYING)
-        return True
-
-    def _declare(self) -> Actions:
-        required = self.pool.required
-        if required == self._declared:
-            return []
-        self._declared = required
-        return [DeclareRequirements(required)]
 
     # What becomes of tasks.
 
@@ -347,7 +266,7 @@ class JobScheduler:
         if state is ExecutionState.FINISHED and status in _ACTIVE:
             self._keep_result(subtask, now)
             self._holds.let_go(subtask, now)
-            actions = self._schedule() if self._later else []
+            actions = self._schedule() if self._queue.has_later else []
             return [*actions, *self._conclude()]
         self._holds.let_go(subtask, now)
         return self._conclude()
@@ -388,7 +307,7 @@ class JobScheduler:
 
     def _schedule_lost(self) -> Actions:
         """An idle slot may stand in for a lost one at once."""
-        return self._schedule() if self.graph.status in _ACTIVE else self._declare()
+        return self._schedule() if self.graph.status in _ACTIVE else self._queue.declare()
 
     def _fail_all(
         self,
@@ -455,42 +374,31 @@ class JobScheduler:
         restart = self._restarts.add(members, self._backoff.delay(), now)
         if self.graph.status is JobStatus.RUNNING:
             self.graph.transition(JobStatus.RESTARTING, cause.message)
-        return self._begin_restart(restart, now)
+        return self._begin_restart(restart, now, cause)
 
-    def _begin_restart(self, restart: PendingRestart, now: float) -> Actions:
+    def _begin_restart(
+        self, restart: PendingRestart, now: float, cause: FailureCause | None = None
+    ) -> Actions:
         members = restart.members
-        self._forget_units(members)
+        self._queue.forget(members)
         for subtask in members:
             self._holds.let_go_result(subtask, now)
             self._holds.hold(subtask)
         executions = list(map(self._execution, sorted(members)))
         # What had its slot, or had asked for one, asks at once; what waits for its inputs does so later.
-        self._require(
+        self._queue.require(
             Subtask(each.vertex.id, each.subtask)
             for each in executions
             if each.allocation_id is not None or each.state is ExecutionState.SCHEDULED
         )
         cancels = self._cancel(executions)
-        actions: Actions = [TasksRestarting(frozenset(each.attempt_id for each in executions)), *cancels]
+        attempts = frozenset(each.attempt_id for each in executions)
+        actions: Actions = [TasksRestarting(attempts, restart.delay, cause), *cancels]
         if any(True for _ in self._live(restart)):
             actions.append(ArmCancellationTimeout(restart.id))
         if not restart.pause_over:
             actions.append(ArmRestart(restart.id, restart.delay))
-        return [*actions, *self._declare(), *self._restart_when_ready(restart, now)]
-
-    def _forget_units(self, members: frozenset[Subtask]) -> None:
-        """What was to be deployed and restarts comes again with its restart."""
-
-        def without(units: list[_Unit]) -> list[_Unit]:
-            kept = []
-            for unit in units:
-                left = tuple(subtask for subtask in unit.subtasks if subtask not in members)
-                if left:
-                    kept.append(_Unit(left, unit.inputs))
-            return kept
-
-        self._later = without(self._later)
-        self._waiting = without(self._waiting)
+        return [*actions, *self._queue.declare(), *self._restart_when_ready(restart, now)]
 
     def _live(self, restart: PendingRestart) -> Iterable[Execution]:
         return (each for each in map(self._execution, restart.members) if not each.state.is_terminal)
@@ -511,7 +419,7 @@ class JobScheduler:
             for subtask in restart.members:
                 following = self.graph.next_attempt(self._execution(subtask))
                 following.enumerator_goes_on = subtask.number == 0 and subtask in readers
-            self._later += self._units_of_restart(restart.members)
+            self._queue.add(restart.members)
         if not self._restarts:
             self.graph.transition(JobStatus.RUNNING)
         return [*resets, *replaced, *self._schedule()]
@@ -534,26 +442,9 @@ class JobScheduler:
         self._failover = Failover(self.graph, self._scope)
         self._holds = SlotHolds(job, self.pool)
         self.pool.release_unless(self._holds.is_held)
-        self._later, self._waiting = self._all_units(), []
+        self._queue.job_replaced(self._holds, self._failover)
         actions: Actions = [JobReplaced(job)]
         return actions if failure is None else [*actions, RescaleEnded(failure)]
-
-    def _units_of_restart(self, members: frozenset[Subtask]) -> list[_Unit]:
-        """Region by region, so that one that has its slots need not wait for another."""
-        subtasks = self._failover.subtasks
-        order = {vertex: position for position, vertex in enumerate(self.graph.vertices)}
-        by_region: dict[int, list[Subtask]] = {}
-        for subtask in sorted(members, key=lambda each: (order[each.vertex], each.number)):
-            by_region.setdefault(subtasks.region_of(subtask), []).append(subtask)
-        return [
-            _Unit(
-                tuple(region),
-                frozenset(
-                    producer.vertex for each in region for _, producer in subtasks.blocking_producers(each)
-                ),
-            )
-            for region in by_region.values()
-        ]
 
     # Ending.
 
@@ -574,8 +465,7 @@ class JobScheduler:
         return [CancelTasks(resource, tuple(attempts)) for resource, attempts in asked.items()]
 
     def _cancel_all(self, now: float, arm: bool) -> Actions:
-        self._later.clear()
-        self._waiting.clear()
+        self._queue.clear()
         self._restarts.clear()
         actions = self._cancel(self.graph.executions())
         for execution in self.graph.executions():
@@ -599,7 +489,7 @@ class JobScheduler:
         slots = self.pool.clear()
         frees: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
         # Slots that become free before the ResourceManager knows would come back to this job.
-        return [*self._declare(), *frees, JobEnded(graph.status)]
+        return [*self._queue.declare(), *frees, JobEnded(graph.status)]
 
 
 def _unexplained(execution: Execution) -> FailureCause:

@@ -66,6 +66,10 @@ class TasksRestarting:
     """These attempts have failed or are being cancelled, to start again: pending checkpoints are void."""
 
     attempts: frozenset[ExecutionAttemptID]
+    #: Seconds until they start at the earliest.
+    delay: float
+    #: None when no failure is the reason.
+    cause: FailureCause | None
 
 
 @dataclass(frozen=True, slots=True)
