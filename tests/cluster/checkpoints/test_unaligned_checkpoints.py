@@ -1,0 +1,94 @@
+"""Unaligned checkpoints in a cluster: rows are in flight before a slow stage when its worker is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import environment
+from yarrow.common import Types, WatermarkStrategy
+from yarrow.common.job_status import JobStatus
+from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.datastream.state import ValueState
+from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+
+pytestmark = pytest.mark.cluster
+ROWS, KEYS = 5000, 8
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+class SlowCount(KeyedProcessFunction[int, Any, Any]):
+    """Counts the rows of each key and takes its time; notes its process."""
+
+    _count: ValueState[int]
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        number, attempt = runtime_context.get_index_of_this_subtask(), runtime_context.get_attempt_number()
+        (Path(self._folder) / f"slow-{number}-{attempt}").write_text(str(os.getpid()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        time.sleep(0.0005)
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield value[0], count, value[1]
+
+
+def completed(client: Any) -> list[dict[str, Any]]:
+    """Completed checkpoints by REST, oldest first."""
+    url = f"{client.get_web_interface_url()}/jobs/{client.get_job_id()}/checkpoints"
+    with urllib.request.urlopen(url) as answer:
+        history = json.load(answer)["history"]
+    return sorted((c for c in history if c["status"] == "COMPLETED"), key=lambda c: int(c["id"]))
+
+
+@pytest.mark.parametrize("timeout", ["0 ms", "50 ms"], ids=["at once", "aligned at first"])
+def test_rows_in_flight_survive_a_killed_worker(timeout: str, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with mini_cluster(task_executors=2, slots=1) as cluster:
+        env = environment(cluster, parallelism=2)
+        env.enable_checkpointing(100)
+        for key, value in {
+            "execution.checkpointing.unaligned.enabled": "true",
+            "execution.checkpointing.aligned-checkpoint-timeout": timeout,
+            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            "execution.batch.max-rows": "100",
+        }.items():
+            env.get_configuration().set_string(key, value)
+        source = DataGeneratorSource(
+            lambda index: (index % KEYS, index), ROWS, RateLimiterStrategy.per_second(10_000), PAIR
+        )
+        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
+        slow = rows.key_by(lambda row: row[0], Types.LONG()).process(SlowCount(tmp_path))
+        slow.sink_to(TransactionalFiles(str(output)))
+        client: Any = env.execute_async("slow")
+
+        def holds_rows_in_flight() -> bool:
+            done = completed(client)
+            return bool(done) and done[-1]["persisted_data"] > 0
+
+        wait_until(holds_rows_in_flight)
+        assert completed(client)[-1]["checkpoint_type"] == "UNALIGNED_CHECKPOINT"
+        os.kill(int((tmp_path / "slow-0-0").read_text()), signal.SIGKILL)
+        client.get_job_execution_result().result(60)
+        assert client.get_job_status().result() is JobStatus.FINISHED
+    assert (tmp_path / "slow-0-1").exists(), "it was restarted"
+    counted = CommittedFiles(output).rows()
+    assert sorted(row[2] for row in counted) == list(range(ROWS))
+    assert sorted(row[:2] for row in counted) == [
+        (key, count) for key in range(KEYS) for count in range(1, ROWS // KEYS + 1)
+    ]
