@@ -1,8 +1,8 @@
 """Fault plans by the thousand: seed after seed over all job shapes and backends, each held against the output without
 faults. A failure is printed with the command that replays it; any failure makes the exit status 1.
 
-Two clusters serve all plans: in one, workers are processes and are killed; in the other everything is a thread, calls
-fail and messages are lost. Started as `bench/soak`; owner: the main thread.
+One cluster at a time serves many plans: workers are processes and are killed, or everything is a thread, calls fail and
+messages are lost. Started as `bench/soak`; owner: the main thread.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BACKENDS = ("hashmap", "rocksdb")
 #: kill: processes die; raise: calls fail, stall, and messages are lost, late or repeated.
 KINDS = ("kill", "raise")
 CONFIGURATION = {"heartbeat.interval": "500 ms", "heartbeat.timeout": "10 s", "slot.request.timeout": "30 s"}
-#: Plans after which a cluster is replaced, so that one that a plan has harmed does not fail all that follow.
-PLANS_A_CLUSTER = 200
+#: Seeds that one cluster serves before that of the other kind takes its place.
+SEEDS_A_CLUSTER = 10
 #: Plans between two lines of progress.
 REPORTED = 50
 
@@ -51,59 +51,50 @@ class Run:
 
 
 def runs(first_seed: int, kinds: Sequence[str]) -> Iterator[Run]:
-    """Without end: every shape, backend and kind with one seed, then the next seed."""
-    for seed in itertools.count(first_seed):
-        for shape, backend, kind in itertools.product(SHAPES, BACKENDS, kinds):
-            yield Run(shape, backend, seed, kind)
+    """Without end: some seeds with every kind, each for all shapes and backends, then the next ones."""
+    for start in itertools.count(first_seed, SEEDS_A_CLUSTER):
+        for kind, seed in itertools.product(kinds, range(start, start + SEEDS_A_CLUSTER)):
+            for shape, backend in itertools.product(SHAPES, BACKENDS):
+                yield Run(shape, backend, seed, kind)
 
 
-class Clusters:
-    """The cluster of each kind, started when first needed and replaced now and then."""
+class ClusterInPlace:
+    """The cluster of the kind that is being run; programs go to the one that was opened last."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[MiniCluster, ExitStack]] = {}
-        self._served: dict[str, int] = {}
+        self._kind = ""
+        self._cluster: MiniCluster | None = None
+        self._opened = ExitStack()
         self._messages = PlannedMessages()
 
     def execute(self, run: Run) -> None:
-        """Raises what the oracle or the job says."""
+        """Raises what the oracle or the job says; the next plan then gets another cluster."""
         messages = self._messages if run.kind == "raise" else None
         points = KILLING_POINTS if run.kind == "kill" else RAISING_POINTS
         folder = Path(tempfile.mkdtemp(prefix="soak-"))
         try:
-            cluster = self._cluster(run.kind)
             plan = make_plan(run.seed, points)
-            FaultRun(run.shape, run.backend, plan).execute(cluster, folder, messages)
+            FaultRun(run.shape, run.backend, plan).execute(self._of(run.kind), folder, messages)
         except BaseException:
-            self.close(run.kind)
+            self.close()
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _cluster(self, kind: str) -> MiniCluster:
-        if self._served.get(kind, 0) >= PLANS_A_CLUSTER:
-            self.close(kind)
-        if kind not in self._open:
-            stack = ExitStack()
-            network = None if kind == "kill" else InProcessNetwork(self._messages)
+    def _of(self, kind: str) -> MiniCluster:
+        if self._cluster is None or self._kind != kind:
+            self.close()
+            network = InProcessNetwork(self._messages) if kind == "raise" else None
             started = mini_cluster(
                 1, 2, processes=kind == "kill", configuration=CONFIGURATION, network=network
             )
-            self._open[kind] = (stack.enter_context(started), stack)
-            self._served[kind] = 0
-        self._served[kind] += 1
-        return self._open[kind][0]
+            self._cluster, self._kind = self._opened.enter_context(started), kind
+        return self._cluster
 
-    def close(self, kind: str) -> None:
-        """Ends the cluster of that kind; the next plan gets another."""
-        opened = self._open.pop(kind, None)
-        if opened is not None:
-            opened[1].close()
-
-    def close_all(self) -> None:
-        """Nothing is left."""
-        for kind in list(self._open):
-            self.close(kind)
+    def close(self) -> None:
+        """Nothing is left of it."""
+        self._cluster = None
+        self._opened.close()
 
 
 def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> list[Run]:
@@ -111,7 +102,7 @@ def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> lis
     clock = SystemClock()
     deadline = None if minutes is None else clock.monotonic() + 60 * minutes
     failed: list[Run] = []
-    clusters = Clusters()
+    cluster = ClusterInPlace()
     done = 0
     try:
         for run in wanted:
@@ -120,7 +111,7 @@ def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> lis
             ):
                 break
             try:
-                clusters.execute(run)
+                cluster.execute(run)
             except Exception:  # whatever it is, the next seed goes on
                 failed.append(run)
                 traceback.print_exc()
@@ -129,7 +120,7 @@ def soak(wanted: Iterator[Run], minutes: float | None, plans: int | None) -> lis
             if done % REPORTED == 0:
                 print(f"{done} plans, {len(failed)} failed", flush=True)
     finally:
-        clusters.close_all()
+        cluster.close()
     print(f"{done} plans, {len(failed)} failed", flush=True)
     for run in failed:
         print(run.command())

@@ -11,12 +11,14 @@ from yarrow.testing.fault_jobs import SHAPES
 from yarrow.testing.fault_runs import FaultRun
 
 
-def test_every_shape_and_backend_has_each_seed() -> None:
-    count = len(SHAPES) * len(soak.BACKENDS) * len(soak.KINDS)
-    first = list(itertools.islice(soak.runs(7, soak.KINDS), count + 1))
-    assert {run.seed for run in first[:count]} == {7}
-    assert len({(run.shape.name, run.backend, run.kind) for run in first[:count]}) == count
-    assert first[count].seed == 8
+def test_every_shape_and_backend_has_each_seed_of_each_kind() -> None:
+    each = len(SHAPES) * len(soak.BACKENDS)
+    block = list(itertools.islice(soak.runs(7, soak.KINDS), 2 * each * soak.SEEDS_A_CLUSTER + 1))
+    assert {run.seed for run in block[:each]} == {7}
+    assert len({(run.shape.name, run.backend) for run in block[:each]}) == each
+    assert {run.kind for run in block[: each * soak.SEEDS_A_CLUSTER]} == {"kill"}
+    assert {run.kind for run in block[each * soak.SEEDS_A_CLUSTER : -1]} == {"raise"}
+    assert (block[-1].seed, block[-1].kind) == (7 + soak.SEEDS_A_CLUSTER, "kill")
 
 
 def test_what_is_printed_replays() -> None:
