@@ -1,17 +1,14 @@
-"""The data plane of one worker: its sockets, its connections to other workers, and the table of open channels.
+"""The data plane of one worker: its connections to other workers, and the table of open channels.
 
-Owner: the table is shared between task threads and the I/O thread under one lock; sockets belong to the I/O thread.
+Owner: the table is shared between task threads and the I/O thread under one lock; sockets (data_sockets.py) belong to
+the I/O thread.
 Whichever end of a channel comes first waits in the table for the other, so tasks may be deployed in any order.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import selectors
-import socket
-import ssl
 import threading
 from collections.abc import Callable
 
@@ -20,6 +17,7 @@ import msgspec
 from yarrow.container.network.blocking_partition import LocalFrames, ResultKey, ResultSpool
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.connection import Connection
+from yarrow.container.network.data_sockets import DataSockets
 from yarrow.container.network.element_codec import Buffer, ElementCodec
 from yarrow.container.network.frames import (
     CreditGrant,
@@ -30,7 +28,6 @@ from yarrow.container.network.frames import (
     WireProtocolError,
     encode_header,
 )
-from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.output_channel import LocalOutputChannel, OutputChannel, RemoteOutputChannel
@@ -42,15 +39,12 @@ from yarrow.container.network.peer_channels import (
     RemoteCredit,
     failed_output,
 )
-from yarrow.container.network.tls import TlsContexts
-from yarrow.container.network.unix_sockets import bind_unix, connect_unix
 from yarrow.container.worker_protocol import WorkerSettings
-from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID, attempt_place
+from yarrow.runtime.common.ids import ExecutionAttemptID, attempt_place
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
-from yarrow.runtime.security.certificates import SERVER_NAME
 
 _log = logging.getLogger(__name__)
 #: Results are sent as they were encoded.
@@ -71,23 +65,19 @@ class NetworkEnvironment:
         self._released: dict[str, int] = {}
         self._peers: dict[Connection, PeerChannels] = {}
         self._by_worker: dict[str, Connection] = {}
-        self._servers: list[socket.socket] = []
-        self._unix_path = ""
-        self._port = 0
-        self._tls = TlsContexts.of(settings)
         options = Settings(settings.configuration, "the TaskExecutor")
-        transport = options.get(taskmanager.DATA_TRANSPORT)
-        self._max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
+        max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
+        tcp_only = options.get(taskmanager.DATA_TRANSPORT) is taskmanager.DataTransport.TCP
+        self._sockets = DataSockets(settings, io_thread, self, max_payload, tcp_only=tcp_only)
         #: Results of blocking edges.
         self.spool = ResultSpool(
             os.path.join(settings.working_directory, "spool"),
             options.get(taskmanager.BLOCKING_SPOOL_MAX_SIZE).bytes,
-            self._max_payload,
+            max_payload,
         )
         self._address: WorkerAddress | None = None
         #: Results asked for over a connection and not answered yet: they are lost with it.
         self._fetching: dict[Connection, list[InputChannel]] = {}
-        self._tcp_only = transport is taskmanager.DataTransport.TCP
 
     @property
     def working_directory(self) -> str:
@@ -98,34 +88,8 @@ class NetworkEnvironment:
 
     def start(self) -> WorkerAddress:
         """Opens the listening sockets; call before the I/O thread starts or on it."""
-        settings = self._settings
-        if settings.listen_tcp or self._tcp_only:
-            tcp = socket.create_server((settings.host, 0), backlog=256)
-            self._port = tcp.getsockname()[1]
-            self._listen(tcp)
-        if not self._tcp_only:
-            self._listen_unix()
-        self._address = WorkerAddress(
-            worker_id=settings.worker_id,
-            resource_id=ResourceID(settings.resource_id),
-            host=settings.host,
-            port=self._port,
-            unix_path=self._unix_path,
-            host_key=settings.host_key,
-        )
+        self._address = self._sockets.start()
         return self._address
-
-    def _listen_unix(self) -> None:
-        settings = self._settings
-        name = f"data-{settings.worker_id.rsplit('/', 1)[-1]}-{os.getpid()}.sock"
-        self._unix_path = os.path.join(settings.working_directory, name)
-        self._listen(bind_unix(self._unix_path))
-
-    def _listen(self, server: socket.socket) -> None:
-        server.listen(256)
-        server.setblocking(False)
-        self._servers.append(server)
-        self._io.register(server, selectors.EVENT_READ, lambda _events: self._accept(server))
 
     def stop(self) -> None:
         """Closes everything; channels that were open fail. Any thread, while the I/O thread still runs."""
@@ -133,14 +97,9 @@ class NetworkEnvironment:
         self.spool.stop()
 
         def close_all() -> None:
-            for server in self._servers:
-                self._io.unregister(server)
-                server.close()
+            self._sockets.stop_listening()
             for connection in list(self._peers):
-                self._close(connection, "the worker stops")
-            if self._unix_path:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._unix_path)
+                self.on_closed(connection, "the worker stops")
             done.set()
 
         self._io.post(close_all)
@@ -321,128 +280,19 @@ class NetworkEnvironment:
             known = self._by_worker.get(consumer.worker_id)
             if known is not None:
                 return known
-        sock, tls_host = self._dial(consumer)
-        handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
-        connection = Connection(
-            sock, handshake, self, self._request_write, consumer.worker_id, self._max_payload
-        )
+        connection = self._sockets.connect(consumer)
         with self._lock:
             self._peers[connection] = PeerChannels()
             self._by_worker[consumer.worker_id] = connection
-        self._io.post(lambda: self._watch(connection))
-        _log.debug(
-            "data connection to %s over %s", consumer.worker_id, "TLS" if tls_host else "a Unix socket"
-        )
+        self._io.post(lambda: self._sockets.watch(connection))
         return connection
 
-    def _dial(self, consumer: WorkerAddress) -> tuple[socket.socket, str]:
-        if consumer.host_key == self._settings.host_key and consumer.unix_path:
-            sock = connect_unix(consumer.unix_path)
-            sock.setblocking(False)
-            return sock, ""
-        if self._tls is None:
-            raise ConnectionError(
-                f"worker {consumer.worker_id} on {consumer.host} is on another host, and no certificates were given"
-            )
-        plain = socket.create_connection((consumer.host, consumer.port), timeout=10)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.setblocking(False)
-        wrapped = self._tls.client.wrap_socket(
-            plain, server_hostname=SERVER_NAME, do_handshake_on_connect=False
-        )
-        return wrapped, consumer.host
+    # ------------------------------------------------------------------ SocketListener, on the I/O thread
 
-    def _accept(self, server: socket.socket) -> None:
-        try:
-            sock, _peer = server.accept()
-        except OSError:
-            return
-        sock.setblocking(False)
-        if sock.family != socket.AF_UNIX:
-            assert self._tls is not None
-            try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            except OSError as error:  # gone already, or it spoke before TLS was set up
-                _log.debug("refused a data connection: %s", error)
-                sock.close()
-                return
-        handshake = ServerHandshake(self._settings.data_secret, self._settings.worker_id)
-        connection = Connection(sock, handshake, self, self._request_write, max_payload=self._max_payload)
+    def on_accepted(self, connection: Connection) -> None:
+        """A peer has connected; who it is, the handshake will show."""
         with self._lock:
             self._peers[connection] = PeerChannels()
-        self._watch(connection)
-
-    def _watch(self, connection: Connection) -> None:
-        self._io.register(
-            connection.socket, selectors.EVENT_READ, lambda events: self._ready(connection, events)
-        )
-        if isinstance(connection.socket, ssl.SSLSocket):
-            self._shake_tls(connection)
-        else:
-            connection.start()
-
-    def _shake_tls(self, connection: Connection) -> None:
-        sock = connection.socket
-        assert isinstance(sock, ssl.SSLSocket)
-        wanted = selectors.EVENT_READ
-        try:
-            sock.do_handshake()
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLWantWriteError:
-            wanted |= selectors.EVENT_WRITE
-        except (OSError, ssl.SSLError) as error:
-            self._close(connection, f"TLS handshake failed: {error}")
-            return
-        else:
-            connection.start()
-        self._io.modify(sock, wanted, lambda events: self._ready(connection, events))
-
-    def _request_write(self, connection: Connection) -> None:
-        self._io.post(lambda: self._write(connection))
-
-    def _write(self, connection: Connection) -> None:
-        if connection.closed or not connection.tls_ready:
-            return
-        done = connection.flush()
-        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._io.modify(connection.socket, events, lambda mask: self._ready(connection, mask))
-
-    def _ready(self, connection: Connection, events: int) -> None:
-        if not connection.tls_ready:
-            self._shake_tls(connection)
-            return
-        if events & selectors.EVENT_WRITE:
-            self._write(connection)
-        if events & selectors.EVENT_READ and not connection.closed:
-            try:
-                connection.receive()
-            except WireProtocolError as error:
-                self._close(connection, str(error))
-            except (OSError, ssl.SSLError) as error:
-                self._close(
-                    connection, f"the connection to worker {connection.peer_id or '?'} broke: {error}"
-                )
-
-    def _close(self, connection: Connection, reason: str) -> None:
-        with self._lock:
-            peer = self._peers.pop(connection, None)
-            if self._by_worker.get(connection.peer_id) is connection:
-                del self._by_worker[connection.peer_id]
-            fetching = self._fetching.pop(connection, [])
-        if peer is None:
-            return
-        self._io.unregister(connection.socket)
-        connection.close()
-        for channel in fetching:
-            channel.fail(reason)
-        for incoming in peer.incoming.values():
-            incoming.fail(reason)
-        for outgoing in peer.outgoing.values():
-            outgoing.fail(reason)
-
-    # ------------------------------------------------------------------ ConnectionListener, on the I/O thread
 
     def on_authenticated(self, connection: Connection) -> None:
         """The peer has proved itself: later channels to it use this connection too."""
@@ -501,8 +351,21 @@ class NetworkEnvironment:
             incoming.credit.close("the consuming task has ended")
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """Part of the listener protocol: a connection ends through `_close` here."""
-        self._close(connection, reason)
+        """A connection has broken or is given up: all its channels fail."""
+        with self._lock:
+            peer = self._peers.pop(connection, None)
+            if self._by_worker.get(connection.peer_id) is connection:
+                del self._by_worker[connection.peer_id]
+            fetching = self._fetching.pop(connection, [])
+        if peer is None:
+            return
+        self._sockets.close(connection)
+        for channel in fetching:
+            channel.fail(reason)
+        for incoming in peer.incoming.values():
+            incoming.fail(reason)
+        for outgoing in peer.outgoing.values():
+            outgoing.fail(reason)
 
 
 def _result_key(request: FetchResult) -> ResultKey:
