@@ -163,6 +163,8 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
     one_to_one = False
     #: True where the operator makes watermarks, by `watermarks_to`: those from upstream and their status end there.
     makes_watermarks = False
+    #: True where a row may be an object that the operator's state holds: no chained operator may get it as it is.
+    emits_state = False
     #: True where rows leave with timestamps whatever they came with; known after `setup`.
     stamps_rows = False
 

@@ -82,6 +82,8 @@ class ProcessingOperator(FunctionOperator):
     def __init__(self, name: str, blob: bytes, selector_blobs: Sequence[bytes | None]) -> None:
         super().__init__(name, blob, keyed=any(blob is not None for blob in selector_blobs))
         self._selector_blobs = selector_blobs
+        # Broadcast state is there without keys, too.
+        self.emits_state = True
         #: Records behind the watermark; they are processed all the same.
         self.late_records = 0
 

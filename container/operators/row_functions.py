@@ -72,6 +72,7 @@ class StatelessFunctionOperator(FunctionOperator):
 
     def __init__(self, name: str, spec: RowFunctionOperator) -> None:
         super().__init__(name, spec.function, keyed=spec.key_selector is not None)
+        self.emits_state = self._keyed and spec.shape is not RowShape.FILTER
         self._shape = spec.shape
         self._selector_blob = spec.key_selector
         self.one_to_one = spec.shape is RowShape.MAP

@@ -2,7 +2,7 @@
 
 Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound objects that
 the loop calls once a record. Order behind an operator: exchange buffers first (they hold fixed values), then chained
-operators; each of these but the last gets a copy of what can change.
+operators; each of these but the last gets a copy of what can change, and so does the last where state may hold it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yarrow.container.operators.process import ProcessingOperator
 from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.operators.sources import SourceHead
 from yarrow.container.task.code_writer import CodeWriter, CompiledCode
-from yarrow.container.task.freezing import needs_fixing
+from yarrow.container.task.freezing import generate_fixed, needs_fixing
 from yarrow.container.task.routing import generate_partition
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
@@ -155,7 +155,11 @@ class ChainCompiler:
         children = self.children(operator, side_output)
         for position, child in enumerate(children):
             passed = value
-            if position < len(children) - 1 and needs_fixing(declared, self._object_reuse):
+            is_last = position == len(children) - 1
+            if is_last and self._operators[operator].emits_state:
+                with code.owned_by(operator, value):
+                    passed = generate_fixed(code, value, declared, self._object_reuse)
+            elif not is_last and needs_fixing(declared, self._object_reuse):
                 passed = code.fresh("v")
                 code.line(f"{passed} = {code.bind_as('freeze', freeze_or_copy)}({value})")
             self._call(code, child, passed, timestamp)

@@ -208,7 +208,7 @@ class OperatorChain:
 
     @property
     def operators_in_use(self) -> Sequence[int]:
-        """Positions of the operators that were set up: all, unless the task had ended before the restored checkpoint."""
+        """Positions of the operators that were set up: all, unless the task had ended before what was restored."""
         return [index for index, operator in enumerate(self.operators) if operator in self._open]
 
     @property

@@ -203,7 +203,7 @@ class StreamTask:
 
     def skip(self, *, beside_enumerator: bool = False) -> None:
         """In place of `open`, where the task had ended before the checkpoint that its job goes on from: its consumers
-        learn that nothing comes, what its sinks have not committed is committed, and it ends again. `beside_enumerator`:
+        learn that nothing comes, what its sinks have not committed is committed, and it ends. `beside_enumerator`:
         a split enumerator lives with it, which other readers need until they have ended.
         """
         if self.stage is not TaskStage.CREATED:

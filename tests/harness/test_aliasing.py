@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from yarrow.common.types import Row
-from yarrow.datastream import FlatMapFunction, MapFunction, OutputTag, ProcessFunction
+from yarrow.datastream import (
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    RuntimeContext,
+)
+from yarrow.datastream.state import ListState, ListStateDescriptor, ValueState, ValueStateDescriptor
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
 
@@ -153,6 +161,30 @@ def test_reduce_in_place_emits_each_state_as_it_was(chained: bool) -> None:
         harness.push(*rows)
         states = [list(filter(lambda n: n > 0, value[1])) for value in harness.output]
         assert states == [[1], [1, 2], [1, 2, 3]]
+
+
+class Keeper(KeyedProcessFunction[Any, Any, Any]):
+    """Emits what its state holds: the object itself, and the elements of a list."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.last: ValueState[Any] = runtime_context.get_state(ValueStateDescriptor("last"))
+        self.all: ListState[Any] = runtime_context.get_list_state(ListStateDescriptor("all"))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.last.update([*(self.last.value() or ()), value])
+        self.all.add([value])
+        yield "k", self.last.value()
+        yield from (("k", element) for element in self.all.get())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_chained_consumer_that_changes_what_state_holds_changes_no_state(backend: str) -> None:
+    with OperatorHarness(
+        lambda s: s.key_by(lambda v: "k").process(Keeper()).map(GreedyPair()),
+        configuration={"state.backend.type": backend},
+    ) as harness:
+        harness.push(1, 2)
+        assert [value for _, value in harness.output] == [[1, -1], [1, -1], [1, 2, -1], [1, -1], [2, -1]]
 
 
 class GreedyPair(MapFunction[Any, Any]):
