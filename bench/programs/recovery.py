@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from bench.programs.checkpoint_reports import CheckpointReports, wait_until
+from bench.programs.rows import DroppingSink
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
@@ -40,15 +41,15 @@ def build(env: StreamExecutionEnvironment, layout: str, records: int) -> None:
         group = region if layout == "apart" else "default"
         rows = rows.slot_sharing_group(group)
         sums = rows.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
-        sums.name(f"{region} count").print(region)
+        sums.name(f"{region} count").sink_to(DroppingSink()).name(f"{region} sink")
 
 
-def workers(name: str) -> list[int]:
+def workers() -> list[int]:
     """Processes of slot workers below this one."""
     found = []
     for child in psutil.Process().children(recursive=True):
         try:
-            if name in child.name():
+            if child.name().startswith("yarrow-slot"):
                 found.append(child.pid)
         except psutil.NoSuchProcess:
             continue
@@ -68,7 +69,7 @@ def attempts(client: Any) -> dict[str, tuple[int, ExecutionState]]:
 def one_kill(client: Any, layout: str) -> tuple[float, list[str]]:
     """Kills one worker; seconds until all run again, and what was wrong."""
     before = attempts(client)
-    pid = sorted(workers("yarrow-worker") or workers("worker"))[0]
+    pid = sorted(workers())[0]
     started = time.monotonic()
     os.kill(pid, signal.SIGKILL)
 

@@ -72,7 +72,13 @@ def key_group_of(key: Any, max_parallelism: int) -> int:
 
 def group_of_raw_key(key: Any, max_parallelism: int) -> int:
     """The key group of a key as it comes, not canonical yet. Raises UnsupportedKeyError."""
-    if type(key) is str:  # the commonest key where there are many
+    # The two commonest keys. The integer's hash is `mix64`, written out: a third of the cost of three calls.
+    if type(key) is int and MIN_INT64 <= key <= MAX_INT64:
+        z = (key + GAMMA) & MASK64
+        z = ((z ^ (z >> 30)) * MIX1) & MASK64
+        z = ((z ^ (z >> 27)) * MIX2) & MASK64
+        return (z ^ (z >> 31)) % max_parallelism
+    if type(key) is str:
         try:
             text = key.encode()
             return _xxh3(_TEXT_HEADS[len(text)] + text) % max_parallelism
