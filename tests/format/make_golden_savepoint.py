@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.savepoints.all_kinds import allow, build, wait_at
-from yarrow.runtime.graph.states import ExecutionState
+from tests.cluster.savepoints.all_kinds import allow, build, is_running, wait_at
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
@@ -39,16 +38,9 @@ def start(cluster: MiniCluster, folder: Path, backend: str) -> LocalJobClient:
     )
     build(env, folder, due=DUE)
     client = cluster.submit(env.get_job_graph("golden"))
-    wait_until(lambda: _all_run(client), lambda: str(client.get_job_details().result().exceptions))
+    wait_until(lambda: is_running(client), lambda: str(client.get_job_details().result().exceptions))
     wait_at(folder, LIMIT)
     return client
-
-
-def _all_run(client: LocalJobClient) -> bool:
-    details = client.get_job_details().result()
-    return all(
-        task.state is ExecutionState.RUNNING for vertex in details.vertices for task in vertex.subtasks
-    )
 
 
 def _completed(client: LocalJobClient) -> float:

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.cluster.savepoints.all_kinds import ROWS, allow, build, expected_output
 from tests.cluster.savepoints.checked_states import check_states
+from tests.format.golden_snapshots import SAVEPOINT, native_checkpoint, savepoint
 from tests.format.make_golden_savepoint import DUE, LIMIT
-from yarrow.runtime.snapshot.handles import CheckpointMetadata, RocksDBSnapshot
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, decode_metadata, encode_metadata
+from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 from yarrow.runtime.snapshot.storage import open_snapshot
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
-
-SAVEPOINT = Path(__file__).parent / "all-kinds-version-1"
-CHECKPOINT = Path(__file__).parent / "rocksdb-version-1"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
     with mini_cluster(task_executors=2, slots=2) as running:
         yield running
-
-
-def savepoint(folder: Path) -> str:
-    """The golden savepoint beside the files of its sink; savepoints may be moved."""
-    shutil.copytree(SAVEPOINT, folder, dirs_exist_ok=True)
-    return str(folder / "savepoint")
-
-
-def native_checkpoint(folder: Path) -> str:
-    """The golden checkpoint, with the paths of shared files changed to where they are now."""
-    shutil.copytree(CHECKPOINT, folder, dirs_exist_ok=True)
-    (path,) = (folder / "checkpoints").glob("chk-*")
-    metadata = decode_metadata((path / METADATA_FILE).read_bytes(), str(path))
-    text = msgspec.json.encode(metadata)
-    was = (CHECKPOINT / "written-at").read_text().encode()
-    assert was in text
-    moved = text.replace(was, str(folder / "checkpoints").encode())
-    (path / METADATA_FILE).write_bytes(encode_metadata(msgspec.json.decode(moved, type=CheckpointMetadata)))
-    return str(path)
 
 
 def run_to_the_end(cluster: MiniCluster, folder: Path, path: str, parallelism: int, backend: str) -> None:

@@ -43,6 +43,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.time_domain import TimeDomain
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.fault_jobs import (
     INTERVAL,
     RULE_COUNT,
@@ -54,6 +55,7 @@ from yarrow.testing.fault_jobs import (
     key_of,
 )
 from yarrow.testing.gated_source import GatedSplit, row_of
+from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.transactional_files import TransactionalFiles
 
 SPLITS, ROWS, KEYS, RULE_ROWS = 4, 60, 9, 14
@@ -337,6 +339,13 @@ def wait_at(folder: Path, limit: int) -> None:
         lambda: all(mark.exists() for mark in marks),
         lambda: f"not there: {[mark.name for mark in marks if not mark.exists()]}",
     )
+
+
+def is_running(client: LocalJobClient) -> bool:
+    """Whether all of its tasks run, or have ended."""
+    details = client.get_job_details().result()
+    states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
+    return all(state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for state in states)
 
 
 def rows_until(limit: int) -> list[Input]:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.savepoints.all_kinds import KEYS, ROWS, allow, build, expected_output, wait_at
+from tests.cluster.savepoints.all_kinds import KEYS, ROWS, allow, build, expected_output, is_running, wait_at
 from tests.cluster.savepoints.checked_states import check_states
 from yarrow.common import JobStatus
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
@@ -53,13 +52,6 @@ def submitted(
     client = cluster.submit(env.get_job_graph(f"all kinds at {parallelism}"))
     wait_until(lambda: is_running(client))
     return client
-
-
-def is_running(client: LocalJobClient) -> bool:
-    """Whether all of its tasks run, or have ended."""
-    details = client.get_job_details().result()
-    states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
-    return all(state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for state in states)
 
 
 def output_of(folder: Path) -> list[object]:
