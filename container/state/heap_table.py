@@ -80,17 +80,17 @@ class HeapTable(ValueTable):
         """See ValueTable. Content of a layer below is given as a copy where it could be changed."""
         kind = type(key)
         if self._held and (kind is int or kind is str):
-            # Canonical already and not in its live dict: each key once between a cut and its release, so it counts.
+            # Canonical already: `find` written out, since each key comes here once between a cut and its release.
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
-            for layer in self._below[self._shard_at[slot]]:
-                if key in layer:
-                    value = layer[key]
-                    if value is REMOVED:
-                        break
-                    return key, shard, value if self.protect is None else self.protect(value)
-            # What the caller looked for in the live dict may have been a mark.
-            return key, shard, MISSING
+            if key not in shard:
+                for layer in self._below[self._shard_at[slot]]:
+                    if key in layer:
+                        value = layer[key]
+                        if value is not REMOVED and self.protect is not None:
+                            value = self.protect(value)
+                        return key, shard, MISSING if value is REMOVED else value
+                return key, shard, MISSING
         key, shard, value = self.find(key)
         if value is not MISSING and self.protect is not None and key not in shard:
             value = self.protect(value)
