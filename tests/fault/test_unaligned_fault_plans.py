@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault.conftest import count_plan
 from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.testing.fault_jobs import SHAPES, JobShape
 from yarrow.testing.fault_plan import PlannedMessages, make_plan
@@ -70,6 +71,7 @@ def test_output_is_that_without_faults_when_processes_are_killed(
     shape: JobShape, number: int, killed_cluster: MiniCluster, tmp_path: Path
 ) -> None:
     run_of(shape, number, 0).execute(killed_cluster, tmp_path)
+    count_plan(killed=True)
 
 
 @pytest.mark.parametrize(("shape", "number"), COMBINATIONS)
@@ -77,3 +79,4 @@ def test_output_is_that_without_faults_when_calls_fail_and_messages_are_lost(
     shape: JobShape, number: int, threads_cluster: MiniCluster, messages: PlannedMessages, tmp_path: Path
 ) -> None:
     run_of(shape, number, 1).execute(threads_cluster, tmp_path, messages)
+    count_plan(killed=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.common import Configuration
+from yarrow.common import Configuration, Row
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
@@ -25,7 +25,7 @@ from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 ROWS = 3000
 #: Rows a second, more than the last stage takes.
-RATE = 2500
+RATE = 4000
 KEYS = 20
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
@@ -33,7 +33,11 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 @pytest.fixture(scope="module", params=["one worker", "two processes"])
 def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
     processes = request.param == "two processes"
-    with CheckpointHarness(2 if processes else 1, processes=processes) as harness:
+    # One batch of a few rows a channel: rows wait behind outputs, too.
+    narrow = {"taskmanager.network.channel.credit-batches": "1"}
+    with CheckpointHarness(
+        2 if processes else 1, processes=processes, configuration=narrow
+    ) as harness:
         yield harness
     harness.close()
 
@@ -63,7 +67,7 @@ class Pairs(MapFunction[int, Any]):
 
 
 def job(parallelism: int, *, seconds: float = 0.0007, declared: bool = True, **options: str) -> JobGraph:
-    settings = {"execution.batch.max-rows": "40"} | {k.replace("_", "."): v for k, v in options.items()}
+    settings = {"execution.batch.max-rows": "20"} | {k.replace("_", "."): v for k, v in options.items()}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(parallelism)
     numbers = env.from_source(
@@ -120,9 +124,14 @@ def begin(workers: CheckpointHarness, graph: JobGraph, restored: TakenCheckpoint
 def test_rows_in_flight_are_in_the_checkpoint_once(workers: CheckpointHarness) -> None:
     graph = job(2)
     begin(workers, graph)
-    unaligned(workers, 1)
-    taken = unaligned(workers, 2)
-    held = in_flight(taken)
+    # More of them until the outputs are full.
+    for number in range(1, 30):
+        taken = unaligned(workers, number)
+        held = in_flight(taken)
+        if {channel.at_producer for channel in held} == {True, False}:
+            break
+    else:
+        raise AssertionError("rows never waited at inputs and behind outputs at once")
     assert held, "the last stage is slow: rows wait before it"
     metrics = [part.metrics for part in taken.acknowledged.values()]
     assert all(part.unaligned for part in metrics)
@@ -212,3 +221,48 @@ def test_an_aborted_checkpoint_holds_nothing(workers: CheckpointHarness) -> None
     begin(workers, job(2), taken)
     workers.until_all(ExecutionState.FINISHED)
     check_exact(workers.output)
+
+
+class SlowPrintable(MapFunction[Any, str]):
+    """key:sum, now and then a pause."""
+
+    def map(self, value: Any) -> str:
+        time.sleep(0.002)
+        return f"{value[0]}:{value[1]}"
+
+
+def columnar_job(parallelism: int) -> JobGraph:
+    settings = Configuration.from_dict({"execution.buffer-timeout.interval": "1 ms"})
+    env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(parallelism)
+    numbers = env.from_source(
+        DataGeneratorSource(lambda index: index, ROWS, RateLimiterStrategy.per_second(RATE // 3), Types.LONG()),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    ).uid("numbers")
+    numbers.set_parallelism(2)
+    named = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
+    pairs = numbers.map(lambda n: Row(key=n % KEYS, n=n), named).uid("pairs")
+    sums = pairs.to_arrow().key_by("key").sum("n")
+    sums.to_rows(as_tuple=True).map(SlowPrintable(), Types.STRING()).print()
+    return env.get_job_graph("columns")
+
+
+def test_columns_in_flight(workers: CheckpointHarness) -> None:
+    """Columnar edges, keyed: at other parallelisms each subtask leaves out the rows of others."""
+    begin(workers, columnar_job(2))
+    held = 0
+    taken = unaligned(workers, 1)
+    for number, parallelism in ((2, 3), (3, 1)):
+        held += len(in_flight(taken))
+        workers.cancel_and_wait()
+        begin(workers, columnar_job(parallelism), taken)
+        taken = unaligned(workers, number)
+    workers.cancel_and_wait()
+    workers.start(columnar_job(2), taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert held
+    found: dict[int, int] = {}
+    for line in workers.output:
+        key, _, total = line.rpartition("> ")[2].partition(":")
+        found[int(key)] = max(int(total), found.get(int(key), 0))
+    assert found == {key: sum(range(key, ROWS, KEYS)) for key in range(KEYS)}

@@ -63,13 +63,8 @@ class Task:
     """What a task does with its channels, without operators: taken rows are its state."""
 
     def __init__(self, channels: int, overtakable: list[bool], clock: ManualClock) -> None:
-        entries = [
-            GateChannel(
-                InputChannel(CODEC, 99, 1 << 20, lambda: None, origin(i, changeable=i == 1) if overtakable[i] else None),
-                0,
-            )
-            for i in range(channels)
-        ]
+        origins = [origin(i, changeable=i == 1) if overtakable[i] else None for i in range(channels)]
+        entries = [GateChannel(InputChannel(CODEC, 99, 1 << 20, lambda: None, o), 0) for o in origins]
         self.gate = InputGate(entries, 1, clock)
         self.recorder = InFlightRecorder(self.gate, (), clock, 1 << 20)
         self.taken: list[list[int]] = [[] for _ in range(channels)]
@@ -281,7 +276,7 @@ def test_recovered_rows_that_were_not_taken_are_in_flight_again(batches: list[li
         return RowBatch(kept)
 
     for keep in (None, positive):
-        recovered = RecoveredRecords([RecoveredChannel(origin(), 0, data, keep), RecoveredChannel(origin(1), 0, data, keep)])
+        recovered = RecoveredRecords([RecoveredChannel(origin(i), 0, data, keep) for i in (0, 1)])
         first: list[int] = []
         for _ in range(taken):
             found = recovered.take()
