@@ -301,13 +301,13 @@ class TaskExecutor(RpcEndpoint):
         return Acknowledge()
 
     async def submit_tasks(self, deployment: Deployment) -> Acknowledge:
-        await self.slots.submit(deployment)
+        await self.slots.tasks.submit(deployment)
         return Acknowledge()
 
     async def cancel_tasks(
         self, job_id: JobID, job_master_id: JobMasterID, attempts: tuple[ExecutionAttemptID, ...]
     ) -> Acknowledge:
-        self.slots.cancel(self.slots.job(job_id, job_master_id), attempts)
+        self.slots.tasks.cancel(self.slots.job(job_id, job_master_id), attempts)
         return Acknowledge()
 
     async def free_slot(self, allocation_id: AllocationID, cause: str) -> Acknowledge:
@@ -341,7 +341,7 @@ class TaskExecutor(RpcEndpoint):
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
         self.slots.job(event.job_id, job_master_id)
-        self.slots.deliver(event)
+        self.slots.tasks.deliver(event)
         return Acknowledge()
 
     async def trigger_checkpoint(self, job_master_id: JobMasterID, trigger: TriggerCheckpoint) -> Acknowledge:

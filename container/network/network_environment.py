@@ -157,7 +157,9 @@ class NetworkEnvironment:
         with self._lock:
             peer = self._peers.get(connection)
             if peer is None:
-                return failed_output(codec, wake, f"the connection to worker {consumer.worker_id} broke at once")
+                return failed_output(
+                    codec, wake, f"the connection to worker {consumer.worker_id} broke at once"
+                )
             number = peer.next_number
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
