@@ -304,9 +304,9 @@ class CheckpointCoordinator:
         )
 
     def _options_of(self, kind: SnapshotKind) -> tuple[bool, bool, int]:
-        """Exactly once, unaligned, aligned timeout; savepoints hold no records in flight."""
+        """Exactly once, unaligned, aligned timeout; what stops tasks and savepoints hold no records in flight."""
         settings = self._settings
-        unaligned = settings.unaligned and settings.exactly_once and not kind.is_savepoint
+        unaligned = settings.unaligned and settings.exactly_once and kind is SnapshotKind.CHECKPOINT
         return settings.exactly_once, unaligned, settings.aligned_timeout_ms if unaligned else 0
 
     # Parts that come in.

@@ -81,6 +81,7 @@ def build_deployments(
             restore_coordinator=None if execution.enumerator_goes_on else task.coordinator,
             restored_checkpoint_id=restore.checkpoint_id,
             restore_directory=restore.directory,
+            restore_trusted=restore.trusted,
             finished_before=task.finished_before,
             enumerator_goes_on=execution.enumerator_goes_on,
         )

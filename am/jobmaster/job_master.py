@@ -14,6 +14,7 @@ from functools import partial
 
 import msgspec
 
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
 from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.errors import (
@@ -145,12 +146,7 @@ class JobMaster(CheckpointRequests):
             settings.checkpoints,
             starting_point or in_memory(job.job_id),
         )
-        self._rescaling = Rescaling(
-            lambda: self._checkpoints.request(SnapshotKind.CHECKPOINT),
-            self._begin_rescale,
-            services.clock,
-            services.ids,
-        )
+        self._rescaling = Rescaling(self, services.clock, services.ids)
         #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
         self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
@@ -256,9 +252,20 @@ class JobMaster(CheckpointRequests):
             return EncodedGraph(data)
         return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put, data))
 
-    async def _begin_rescale(self, job: JobGraph) -> None:
+    async def stop_with_checkpoint(self) -> CompletedCheckpoint:
+        """For Rescaling: takes a checkpoint with which all tasks end, and the job does not."""
+        self._carry_out(self._scheduler.stop_to_rescale(True))
+        try:
+            return await self._checkpoints.request(SnapshotKind.RESCALE)
+        except BaseException:
+            self._carry_out(self._scheduler.stop_to_rescale(False))
+            raise
+
+    async def go_on_as(self, job: JobGraph) -> None:
+        """For Rescaling: what is left of the tasks is cancelled, then all start as `job`."""
         former = self.graph.job
-        self._prepared = {id(former): self._encoded, id(job): await self._encode(job)}
+        encoded = self._encoded if job is former else await self._encode(job)
+        self._prepared = {id(former): self._encoded, id(job): encoded}
         self._carry_out(self._scheduler.rescale(job, self._now()))
 
     def _job_replaced(self, job: JobGraph) -> None:
@@ -525,6 +532,7 @@ class JobMaster(CheckpointRequests):
                     job_id=self.graph.job.job_id,
                     operator_id=reset.operator_id,
                     subtask=reset.subtask,
+                    attempt_id=reset.attempt_id,
                     checkpoint_id=self._checkpoints.checkpoint_id,
                 )
             )

@@ -64,6 +64,8 @@ class JobScheduler:
         self._next_job: JobGraph | None = None
         #: What it goes back to if something fails before all its tasks run.
         self._fallback: JobGraph | None = None
+        #: A checkpoint with which all tasks end is under way or complete: the job does not end with them.
+        self._stops_to_rescale = False
         #: Why it goes back; None while it does not.
         self._rescale_failure: FailureCause | None = None
 
@@ -165,8 +167,14 @@ class JobScheduler:
         self._record(None, cause)
         return self._failed(self._failover.everything(), cause, now)
 
+    def stop_to_rescale(self, stops: bool) -> Actions:
+        """Whether tasks that finish do so to be rescaled; what becomes possible when they do not any more."""
+        self._stops_to_rescale = stops
+        return self._conclude()
+
     def rescale(self, job: JobGraph, now: float) -> Actions:
-        """Everything is cancelled and starts again as `job`, which has other parallelisms."""
+        """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
+        self._stops_to_rescale = False
         if self.graph.status not in _ACTIVE:
             return []
         self._next_job = job
@@ -430,8 +438,11 @@ class JobScheduler:
         for reader in readers:
             worker = self._execution(Subtask(reader.vertex, 0)).worker
             if worker is not None:
-                operator = self._execution(reader).vertex.operators[0].id
-                actions.append(ResetReader(worker.resource_id, reader.vertex, operator, reader.number))
+                execution = self._execution(reader)
+                operator, ended = execution.vertex.operators[0].id, execution.attempt_id
+                actions.append(
+                    ResetReader(worker.resource_id, reader.vertex, operator, reader.number, ended)
+                )
         return actions
 
     def _replace_job(self, job: JobGraph) -> Actions:
@@ -479,6 +490,8 @@ class JobScheduler:
         """Ends the job when nothing lives any more."""
         graph = self.graph
         if not graph.all_ended or graph.machine.is_terminal or self._restarts:
+            return []
+        if self._stops_to_rescale and graph.status is JobStatus.RUNNING:
             return []
         ends = {
             JobStatus.RUNNING: JobStatus.FINISHED,

@@ -1,15 +1,16 @@
-"""Rescaling of a running job: a checkpoint, every task cancelled, the same job at another parallelism from there.
+"""Rescaling of a running job: a checkpoint with which its tasks end, then the same job at another parallelism from it.
 
-Owner: the JobMaster's loop; `rescaled_job` is pure. A rescale that cannot be restored, or whose tasks fail before all
-of them run, leaves the job at its former parallelism. Who cancels and starts tasks is job_scheduler.py.
+Owner: the JobMaster's loop; `rescaled_job` is pure. Between checkpoint and end a task processes nothing, so that no row
+is processed twice. A rescale that cannot be restored, or whose tasks fail before all of them run, leaves the
+job at its former parallelism. Who ends and starts tasks is job_scheduler.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -83,19 +84,23 @@ def _plan(plan: dict[str, Any], vertices: Mapping[JobVertexID, JobVertex]) -> di
     return {**plan, "nodes": nodes} if "nodes" in plan else plan
 
 
+class RescalableJob(Protocol):
+    """What Rescaling asks of its JobMaster."""
+
+    async def stop_with_checkpoint(self) -> CompletedCheckpoint:
+        """A checkpoint with which all tasks end; CheckpointFailedError where there is none, and they go on."""
+        ...
+
+    async def go_on_as(self, job: JobGraph) -> None:
+        """All tasks that are left are cancelled, then all start as that job; cannot fail for the job as it is."""
+        ...
+
+
 class Rescaling:
     """The rescales of one job, one at a time."""
 
-    def __init__(
-        self,
-        checkpoint: Callable[[], Awaitable[CompletedCheckpoint]],
-        begin: Callable[[JobGraph], Awaitable[None]],
-        clock: Clock,
-        ids: IdFactory,
-    ) -> None:
-        """`begin` has the scheduler restart everything as that job."""
-        self._checkpoint = checkpoint
-        self._begin = begin
+    def __init__(self, master: RescalableJob, clock: Clock, ids: IdFactory) -> None:
+        self._master = master
         self._clock = clock
         self._ids = ids
         self._ended: asyncio.Future[FailureCause | None] | None = None
@@ -125,7 +130,7 @@ class Rescaling:
         )
         del self._history[:-_HISTORY]
         try:
-            await self._carry_out(following)
+            await self._carry_out(job, following)
         except YarrowError as error:
             self._note("FAILED", str(error))
             raise RescaleFailedError(f"the job {job.name!r} was not rescaled: {error}") from error
@@ -137,17 +142,23 @@ class Rescaling:
         finally:
             self._ended = None
 
-    async def _carry_out(self, following: JobGraph) -> None:
+    async def _carry_out(self, job: JobGraph, following: JobGraph) -> None:
         # Key groups bring numpy along, which a master loads when it needs it.
         from yarrow.runtime.snapshot.assignment import assign
 
         checkpoint = await self._taken()
-        # What would not restore is found while the job still runs.
-        assign(checkpoint.metadata, following, allow_non_restored=True)
         assert self._ended is not None
-        if not self._ended.done():
-            await self._begin(following)
+        refused: Exception | None = None
+        try:
+            assign(checkpoint.metadata, following, allow_non_restored=True)
+            if not self._ended.done():
+                await self._master.go_on_as(following)
+        except Exception as error:  # the tasks have ended, or will: whatever it is, they start as they were
+            refused = error
+            await self._master.go_on_as(job)
         failure = await self._ended
+        if refused is not None:
+            raise RescaleFailedError(str(refused)) from refused
         if failure is not None:
             raise RescaleFailedError(failure.message)
 
@@ -155,10 +166,10 @@ class Rescaling:
         """A checkpoint may be lost to a task that finishes meanwhile: it is tried again."""
         for _ in range(_CHECKPOINT_ATTEMPTS - 1):
             try:
-                return await self._checkpoint()
+                return await self._master.stop_with_checkpoint()
             except CheckpointFailedError as error:
                 _log.info("no checkpoint to rescale from, tried again: %s", error)
-        return await self._checkpoint()
+        return await self._master.stop_with_checkpoint()
 
     def ended(self, failure: FailureCause | None) -> None:
         """All tasks run at the new parallelism, or they do not and the job went back or has ended."""

@@ -35,6 +35,8 @@ class RestorePlan:
     #: Base of relative paths in the states.
     directory: str = ""
     tasks: Mapping[ExecutionAttemptID, TaskRestore] = field(default_factory=dict)
+    #: Pickled values in it may be read.
+    trusted: bool = True
 
 
 class RestoreProvider(Protocol):

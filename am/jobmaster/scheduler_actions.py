@@ -81,6 +81,8 @@ class ResetReader:
     vertex_id: JobVertexID
     operator_id: OperatorID
     subtask: int
+    #: The attempt that has ended.
+    attempt_id: ExecutionAttemptID
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.messages import (
     Deployment,
@@ -26,6 +27,8 @@ from yarrow.runtime.rpc.messages import (
 )
 
 _log = logging.getLogger(__name__)
+#: Between two tries of a message that must arrive.
+RETRY_SECONDS = 0.1
 #: Told that a TaskExecutor did not take a checkpoint's trigger, and why.
 OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
 #: Told that the attempts could not be started, and why.
@@ -142,7 +145,7 @@ class TaskExecutorLink:
             if isinstance(message, _Cancel):
                 message = self._merged(message)
             try:
-                await self._call(message)
+                await self._call_until_answered(message)
             except YarrowError as error:
                 _log.info("message to TaskExecutor %s failed: %s", self.resource_id, error)
                 if isinstance(message, Deployment):
@@ -152,6 +155,23 @@ class TaskExecutorLink:
             else:
                 if isinstance(message, Deployment):
                     self.acknowledged.update(task.attempt_id for task in message.tasks)
+
+    async def _call_until_answered(self, message: _Message) -> None:
+        """What nobody would miss is repeated while the TaskExecutor is not given up: readers wait for their events,
+        and take one that comes twice once.
+        """
+        while True:
+            try:
+                await self._call(message)
+                return
+            except RpcUnavailableError as error:
+                ends = any(isinstance(following, _Disconnect) for following in self._queue)
+                if ends or not isinstance(message, OperatorEvent | ResetSubtask):
+                    raise
+                _log.info(
+                    "message to TaskExecutor %s not answered, tried again: %s", self.resource_id, error
+                )
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _merged(self, first: _Cancel) -> _Cancel:
         attempts = first.attempts

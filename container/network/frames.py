@@ -17,7 +17,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 MAGIC = b"Yw"
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 HEADER = struct.Struct("<2sBBIIII")
 #: Frames that come before the handshake is done may not be longer.
 MAX_HANDSHAKE_BYTES = 4096

@@ -27,7 +27,7 @@ from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.options import CheckpointOptions, SnapshotKind
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +213,8 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     restored_checkpoint_id: int = -1
     #: Base of relative paths in `restore`: the folder of its `_metadata`.
     restore_directory: str = ""
+    #: Pickled values in it may be read.
+    restore_trusted: bool = True
     #: True for a subtask that had finished at that checkpoint: it sends what its consumers wait for and ends.
     finished_before: bool = False
     #: True for subtask 0 of a source whose split enumerator has outlived the former attempt, in this same worker.
@@ -411,6 +413,8 @@ class ResetSubtask(Message, frozen=True, kw_only=True):
     job_id: JobID
     operator_id: OperatorID
     subtask: int
+    #: The reader's attempt that has ended: what a later one has said or was given stays.
+    attempt_id: ExecutionAttemptID
     checkpoint_id: int
 
 

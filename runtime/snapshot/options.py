@@ -11,7 +11,7 @@ import msgspec
 
 
 class SnapshotKind(IntEnum):
-    """What is asked for; the last two stop the job when they are complete."""
+    """What is asked for; tasks finish when one of the last three is complete."""
 
     CHECKPOINT = 0
     SAVEPOINT = 1
@@ -19,16 +19,21 @@ class SnapshotKind(IntEnum):
     SAVEPOINT_SUSPEND = 2
     #: The same with drain: the largest watermark is sent before the barrier, so that all timers fire.
     SAVEPOINT_TERMINATE = 3
+    #: An ordinary checkpoint behind which, as with SAVEPOINT_SUSPEND, nothing is processed: the job goes on from it at
+    #: another parallelism.
+    RESCALE = 4
 
     @property
     def is_savepoint(self) -> bool:
-        """True for all but ordinary checkpoints: full, owned by the user."""
-        return self is not SnapshotKind.CHECKPOINT
+        """True for what is full and owned by the user."""
+        return self not in (SnapshotKind.CHECKPOINT, SnapshotKind.RESCALE)
 
     @property
     def stops_job(self) -> bool:
-        """True for the two kinds of stop-with-savepoint."""
-        return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
+        """True for the kinds with which all tasks end."""
+        return self in (
+            SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE, SnapshotKind.RESCALE
+        )
 
 
 class CheckpointType(StrEnum):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
+from yarrow.datastream import EmbeddedRocksDBStateBackend, MapFunction, RuntimeContext
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import RescaleRequest
 from yarrow.testing.local_job_client import LocalJobClient
@@ -54,6 +57,39 @@ def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
         for key, count in rows:
             last[key] = max(count, last.get(key, 0))
     assert last == dict.fromkeys(range(KEYS), MORE_ROWS // KEYS)
+
+
+class Noted(MapFunction[int, int]):
+    """Notes each row that it processes, at once: what is processed twice is noted twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._file = Path(self._folder, f"noted-{os.getpid()}-{id(self)}").open("a", buffering=1)
+
+    def map(self, value: int) -> int:
+        self._file.write(f"{value}\n")
+        return value
+
+
+@pytest.mark.parametrize("interval", [20, 60_000], ids=["checkpoints under way", "no other checkpoint"])
+def test_no_row_is_processed_twice(cluster: MiniCluster, tmp_path: Path, interval: int) -> None:
+    """Also where a checkpoint is under way, and with state on disk."""
+    env = environment(cluster, parallelism=2)
+    env.enable_checkpointing(interval)
+    env.set_state_backend(EmbeddedRocksDBStateBackend())
+    rows = env.from_sequence(1, ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
+    rows.process(Count()).map(lambda counted: counted[1]).map(Noted(tmp_path)).filter(lambda n: False).print()
+    client = cluster.submit(env.get_job_graph("noted"))
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    for parallelism in (3, 1):
+        rescale(cluster, client, parallelism)
+    details = client.get_job_details().result()
+    assert [record.state for record in details.rescales] == ["COMPLETED"] * 2
+    client.get_job_execution_result().result()
+    noted = [int(line) for path in tmp_path.glob("noted-*") for line in path.read_text().split()]
+    assert Counter(noted) == dict.fromkeys(range(1, ROWS // KEYS + 1), KEYS)
 
 
 def test_more_than_there_can_be_is_refused_and_the_job_runs_on(cluster: MiniCluster, tmp_path: Path) -> None:

@@ -94,6 +94,34 @@ def test_up_takes_more_slots_and_goes_on_counting_attempts() -> None:
     assert job.report(FINISHED)[-1] == JobEnded(JobStatus.FINISHED)
 
 
+def test_tasks_that_end_with_its_checkpoint_do_not_end_the_job() -> None:
+    job = restarting(keyed(2, 2))
+    job.running(2)
+    assert not job.scheduler.stop_to_rescale(True)
+    assert not of_kind(job.report(FINISHED), JobEnded)
+    actions = job.scheduler.rescale(to(job.graph.job, 1, 1), job.now)
+    assert len(of_kind(actions, JobReplaced)) == 1 and len(deployed(actions)) == 2
+    assert of_kind(job.report(RUNNING), RescaleEnded) == [RescaleEnded(None)]
+    assert job.report(FINISHED)[-1] == JobEnded(JobStatus.FINISHED)
+
+
+def test_a_job_that_finished_instead_of_its_checkpoint_ends() -> None:
+    job = restarting(keyed(2, 2))
+    job.running(2)
+    job.scheduler.stop_to_rescale(True)
+    assert not of_kind(job.report(FINISHED), JobEnded)
+    assert job.scheduler.stop_to_rescale(False)[-1] == JobEnded(JobStatus.FINISHED)
+
+
+def test_what_could_not_be_rescaled_starts_as_it_was() -> None:
+    job = restarting(keyed(2, 2))
+    job.running(2)
+    job.scheduler.stop_to_rescale(True)
+    job.report(FINISHED)
+    assert len(deployed(job.scheduler.rescale(job.graph.job, job.now))) == 4
+    assert of_kind(job.report(RUNNING), RescaleEnded) == [RescaleEnded(None)]
+
+
 def test_down_gives_slots_back() -> None:
     job = restarting(keyed(3, 3))
     job.running(3)
