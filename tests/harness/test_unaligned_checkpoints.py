@@ -241,7 +241,7 @@ def columnar_job(parallelism: int) -> JobGraph:
     ).uid("numbers")
     numbers.set_parallelism(2)
     named = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
-    pairs = numbers.map(lambda n: Row(key=n % KEYS, n=n), named).uid("pairs")
+    pairs = numbers.rebalance().map(lambda n: Row(key=n % KEYS, n=n), named).uid("pairs")
     sums = pairs.to_arrow().key_by("key").sum("n")
     sums.to_rows(as_tuple=True).map(SlowPrintable(), Types.STRING()).print()
     return env.get_job_graph("columns")
