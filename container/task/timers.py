@@ -122,7 +122,7 @@ class TimerQueue:
         return times[0] if times else None
 
     def pop(self, limit: int) -> tuple[int, Any, Any] | None:
-        """Takes out the first timer with a timestamp <= limit: (timestamp, key, namespace); None where there is none."""
+        """Takes out the first timer with a timestamp <= limit: (timestamp, key, namespace); None where none is."""
         timestamp = self.next_timestamp
         if timestamp is None or timestamp > limit:
             return None

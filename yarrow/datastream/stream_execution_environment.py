@@ -26,9 +26,10 @@ from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.restart_strategy import RestartStrategyConfiguration
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream.blocking_exchange import refuse_endless_results
 from yarrow.datastream.checkpoint_config import CheckpointConfig
 from yarrow.datastream.checkpointing_mode import CheckpointingMode
-from yarrow.datastream.connectors.base import Source
+from yarrow.datastream.connectors.base import Boundedness, Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
@@ -81,6 +82,7 @@ class StreamExecutionEnvironment:
         self._state_backend: StateBackend | None = None
         #: Names of sources that cannot read their records again, by transformation.
         self._not_replayable: dict[int, str] = {}
+        self._unbounded: dict[int, str] = {}
         self._files = ProgramFiles()
         if not self._settings().is_set(pipeline_options.DEFAULT_PARALLELISM) and self._is_local():
             self.set_parallelism(self.get_default_local_parallelism())
@@ -425,6 +427,8 @@ class StreamExecutionEnvironment:
         made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
         if not source.replayable:
             self._not_replayable[made.id] = name
+        if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            self._unbounded[made.id] = name
         return DataStream(self, made)
 
     def _pickled_strategy(self, strategy: WatermarkStrategy | None, name: str) -> bytes | None:
@@ -478,6 +482,7 @@ class StreamExecutionEnvironment:
         refuse_lost_records(
             settings, (source for made, source in self._not_replayable.items() if made in graph.nodes)
         )
+        refuse_endless_results(graph, self._unbounded)
         return generate_job_graph(
             graph,
             job_id=JobID(self._ids.hex_id()),
@@ -551,6 +556,6 @@ def _refuse_what_cannot_run(settings: Settings) -> None:
     if blocking and settings.get(checkpointing_options.INTERVAL) is not None:
         raise UnsupportedFeatureError(
             "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a"
-            " result that is read when it is complete: leave the interval out (what fails starts again from the last complete"
-            " result), or set the mode to pipelined."
+            " result that is read when it is complete: leave the interval out (what fails starts again from the"
+            " last complete result), or set the mode to pipelined."
         )

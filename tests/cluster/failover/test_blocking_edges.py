@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import environment
+from tests.cluster.failover.programs import Trace, environment
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
@@ -93,8 +92,8 @@ def test_a_killed_producers_result_is_made_again(tmp_path: Path) -> None:
         waiting = pairs.key_by(lambda pair: pair[0]).map(Until(tmp_path, "after"))
         rows = waiting.execute_and_collect()
         wait_until(lambda: len(list(tmp_path.glob("after-*-0"))) == 2)
-        victim = int((tmp_path / "after-0-0").read_text())
-        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: Trace(tmp_path).pid("after", 0) > 0)
+        Trace(tmp_path).kill("after", 0)
         wait_until(lambda: bool(list(tmp_path.glob("after-*-1"))))
         (tmp_path / "go").touch()
         found = Counter(rows)

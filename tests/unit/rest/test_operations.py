@@ -52,9 +52,15 @@ def test_what_was_answered_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(operations, "ANSWER_GRACE", 3600.0)
 
     async def main() -> None:
-        here, trigger = begun()
-        while here.outcome("savepoints", trigger) is None:
-            await asyncio.sleep(0)
+        here = Operations(SystemClock(), RandomIdFactory())
+        ended = asyncio.Event()
+
+        async def work() -> None:
+            asyncio.get_running_loop().call_later(0, ended.set)
+
+        trigger = here.begin("savepoints", None, work)
+        await ended.wait()
+        assert here.outcome("savepoints", trigger) is not None
         await here.answer()
 
     run(main())
