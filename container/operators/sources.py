@@ -6,6 +6,7 @@ enumerator lives in source_coordinator.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections import deque
@@ -134,6 +135,7 @@ class ReaderContext(SubtaskContext):
         super().__init__(context)
         self._context = context
         self._inbox = inbox
+        self._numbers = itertools.count()
 
     def request_split(self) -> None:
         """Asks the enumerator."""
@@ -149,7 +151,7 @@ class ReaderContext(SubtaskContext):
             self._context.descriptor.id,
             COORDINATOR,
             self._environment.subtask,
-            encode_to_coordinator(self._inbox.taken, message),
+            encode_to_coordinator(self._inbox.taken, next(self._numbers), message),
         )
 
     def wake_up(self) -> None:
@@ -275,7 +277,7 @@ class ReadingSource(SourceHead):
         self._serves = beside_enumerator
         # The coordinator lives with subtask 0, which ends last: with it there is nobody to tell.
         if environment.subtask != 0 or beside_enumerator:
-            payload = encode_to_coordinator(UNNUMBERED, ("finished",))
+            payload = encode_to_coordinator(UNNUMBERED, 0, ("finished",))
             environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)
 
     @property

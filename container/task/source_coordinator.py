@@ -88,9 +88,9 @@ class SourceCoordinator:
         #: Host name of each reader that has started.
         self._readers: dict[int, str] = {}
         self._attempts: dict[int, ExecutionAttemptID] = {}
+        #: Of each reader the latest attempt heard of, and the number of its last message.
+        self._heard: dict[int, tuple[ExecutionAttemptID, int]] = {}
         self._finished: set[int] = set()
-        #: Readers whose new attempt came before the word that they go back.
-        self._gone_back: set[int] = set()
         self._log = AssignmentLog(self._restored.checkpoint_id)
         #: Restored at another parallelism: events of readers that are no more, until their progress is known.
         self._rescaled: CoordinatorState | None = None
@@ -131,9 +131,11 @@ class SourceCoordinator:
 
         self._actions.put(act)
 
-    def reset(self, subtask: int, checkpoint_id: int) -> None:
-        """A reader starts again from that checkpoint: what it was assigned since goes back."""
-        self._actions.put(lambda enumerator: self._reset(enumerator, subtask, checkpoint_id))
+    def reset(self, subtask: int, ended: ExecutionAttemptID, checkpoint_id: int) -> None:
+        """The attempt `ended` of a reader is followed by one that starts from that checkpoint: what it was assigned
+        since goes back, unless the following one has registered meanwhile, which does the same.
+        """
+        self._actions.put(lambda enumerator: self._reset(enumerator, subtask, ended, checkpoint_id))
 
     def stop(self) -> None:
         """Closes the enumerator and ends the thread."""
@@ -222,7 +224,11 @@ class SourceCoordinator:
         attempt: ExecutionAttemptID,
         payload: bytes,
     ) -> None:
-        taken, message = decode_to_coordinator(payload)
+        taken, number, message = decode_to_coordinator(payload)
+        if (heard := self._heard.get(subtask)) is not None and heard[0] == attempt and number <= heard[1]:
+            return  # It came once already.
+        if heard is None or not _is_later(heard[0], attempt):
+            self._heard[subtask] = (attempt, number)
         if message[0] == "register":
             self._register(enumerator, subtask, attempt, taken, message)
             return
@@ -254,10 +260,11 @@ class SourceCoordinator:
             if splits:
                 enumerator.add_splits_back(splits, subtask)
         former = self._attempts.get(subtask)
-        if former is not None and attempt_place(former)[1] < attempt_place(attempt)[1]:
+        if former is not None and _is_later(former, attempt):
+            return  # Of an attempt that another has followed since.
+        if former is not None and _is_later(attempt, former):
             # The word that the reader goes back is still on its way.
             self._go_back(enumerator, subtask, message[3])
-            self._gone_back.add(subtask)
         self._readers[subtask] = message[1]
         self._attempts[subtask] = attempt
         for event in self._log.registered(subtask, taken):
@@ -265,10 +272,11 @@ class SourceCoordinator:
         enumerator.add_reader(subtask)
 
     def _reader_finished(self, subtask: int, attempt: ExecutionAttemptID) -> None:
-        if self._attempts.get(subtask, attempt) != attempt:
+        known = self._attempts.get(subtask)
+        if known is not None and _is_later(known, attempt):
             return
         # One that had ended before the restored checkpoint does not register.
-        self._attempts.setdefault(subtask, attempt)
+        self._attempts[subtask] = attempt
         self._finished.add(subtask)
         if len(self._finished) == self._parallelism:
             self._send_unnumbered(0, ("complete",))
@@ -290,10 +298,15 @@ class SourceCoordinator:
             return
         self._host.deliver(checkpoint_id, options, data)
 
-    def _reset(self, enumerator: SplitEnumerator[SourceSplit], subtask: int, checkpoint_id: int) -> None:
-        if subtask in self._gone_back:
-            self._gone_back.discard(subtask)
-        else:
+    def _reset(
+        self,
+        enumerator: SplitEnumerator[SourceSplit],
+        subtask: int,
+        ended: ExecutionAttemptID,
+        checkpoint_id: int,
+    ) -> None:
+        known = self._attempts.get(subtask)
+        if known is None or not _is_later(known, ended):
             self._go_back(enumerator, subtask, checkpoint_id)
 
     def _go_back(self, enumerator: SplitEnumerator[SourceSplit], subtask: int, checkpoint_id: int) -> None:
@@ -324,3 +337,8 @@ class SourceCoordinator:
         if attempt is not None:
             payload = encode_to_reader(UNNUMBERED, UNNUMBERED, pickle.dumps(message, 5))
             self._host.send(subtask, attempt, payload)
+
+
+def _is_later(attempt: ExecutionAttemptID, other: ExecutionAttemptID) -> bool:
+    """Of two attempts of one subtask."""
+    return attempt_place(attempt)[1] > attempt_place(other)[1]

@@ -215,6 +215,8 @@ class TaskDeploymentDescriptor(Message, frozen=True, kw_only=True):
     restore_directory: str = ""
     #: Pickled values in it may be read.
     restore_trusted: bool = True
+    #: The latest savepoint of this job, -1 = none: what it names outside of state may be needed by other jobs.
+    latest_savepoint_id: int = -1
     #: True for a subtask that had finished at that checkpoint: it sends what its consumers wait for and ends.
     finished_before: bool = False
     #: True for subtask 0 of a source whose split enumerator has outlived the former attempt, in this same worker.
@@ -350,7 +352,7 @@ class CheckpointNotice(enum.StrEnum):
 
 
 class NotifyCheckpoint(Message, frozen=True, kw_only=True):
-    """JobMaster -> TaskExecutor, for all tasks and coordinators of the job there; a later COMPLETED covers earlier ones."""
+    """JobMaster -> TaskExecutor, for all tasks and coordinators of the job; a later COMPLETED covers earlier ones."""
 
     job_id: JobID
     checkpoint_id: int
@@ -428,7 +430,7 @@ class SavepointFormat(enum.StrEnum):
 
 
 class SavepointRequest(Message, frozen=True, kw_only=True):
-    """What a client asks for; a savepoint without `target_directory` goes to `execution.checkpointing.savepoint-dir`."""
+    """What a client asks for; `target_directory` "" stands for `execution.checkpointing.savepoint-dir`."""
 
     kind: SnapshotKind
     target_directory: str | None = None

@@ -296,11 +296,21 @@ class CheckpointHarness(WorkerHarness):
         self.notify(checkpoint_id, CheckpointNotice.COMPLETED)
         return taken
 
-    def reset(self, vertex: JobVertexID, subtask: int, checkpoint_id: int) -> None:
-        """Tells the source's coordinator that a reader goes back."""
+    def reset(
+        self,
+        vertex: JobVertexID,
+        subtask: int,
+        checkpoint_id: int,
+        attempt: ExecutionAttemptID | None = None,
+    ) -> None:
+        """Tells the source's coordinator that a reader goes back whose latest attempt, or that one, has ended."""
         operator_id = self._graph.vertex(vertex).operators[0].id
         reset = ResetSubtask(
-            job_id=self._graph.job_id, operator_id=operator_id, subtask=subtask, checkpoint_id=checkpoint_id
+            job_id=self._graph.job_id,
+            operator_id=operator_id,
+            subtask=subtask,
+            attempt_id=attempt or self.attempt((vertex, subtask)),
+            checkpoint_id=checkpoint_id,
         )
         self._sockets[self._worker_of[vertex, 0]].send(ResetReader(reset=reset))
 

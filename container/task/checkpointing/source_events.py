@@ -26,14 +26,14 @@ UNNUMBERED = -1
 Progress = tuple[int, int, int, bool]
 
 
-def encode_to_coordinator(taken: int, message: Message) -> bytes:
-    """A reader's message with the number of the event that it has taken last."""
-    return pickle.dumps((taken, message), 5)
+def encode_to_coordinator(taken: int, number: int, message: Message) -> bytes:
+    """A reader's message with the number of the event that it has taken last and its own, counted by attempt."""
+    return pickle.dumps((taken, number, message), 5)
 
 
-def decode_to_coordinator(payload: bytes) -> tuple[int, Message]:
-    """(number taken last, message)"""
-    decoded: tuple[int, Message] = pickle.loads(payload)
+def decode_to_coordinator(payload: bytes) -> tuple[int, int, Message]:
+    """(number taken last, number of the message, message)"""
+    decoded: tuple[int, int, Message] = pickle.loads(payload)
     return decoded
 
 

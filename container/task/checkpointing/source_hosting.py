@@ -327,7 +327,7 @@ class SourceHosting:
         """A reader goes back to a checkpoint, and with it its coordinator."""
         hosted = self._hosted.get((reset.job_id, reset.operator_id))
         if hosted is not None:
-            hosted.coordinator.reset(reset.subtask, reset.checkpoint_id)
+            hosted.coordinator.reset(reset.subtask, reset.attempt_id, reset.checkpoint_id)
 
 
 def _hand_to_reader(task: StreamTask, payload: bytes) -> None:

@@ -86,11 +86,20 @@ def test_notices_reach_every_worker_and_a_reset_the_one_of_the_enumerator(tmp_pa
             notice = NotifyCheckpoint(job_id=JOB, checkpoint_id=5, notice=CheckpointNotice.COMPLETED)
             await c.gateway.notify_checkpoint(JOB_MASTER_ID, notice)
             await eventually(
-                lambda: [text for _, text in c.output].count("checkpoint 5 completed\n") == 2, "both were told"
+                lambda: [text for _, text in c.output].count("checkpoint 5 completed\n") == 2,
+                "both were told",
             )
-            reset = ResetSubtask(job_id=JOB, operator_id=OperatorID("o0"), subtask=1, checkpoint_id=5)
+            reset = ResetSubtask(
+                job_id=JOB,
+                operator_id=OperatorID("o0"),
+                subtask=1,
+                attempt_id=ExecutionAttemptID("a"),
+                checkpoint_id=5,
+            )
             await c.gateway.reset_subtask(JOB_MASTER_ID, reset)
-            await eventually(lambda: ("stdout", "reader 1 goes back to 5\n") in c.output, "the enumerator was told")
+            await eventually(
+                lambda: ("stdout", "reader 1 goes back to 5\n") in c.output, "the enumerator was told"
+            )
 
     run(body())
 
@@ -101,7 +110,13 @@ def test_messages_of_another_job_master_are_refused(tmp_path: Path) -> None:
             await c.active_slot()
             stale = JobMasterID("jm-0")
             notice = NotifyCheckpoint(job_id=JOB, checkpoint_id=5, notice=CheckpointNotice.ABORTED)
-            reset = ResetSubtask(job_id=JOB, operator_id=OperatorID("o0"), subtask=1, checkpoint_id=5)
+            reset = ResetSubtask(
+                job_id=JOB,
+                operator_id=OperatorID("o0"),
+                subtask=1,
+                attempt_id=ExecutionAttemptID("a"),
+                checkpoint_id=5,
+            )
             with pytest.raises(FencingTokenError):
                 await c.gateway.trigger_checkpoint(stale, trigger())
             with pytest.raises(FencingTokenError):

@@ -328,11 +328,13 @@ def test_a_reader_whose_enumerator_has_finished_takes_the_others_along() -> None
 def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
     job = restarting(linear_job(Stage(3)))
     job.running(3)
+    ended = job.execution(0, 1).attempt_id
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     vertex = job.graph.job.vertices[0]
     assert of_kind(actions, ResetReader) == [
-        ResetReader(ResourceID("te"), vertex.id, vertex.operators[0].id, 1)
+        ResetReader(ResourceID("te"), vertex.id, vertex.operators[0].id, 1, ended)
     ]
+    assert job.execution(0, 1).attempt_id != ended
     assert [type(action) for action in actions][-2:] == [ResetReader, Deploy]
     assert job.execution(0, 0).state is RUNNING
 

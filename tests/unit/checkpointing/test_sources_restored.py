@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.cluster.embedded.waiting import wait_until
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.worker_protocol import CancelTasks
 from yarrow.datastream import (
@@ -129,6 +130,30 @@ def test_one_reader_goes_back_alone(workers: CheckpointHarness, completed: bool)
     workers.restart_subtasks([place], taken)
     workers.until(lambda: workers.states[place] is ExecutionState.RUNNING)
     workers.checkpoint(3)
+    workers.until_all(ExecutionState.FINISHED)
+    assert seen() == Counter(range(COUNT))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_word_of_a_former_attempt_that_comes_late_is_not_taken_for_the_next(
+    workers: CheckpointHarness, times: int
+) -> None:
+    graph = many_splits()
+    (vertex,) = graph.vertices
+    place = (vertex.id, 1)
+    workers.start(graph)
+    workers.until_all(ExecutionState.RUNNING)
+    taken = workers.checkpoint(1)
+    ended = workers.attempt(place)
+    workers._sockets[workers._worker_of[place]].send(CancelTasks(attempts=(ended,)))
+    workers.until(lambda: workers.states[place] is ExecutionState.CANCELED)
+    workers.restart_subtasks([place], taken)
+    workers.until(lambda: workers.states[place] is ExecutionState.RUNNING)
+    # Its enumerator has heard of the new attempt.
+    rows = len(Seen.rows[1])
+    wait_until(lambda: len(Seen.rows[1]) > rows)
+    for _ in range(times):
+        workers.reset(vertex.id, 1, 1, ended)
     workers.until_all(ExecutionState.FINISHED)
     assert seen() == Counter(range(COUNT))
 
