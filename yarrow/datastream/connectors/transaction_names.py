@@ -1,8 +1,9 @@
 """Names of what a sink subtask has begun and not committed: unique, and telling whether somebody still needs it.
 
 Owner: the writer that makes them (task thread). A name carries the job and sink, the subtask, and the last checkpoint
-that the subtask had taken part in when it began. So a writer that starts from checkpoint n knows by the name alone what
-its predecessors left behind: what began at or after n is in no state that was restored. Must do no I/O.
+that the subtask had taken part in when it began. So a writer that starts from checkpoint n knows by the name alone
+what its predecessors left behind: what began at or after n is in no state that was restored. What began before a
+savepoint of the job is in that one, from which another job may begin: nobody but that job ends it. Must do no I/O.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class TransactionNames:
         self._parallelism = context.parallelism
         self._restored = context.restored_checkpoint_id
         self._epoch = self._restored or 0
+        #: What began before it is in a checkpoint that was restored, or in a savepoint.
+        self._first_leftover = max(self._epoch, context.latest_savepoint_id or 0)
         #: New for every writer, so that no attempt makes a name that another one has made.
         self.writer = ids.hex_id()[-16:]
         self._count = 0
@@ -57,7 +60,7 @@ class TransactionNames:
             return False
         if int(found["subtask"]) % self._parallelism != self._subtask:
             return False
-        return self._restored is None or int(found["epoch"]) >= self._restored
+        return int(found["epoch"]) >= self._first_leftover
 
 
 def checkpoint_of(name: str) -> int:
