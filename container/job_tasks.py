@@ -152,7 +152,7 @@ class JobTasks:
         )
         if descriptor.restored_checkpoint_id >= 0:
             builder.restored = RestoredState(
-                descriptor.restored_checkpoint_id, descriptor.restore, fetched.read
+                descriptor.restored_checkpoint_id, descriptor.restore, fetched.read, descriptor.restore_trusted
             )
         try:
             task = builder.build()

@@ -32,6 +32,8 @@ class CompletedCheckpoint:
     owned: bool = True
     #: True = of the user or another job, whose files have become ours: others may lie beside them.
     claimed: bool = False
+    #: False = pickled values in it are not read.
+    trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

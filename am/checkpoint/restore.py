@@ -30,8 +30,8 @@ from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
-    open_snapshot,
 )
+from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 
 if TYPE_CHECKING:
     from yarrow.runtime.snapshot.assignment import Assignment
@@ -74,7 +74,11 @@ def starting_point(
     Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
     cannot be written.
     """
-    storage = _storage(job.job_id, settings, ids)
+    try:
+        trust = SnapshotTrust.of(settings.secret_file, settings.trust_pickle)
+    except SnapshotError as error:
+        raise RestoreError(str(error)) from error
+    storage = _storage(job.job_id, settings, ids, trust.secret)
     earlier = _earlier_checkpoints(storage)
     next_id = max(earlier, default=0) + 1
     if recovering and (own := _latest_complete(earlier)) is not None:
@@ -82,7 +86,7 @@ def starting_point(
         settings = replace(own_path, ignore_unclaimed_state=True)
     if not settings.restore_path:
         return job, StartingPoint(storage, next_id=next_id)
-    adopted, restored = _restored(job, settings)
+    adopted, restored = _restored(job, settings, storage, trust)
     if recovering and restored.directory.startswith(f"{_folder_of(storage)}/"):
         restored = replace(restored, claimed=False)
     return adopted, StartingPoint(storage, restored, next_id)
@@ -123,7 +127,9 @@ def _folder_of(storage: CheckpointStorage) -> str:
     return storage.job_folder if isinstance(storage, FileSystemCheckpointStorage) else ""
 
 
-def _storage(job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None) -> CheckpointStorage:
+def _storage(
+    job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None, secret: bytes
+) -> CheckpointStorage:
     directory = settings.directory
     if directory:
         checked_path(directory, "execution.checkpointing.dir")
@@ -139,6 +145,7 @@ def _storage(job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None)
             directory=directory,
             inline_threshold=settings.inline_threshold,
             ids=ids,
+            secret=secret,
         )
     if not directory:
         raise RestoreError(
@@ -147,7 +154,9 @@ def _storage(job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None)
         )
     if settings.interval is not None:
         _probe(directory, ids)
-    return FileSystemCheckpointStorage(directory, job_id, inline_threshold=settings.inline_threshold, ids=ids)
+    return FileSystemCheckpointStorage(
+        directory, job_id, inline_threshold=settings.inline_threshold, ids=ids, secret=secret
+    )
 
 
 def _probe(directory: str, ids: IdFactory | None) -> None:
@@ -168,7 +177,9 @@ def _probe(directory: str, ids: IdFactory | None) -> None:
 # The snapshot that a job begins from.
 
 
-def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, CompletedCheckpoint]:
+def _restored(
+    job: JobGraph, settings: CheckpointSettings, storage: CheckpointStorage, trust: SnapshotTrust
+) -> tuple[JobGraph, CompletedCheckpoint]:
     # Key groups bring numpy along, which a master loads when it restores something.
     from yarrow.runtime.snapshot.assignment import assign
     from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
@@ -180,13 +191,14 @@ def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, Co
             " you, or CLAIM, which lets the job delete it when it needs it no more."
         )
     try:
-        opened = open_snapshot(path)
+        opened = storage.open(path)
     except (OSError, YarrowError) as error:
         raise RestoreError(f"job {job.name!r} cannot be restored: {error}") from error
     metadata, directory = opened.metadata, opened.directory
     try:
         adopted = with_max_parallelism(job, max_parallelism_of_savepoint(metadata, job))
         assign(metadata, adopted, allow_non_restored=settings.ignore_unclaimed_state)
+        trusted = check_trust(metadata, opened.seal, trust, directory)
     except SnapshotError as error:
         raise RestoreError(f"job {job.name!r} cannot be restored from {directory}: {error}") from error
     completed = CompletedCheckpoint(
@@ -198,6 +210,7 @@ def _restored(job: JobGraph, settings: CheckpointSettings) -> tuple[JobGraph, Co
         shared=tuple(sorted({absolute(file.path, directory) for file in metadata.shared_files()})),
         owned=settings.claim_mode is execution.ClaimMode.CLAIM,
         claimed=settings.claim_mode is execution.ClaimMode.CLAIM,
+        trusted=trusted,
     )
     return adopted, completed
 
@@ -236,4 +249,4 @@ class Restorer:
             finished = place in assignment.finished
             if states or coordinator is not None or finished:
                 tasks[task.attempt_id] = TaskRestore(states, coordinator, finished)
-        return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks)
+        return RestorePlan(checkpoint.checkpoint_id, checkpoint.directory, tasks, checkpoint.trusted)

@@ -12,6 +12,7 @@ from enum import StrEnum
 import yarrow.runtime.config.options.checkpointing as options
 import yarrow.runtime.config.options.execution as execution
 import yarrow.runtime.config.options.rpc as rpc
+import yarrow.runtime.config.options.security as security
 import yarrow.runtime.config.options.web as web
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -55,6 +56,9 @@ class CheckpointSettings:
     history: int = 10
     state_backend: str = "hashmap"
     incremental: bool = False
+    #: security.snapshot.secret-file, "" = none.
+    secret_file: str = ""
+    trust_pickle: bool = True
     #: Savepoint or checkpoint to begin from, "" = none.
     restore_path: str = ""
     claim_mode: execution.ClaimMode = execution.ClaimMode.NO_CLAIM
@@ -88,6 +92,8 @@ class CheckpointSettings:
             history=settings.get(web.CHECKPOINTS_HISTORY),
             state_backend=settings.get(options.STATE_BACKEND),
             incremental=settings.get(options.INCREMENTAL),
+            secret_file=settings.get(security.SNAPSHOT_SECRET_FILE) or "",
+            trust_pickle=settings.get(security.SNAPSHOT_TRUST_PICKLE),
             restore_path=settings.get(execution.SAVEPOINT_PATH) or "",
             claim_mode=settings.get(execution.CLAIM_MODE),
             ignore_unclaimed_state=settings.get(execution.IGNORE_UNCLAIMED_STATE),

@@ -35,6 +35,8 @@ class RestorePlan:
     #: Base of relative paths in the states.
     directory: str = ""
     tasks: Mapping[ExecutionAttemptID, TaskRestore] = field(default_factory=dict)
+    #: The latest savepoint of the job, later than the checkpoint perhaps; -1 = none.
+    latest_savepoint_id: int = -1
     #: Pickled values in it may be read.
     trusted: bool = True
 

@@ -50,6 +50,8 @@ class RestoredState:
     operators: Mapping[OperatorID, OperatorSubtaskState]
     #: The verified bytes of a handle of `operators`; raises SnapshotError naming file and operator.
     read: Callable[[StateHandle], bytes]
+    #: Pickled values in them may be read.
+    trusted: bool = True
 
     def of(self, operator_id: OperatorID) -> OperatorSubtaskState:
         """The state of one operator; empty where it has none."""
@@ -103,6 +105,8 @@ class TaskEnvironment:
     local_directory: str
     #: What the task restores, fetched and verified before its operators are set up.
     restored: RestoredState = NOTHING_RESTORED
+    #: The latest savepoint of the job when the task was deployed; -1 = none.
+    latest_savepoint_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class OperatorContext:
             post=environment.post,
             restored=restored.of(descriptor.id).keyed,
             read=restored.read,
+            trusted=restored.trusted,
         )
         return OperatorContext(
             environment,
@@ -149,8 +154,7 @@ class OperatorContext:
                 descriptor.name,
                 restored.of(descriptor.id).operator,
                 restored.read,
-                # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
-                trusted=True,
+                trusted=restored.trusted,
             ),
             restored.checkpoint_id if restored.is_restored else None,
         )

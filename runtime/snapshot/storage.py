@@ -21,7 +21,7 @@ from yarrow.runtime.snapshot.errors import (
     SnapshotStorageError,
 )
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle, StateHandle
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, decode_metadata, encode_metadata
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, Seal, decode_metadata, encode_metadata, seal_of
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.snapshot_reader import resolve
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
@@ -44,6 +44,7 @@ class OpenedSnapshot:
     metadata: CheckpointMetadata
     #: Folder of its `_metadata`: base of the relative paths in it.
     directory: str
+    seal: Seal = Seal.UNCHECKED
 
 
 class CheckpointStorage(Protocol):
@@ -80,11 +81,13 @@ class FileSystemCheckpointStorage:
         *,
         inline_threshold: int = DEFAULT_INLINE_THRESHOLD,
         ids: IdFactory | None = None,
+        secret: bytes = b"",
     ) -> None:
         self._job_folder = join(directory, job_id)
         self._savepoints = SavepointFolders(job_id, inline_threshold, ids)
         self._inline_threshold = inline_threshold
         self._ids = ids or RandomIdFactory()
+        self._secret = secret
 
     @property
     def job_folder(self) -> str:
@@ -110,7 +113,7 @@ class FileSystemCheckpointStorage:
 
     def complete(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
         """See CheckpointStorage."""
-        return write_metadata(location.directory, metadata, self._ids)
+        return write_metadata(location.directory, metadata, self._ids, self._secret)
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
         """See CheckpointStorage."""
@@ -122,7 +125,7 @@ class FileSystemCheckpointStorage:
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
-        return open_snapshot(pointer, verify=verify)
+        return open_snapshot(pointer, verify=verify, secret=self._secret)
 
 
 class JobManagerCheckpointStorage:
@@ -140,6 +143,7 @@ class JobManagerCheckpointStorage:
         directory: str = "",
         inline_threshold: int = DEFAULT_INLINE_THRESHOLD,
         ids: IdFactory | None = None,
+        secret: bytes = b"",
     ) -> None:
         if message_limit is not None and max_state_size > message_limit:
             raise SnapshotStorageError(
@@ -151,6 +155,7 @@ class JobManagerCheckpointStorage:
         self._job_folder = join(directory, job_id) if directory else ""
         self._savepoints = SavepointFolders(job_id, inline_threshold, ids)
         self._ids = ids or RandomIdFactory()
+        self._secret = secret
 
     def begin(self, checkpoint_id: int, kind: SnapshotKind, directory: str = "") -> CheckpointLocation:
         """See CheckpointStorage."""
@@ -164,7 +169,7 @@ class JobManagerCheckpointStorage:
         if not folder and self._job_folder:
             folder = join(self._job_folder, f"{CHECKPOINT_PREFIX}{metadata.checkpoint_id}")
             make_folder(folder)
-        return write_metadata(folder, metadata, self._ids) if folder else ""
+        return write_metadata(folder, metadata, self._ids, self._secret) if folder else ""
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
         """See CheckpointStorage."""
@@ -176,7 +181,7 @@ class JobManagerCheckpointStorage:
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
-        return open_snapshot(pointer, verify=verify)
+        return open_snapshot(pointer, verify=verify, secret=self._secret)
 
 
 class SavepointFolders:
@@ -212,15 +217,15 @@ def make_folder(path: str) -> None:
         ) from error
 
 
-def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory) -> str:
-    """Writes `_metadata` under another name, checks its length and renames it; returns the folder.
+def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
+    """Writes `_metadata` under another name, checks its length and renames it; returns the folder. Sealed by `secret`.
 
     Raises SnapshotStorageError where there is one already or the storage refuses; nothing is left then.
     """
     target = join(folder, METADATA_FILE)
     temporary = join(folder, TEMPORARY_PREFIX + ids.hex_id())
     file_system = file_system_for(folder)
-    data = encode_metadata(metadata)
+    data = encode_metadata(metadata, secret)
     try:
         with file_system.create(temporary) as stream:
             stream.write(data)
@@ -264,7 +269,7 @@ def _remove(file_system: FileSystem, path: str) -> None:
         file_system.delete(path)
 
 
-def open_snapshot(pointer: str, *, verify: bool = True) -> OpenedSnapshot:
+def open_snapshot(pointer: str, *, verify: bool = True, secret: bytes = b"") -> OpenedSnapshot:
     """The checkpoint or savepoint at a folder, a `_metadata` file, or a URL of either.
 
     `verify`: every file that it refers to is there in its full length (contents are verified as they are read).
@@ -283,7 +288,7 @@ def open_snapshot(pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         missing = list(missing_files(metadata, directory))
         if missing:
             raise MissingSnapshotFilesError(directory, missing)
-    return OpenedSnapshot(metadata, directory)
+    return OpenedSnapshot(metadata, directory, seal_of(data, secret))
 
 
 def _metadata_path(pointer: str) -> tuple[str, str]:

@@ -80,9 +80,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         super().__init__(context)
         self._limits = limits
         self._canonical = RestoredKeyedState(
-            # What a JobMaster deploys is of its own job; whoever named a savepoint vouched for it.
-            context.restored, context.key_groups, context.read, context.operator_name, trusted=True,
-        )  # fmt: skip
+            context.restored, context.key_groups, context.read, context.operator_name, trusted=context.trusted
+        )
         self._native = [handle for handle in context.restored if isinstance(handle, RocksDBSnapshot)]
         #: Restored native states that the program has not asked for.
         self._carried: dict[str, StateMetaInfo] = {}

@@ -36,9 +36,9 @@ def dump_state(state: CoordinatorState, operator_name: str) -> bytes:
     return serializer.dump_value([_VERSION, state.parallelism, state.enumerator, readers])
 
 
-def load_state(data: bytes, operator_name: str) -> CoordinatorState:
-    """The state back; raises StateSerializationError for other bytes and later versions."""
-    serializer = value_serializer(None, _STATE_NAME, operator_name, allow_pickle=True, trusted=True)
+def load_state(data: bytes, operator_name: str, *, trusted: bool = True) -> CoordinatorState:
+    """The state back, with pickled values only where it is `trusted`; raises StateSerializationError for other bytes and later versions."""
+    serializer = value_serializer(None, _STATE_NAME, operator_name, allow_pickle=True, trusted=trusted)
     decoded = serializer.load_value(data)
     if not isinstance(decoded, list) or not decoded or decoded[0] != _VERSION:
         raise StateSerializationError(

@@ -25,6 +25,19 @@ CLUSTER_DIRECTORY: Final = optional(
     " ids. Mode 0700; TaskExecutors on other hosts need the same files, shared or copied.",
     unset="a directory of the user below `env.pid.dir`, named by address and port of the JobManager",
 )
+SNAPSHOT_SECRET_FILE: Final = optional(
+    "security.snapshot.secret-file",
+    STRING,
+    "A file of the JobManager with mode 0600 whose content seals the metadata of checkpoints and savepoints. With it,"
+    " pickled state is restored only from snapshots that bear this seal. Yarrow's own.",
+    unset="nothing is sealed",
+)
+SNAPSHOT_TRUST_PICKLE: Final = option(
+    "security.snapshot.trust-pickle",
+    BOOLEAN,
+    "true",
+    "Whether, without a secret, pickled state is restored; reading it runs what its writer put there. Yarrow's own.",
+)
 REST_ENABLED: Final = option("security.ssl.rest.enabled", BOOLEAN, "false", "Whether REST is served by TLS.")
 REST_AUTHENTICATION_ENABLED: Final = option(
     "security.ssl.rest.authentication-enabled",

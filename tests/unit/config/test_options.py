@@ -29,6 +29,8 @@ OWN_KEYS = {
     "rpc.connect.timeout",
     "rpc.message.max-size",
     "security.cluster.directory",
+    "security.snapshot.secret-file",
+    "security.snapshot.trust-pickle",
     "sink.committer.retry-delay",
     "state.backend.debug",
     "taskmanager.memory.network.task-pool.batches",

@@ -23,6 +23,10 @@ from yarrow.runtime.snapshot.handles import (
     KeyGroupsSnapshot,
     OperatorState,
     OperatorSubtaskState,
+    SerializerConfig,
+    StateKind,
+    StateMetaInfo,
+    ValueFormat,
 )
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
@@ -162,3 +166,40 @@ def test_a_recovered_job_goes_on_from_its_latest_complete_checkpoint(tmp_path: P
     _, start = starting_point(JOB, on_files(tmp_path), recovering=True)
     assert start.restored is not None
     assert (start.restored.pointer, start.restored.owned, start.next_id) == (path, True, 16)
+
+
+def pickled(max_parallelism: int = 64) -> OperatorState:
+    config = SerializerConfig(format=ValueFormat.PLAIN, pickled=("a.B",))
+    states = (StateMetaInfo(name="seen", kind=StateKind.VALUE, value=config),)
+    handle = KeyGroupsSnapshot(
+        key_groups=(0, max_parallelism - 1), states=states, handle=InlineStateHandle(data=b"")
+    )
+    return msgspec.structs.replace(
+        keyed(max_parallelism), subtasks={0: OperatorSubtaskState(keyed=(handle,))}
+    )
+
+
+def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 2)
+    secret.chmod(0o600)
+    path = saved(tmp_path, pickled())
+    with pytest.raises(RestoreError, match=r"bears no seal.*operator 'totals', state 'seen'"):
+        begun(path, secret_file=str(secret))
+    with pytest.raises(RestoreError, match="trust-pickle is false"):
+        begun(path, trust_pickle=False)
+    # What a job with the secret writes, it may read.
+    settings = replace(on_files(tmp_path / "chk"), secret_file=str(secret))
+    _, start = starting_point(JOB, settings)
+    location = start.storage.begin(8, SnapshotKind.SAVEPOINT, str(tmp_path))
+    sealed = start.storage.complete(location, start.storage.open(path).metadata)
+    _, again = begun(sealed, secret_file=str(secret))
+    assert again.restored is not None and again.restored.trusted
+    secret.write_text("another secret than before")
+    with pytest.raises(RestoreError, match="another secret, or changed"):
+        begun(sealed, secret_file=str(secret))
+    _, unsealed = begun(saved(tmp_path / "plain", keyed()), secret_file=str(secret))
+    assert unsealed.restored is not None and not unsealed.restored.trusted
+    secret.chmod(0o644)
+    with pytest.raises(RestoreError, match="chmod 600"):
+        begun(sealed, secret_file=str(secret))
