@@ -62,6 +62,8 @@ class RestoredCoordinator:
 
     checkpoint_id: int = -1
     state: bytes | None = None
+    #: Pickled values in it may be read.
+    trusted: bool = True
 
 
 class SourceCoordinator:
@@ -196,7 +198,7 @@ class SourceCoordinator:
     def _restore(self) -> Any:
         if self._restored.state is None:
             return None
-        state = load_state(self._restored.state, self._name)
+        state = load_state(self._restored.state, self._name, trusted=self._restored.trusted)
         if state.parallelism == self._parallelism:
             for subtask, next_number, events in state.readers:
                 self._log.restore(subtask, next_number, events)

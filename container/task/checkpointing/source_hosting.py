@@ -172,7 +172,7 @@ class SourceHosting:
             head.spec.source,
             builder.vertex.parallelism,
             _Host(self, hosted),
-            RestoredCoordinator(descriptor.restored_checkpoint_id, restored),
+            RestoredCoordinator(descriptor.restored_checkpoint_id, restored, descriptor.restore_trusted),
         )
         self._hosted[key] = hosted
         hosted.coordinator.start()
