@@ -101,6 +101,8 @@ class CheckpointCoordinator:
         #: A savepoint that ends the job is under way or done: no other checkpoint begins.
         self._stopping: str | None = None
         self._ended = False
+        #: Id of the latest completed savepoint, -1 = none.
+        self.latest_savepoint_id = -1
         #: Participants of the last final checkpoint: it is not taken twice for the same tasks.
         self._final_for: frozenset[str] = frozenset()
 
@@ -385,6 +387,8 @@ class CheckpointCoordinator:
             owned=not pending.kind.is_savepoint,
         )
         self.statistics.completed(pending, completed)
+        if pending.kind.is_savepoint:
+            self.latest_savepoint_id = max(self.latest_savepoint_id, checkpoint_id)
         actions: list[Action] = []
         if not pending.kind.is_savepoint or pending.kind.stops_job:
             self._failures.succeeded()

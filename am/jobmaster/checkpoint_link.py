@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, Dropped
@@ -256,12 +256,14 @@ class CheckpointLink:
 
     def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
         latest = self._coordinator.store.latest
+        latest_savepoint_id = self._coordinator.latest_savepoint_id
         if latest is None:
-            return RestorePlan()
+            return RestorePlan(latest_savepoint_id=latest_savepoint_id)
         if self._restarting:
             self._restarting = False
             self._coordinator.statistics.restored(latest)
-        return self._restorer.plan(latest, executions)
+        plan = self._restorer.plan(latest, executions)
+        return replace(plan, latest_savepoint_id=latest_savepoint_id)
 
     # Actions.
 

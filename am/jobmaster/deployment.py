@@ -82,6 +82,7 @@ def build_deployments(
             restored_checkpoint_id=restore.checkpoint_id,
             restore_directory=restore.directory,
             restore_trusted=restore.trusted,
+            latest_savepoint_id=restore.latest_savepoint_id,
             finished_before=task.finished_before,
             enumerator_goes_on=execution.enumerator_goes_on,
         )

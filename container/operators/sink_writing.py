@@ -86,6 +86,12 @@ class WriterContext(SubtaskContext):
         restored = self._environment.restored
         return restored.checkpoint_id if restored.is_restored else None
 
+    @property
+    def latest_savepoint_id(self) -> int | None:
+        """None = the job has none."""
+        latest = self._environment.latest_savepoint_id
+        return latest if latest >= 0 else None
+
     def current_processing_time(self) -> int:
         """Epoch ms."""
         return self._environment.clock.epoch_ms()

@@ -167,6 +167,7 @@ class TaskBuilder:
             settings=self._settings,
             local_directory=self.local_directory,
             restored=self.restored,
+            latest_savepoint_id=descriptor.latest_savepoint_id,
         )
 
     def _wake(self) -> None:

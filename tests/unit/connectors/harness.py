@@ -32,6 +32,7 @@ class SinkContext:
     sink_id: str = SINK
     attempt_number: int = 0
     restored_checkpoint_id: int | None = None
+    latest_savepoint_id: int | None = None
     configuration: Mapping[str, str] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000_000))
     timers: list[tuple[int, Callable[[], None]]] = field(default_factory=list)

@@ -125,6 +125,19 @@ def test_leftovers_are_what_began_after_the_restored_checkpoint() -> None:
     assert all(anew.is_leftover(name) for name in (before, *behind, own))
 
 
+def test_what_a_later_savepoint_holds_is_no_leftover() -> None:
+    ids = CountingIdFactory()
+    first = names(ids=ids)
+    made = []
+    for checkpoint_id in (4, 5, 6):
+        first.checkpoint_taken(checkpoint_id)
+        made.append(first.next())
+    for restored in (4, None):
+        context = SinkContext(restored_checkpoint_id=restored, latest_savepoint_id=6)
+        again = TransactionNames(context, ids)
+        assert [again.is_leftover(name) for name in made] == [False, False, True]
+
+
 def test_leftovers_of_others_are_left() -> None:
     made = names(subtask=5, parallelism=6).next()
     ids = CountingIdFactory()

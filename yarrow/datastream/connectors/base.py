@@ -274,6 +274,15 @@ class SinkWriterContext(Protocol):
         """
         ...
 
+    @property
+    def latest_savepoint_id(self) -> int | None:
+        """The latest savepoint that was taken of the job before this attempt; None = none.
+
+        It may be later than what is restored, for a job goes back to its own checkpoints alone: what it holds must
+        stay, since another job may begin from it.
+        """
+        ...
+
     def current_processing_time(self) -> int:
         """The machine's time, ms since 1970 UTC."""
         ...
