@@ -393,6 +393,20 @@ def test_streams_and_environments_stay_on_the_client() -> None:
         stream.map(lambda x: env.get_parallelism() + x)
 
 
+def test_an_unbounded_source_is_refused_by_name_where_its_end_is_waited_for() -> None:
+    env = environment(settings={"execution.exchange-mode": "blocking"})
+    env.socket_text_stream("localhost", 1).key_by(len).reduce(max).print()
+    with pytest.raises(InvalidProgramError, match=r"'Socket Stream' is unbounded, and execution.exchange-mode is"):
+        env.get_job_graph()
+    bounded = environment(settings={"execution.exchange-mode": "blocking"})
+    bounded.from_sequence(1, 9).key_by(lambda value: value % 2).reduce(max).print()
+    bounded.get_job_graph()
+    # Nothing waits for the end of a source without an exchange behind it.
+    alone = environment(settings={"execution.exchange-mode": "blocking", "parallelism.default": 1})
+    alone.socket_text_stream("localhost", 1).map(len).print()
+    alone.get_job_graph()
+
+
 def test_what_cannot_be_kept_is_refused_not_forgotten() -> None:
     env = environment(
         settings={"execution.exchange-mode": "blocking", "execution.checkpointing.interval": "1 s"}
