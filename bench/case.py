@@ -59,6 +59,9 @@ class Case:
     at_least: tuple[tuple[str, float], ...] = ()
     #: What must be shown where the number itself counts (times, memory): at most this.
     at_most: float | None = None
+    #: The ratio to a peer is the median of the rounds' ratios, each of two runs that followed each other, and not the
+    #: ratio of the medians: for programs that differ little on a machine whose pace changes.
+    paired: bool = False
 
 
 def peer(script: str, *options: str, name: str, sizes: tuple[int, ...], python: str = PEER_PYTHON) -> Program:

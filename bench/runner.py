@@ -176,14 +176,14 @@ def run_case(case: Case, rounds: int, *, warm_up: bool = True) -> dict[str, Any]
 def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
     own = figures[case.program.name]
     peers = {
-        program.name: {"ratio": _short(own.median / figures[program.name].median)}
+        program.name: {"ratio": _short(ratio(own, figures[program.name], paired=case.paired))}
         | figures[program.name].as_json()
         for program in case.peers
     }
     # The peer of the line is the best one: the smallest ratio.
     nearest = min(peers, key=lambda name: peers[name]["ratio"]) if peers else None
     ratios = [(name, peers[name]["ratio"], want) for name, want in case.at_least]
-    missed = [f"{name}: {ratio}, wanted {want}" for name, ratio, want in ratios if ratio < want]
+    missed = [f"{name}: {found}, wanted {want}" for name, found, want in ratios if found < want]
     void = [(name, one.void) for name, one in figures.items() if one.void]
     missed += [f"{name}: {rounds} void rounds, the median is not sound" for name, rounds in void]
     missed += own.failed
@@ -195,6 +195,13 @@ def summary(case: Case, figures: dict[str, Figures]) -> dict[str, Any]:
         | {"ratio": peers[nearest]["ratio"] if nearest else None, "peer": nearest}
         | {"peers": peers, "missed": missed}
     )
+
+
+def ratio(own: Figures, other: Figures, *, paired: bool) -> float:
+    """How many times the other's number; by pairs where every round gave both."""
+    if paired and len(own.values) == len(other.values):
+        return statistics.median(a / b for a, b in zip(own.values, other.values, strict=True))
+    return own.median / other.median
 
 
 def _short(value: float) -> float:
@@ -264,13 +271,16 @@ def main() -> int:
     arguments.add_argument(
         "--quick", action="store_true", help="small sizes and one round: shows that cases work"
     )
+    arguments.add_argument(
+        "--state", action="store_true", help="with `targets`: the table of checkpoints, backends and recovery"
+    )
     arguments.add_argument("--write", type=Path, help="with `targets`: the page whose table is replaced")
     given = arguments.parse_args()
     if given.cases == ["targets"]:
         # It builds on this module.
-        from bench.targets import run_targets
+        from bench.targets import ENGINE, STATE, run_targets
 
-        return run_targets(quick=given.quick, page=given.write)
+        return run_targets(STATE if given.state else ENGINE, quick=given.quick, page=given.write)
     cases = chosen(all_cases(), given.cases)
     if given.list:
         print(*(case.name for case in cases), sep="\n")

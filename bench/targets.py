@@ -1,6 +1,6 @@
-"""The table of what must be shown: all its rows in one session, engine and peers in turn, as a table in Markdown.
+"""The tables of what must be shown: all rows of one in one session, engine and peers in turn, as a table in Markdown.
 
-Sizes and rounds are such that the whole takes about twelve minutes on a quiet machine with two cores: five rounds where
+Sizes and rounds are such that each takes about twelve minutes on a quiet machine with two cores: five rounds where
 they are cheap, three where not, and one of the peers that take longest.
 """
 
@@ -22,7 +22,7 @@ from bench.cases import engine
 from bench.peers import programs
 from bench.runner import all_cases, quickly, run_all
 
-BEGIN, END = "<!-- targets: written by bench/run targets -->", "<!-- end of targets -->"
+END = "<!-- end of targets -->"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Target:
     rounds: int = 3
 
 
-TARGETS = (
+ROWS = (
     Target("keyed-rows", "keyed row job, 1000 keys", 5),
     Target("keyed-rows-undeclared", "the same without declared types"),
     Target("keyed-rows-tcp", "the same over TCP with mutual TLS"),
@@ -52,6 +52,31 @@ TARGETS = (
     Target("slow-sink", "slow sink, 60 s: growth of memory after 10 s", 1),
 )
 
+STATE_ROWS = (
+    Target("checkpoints", "keyed row job, heap, 1000 keys, a checkpoint every second, against none", 9),
+    Target("checkpoints-2m", "the same with 2 M keys, a checkpoint every 10 s", 9),
+    Target("rocksdb-random", "keyed row job, RocksDB, 5 M keys drawn uniformly at random", 3),
+    Target("recovery-apart", "kill -9 of a worker, two regions in slots of their own: all running again", 1),
+    Target("recovery-shared", "the same, both regions in one slot", 1),
+    Target("unaligned", "unaligned barrier through a job whose sink is ten times too slow", 1),
+    Target("increments", "RocksDB, 1 GB, 1 % changed between checkpoints: p99 of the pause of a task", 1),
+    Target("heap-snapshot", "10 M keys with lists on the heap, snapshot under load: longest gap", 1),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one table, and the line of the page that it stands behind."""
+
+    targets: tuple[Target, ...]
+    begin: str
+    #: On a machine so slow or busy that so many seconds have gone by, the rows that are left take one round each.
+    full_rounds_seconds: float
+
+
+ENGINE = Table(ROWS, "<!-- targets: written by bench/run targets -->", 600.0)
+STATE = Table(STATE_ROWS, "<!-- targets: written by bench/run targets --state -->", 840.0)
+
 #: Sizes for one measurement: the whole table shall not wait for the peers.
 ONCE = {
     **{peer.name: (300_000, 1_500_000) for peer in programs.BYTEWAX},
@@ -63,8 +88,6 @@ SHORTER = {
     programs.BARE_INTEGERS.name: (4_000_000, 16_000_000),
     programs.BARE_COLUMNAR_64K.name: (20_000_000, 140_000_000),
 }
-#: On a machine so slow or busy that this has gone by, the rows that are left take one round each.
-FULL_ROUNDS_SECONDS = 600.0
 #: A limit must itself be this far above the best form of Bytewax, else it is no limit.
 FIT_LIMIT = 8.0
 
@@ -80,15 +103,15 @@ def shortened(case: Case) -> Case:
     return replace(case, peers=tuple(short(peer) for peer in case.peers))
 
 
-def run_targets(*, quick: bool, page: Path | None) -> int:
+def run_targets(wanted_table: Table, *, quick: bool, page: Path | None) -> int:
     """Runs all rows, prints lines and table, and puts the table into the page; 1 if anything is missed."""
     known = {case.name: case for case in all_cases()}
     load, started = os.getloadavg()[0], time.monotonic()
-    chosen = [(target, shortened(known[target.case])) for target in TARGETS]
+    chosen = [(target, shortened(known[target.case])) for target in wanted_table.targets]
 
     def plan() -> Iterator[tuple[Case, int]]:
         for target, case in chosen:
-            late = time.monotonic() - started > FULL_ROUNDS_SECONDS
+            late = time.monotonic() - started > wanted_table.full_rounds_seconds
             yield (quickly(case), 1) if quick else (case, 1 if late else target.rounds)
 
     results = [result for _, result in run_all(plan(), warm_up=False)]
@@ -107,7 +130,7 @@ def run_targets(*, quick: bool, page: Path | None) -> int:
     text = "\n".join(table) + "\n"
     print(text)
     if page is not None:
-        write(page, text)
+        write(page, text, wanted_table.begin)
     return int(any(result is None or result["missed"] for result in results))
 
 
@@ -187,10 +210,10 @@ def machine() -> str:
     return f"{time.strftime('%Y-%m-%d')}, commit {commit}: {os.cpu_count()} cores of {model}, {versions}."
 
 
-def write(page: Path, table: str) -> None:
-    """Puts the table between the marks of the page; without marks, at its end."""
+def write(page: Path, table: str, begin_line: str) -> None:
+    """Puts the table between its marks in the page; without marks, at the end."""
     old = page.read_text() if page.exists() else ""
-    before, begin, rest = old.partition(BEGIN)
+    before, begin, rest = old.partition(begin_line)
     after = rest.partition(END)[2] if begin else ""
-    page.write_text(f"{before if begin else old}{BEGIN}\n\n{table}\n{END}{after or chr(10)}")
+    page.write_text(f"{before if begin else old}{begin_line}\n\n{table}\n{END}{after or chr(10)}")
     print(f"written to {page}", file=sys.stderr)

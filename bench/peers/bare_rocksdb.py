@@ -2,7 +2,8 @@
 
 integers -> one of 5 million keys, uniformly at random -> running sum -> even sums. Each process owns half of the keys
 and a database with the engine's own options and cache; it reads the keys of a batch by one multi-get and writes them by
-one write batch. Nothing crosses between the processes, there is no source, no log, no checkpoint and no metric.
+one write batch. Nothing crosses between the processes, there is no source, no log, no checkpoint and no metric. The rate
+printed is that of the records behind those that fill the state.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import multiprocessing
 import struct
 import tempfile
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -51,11 +53,17 @@ def batches_of(index: int, records: int, size: int) -> Iterator[list[int]]:
         yield batch
 
 
-def reduce_pairs(database: Rdict, batches: Iterator[list[int]]) -> int:
+def reduce_pairs(database: Rdict, batches: Iterator[list[int]], before: int) -> tuple[int, int, float]:
+    """Even sums; records after the first `before`, and the seconds that they took."""
     key_bytes, pack = struct.Struct(">q").pack, struct.Struct(">qq").pack
     unpack = struct.Struct(">qq").unpack
-    kept = 0
+    kept, seen, counted = 0, 0, 0
+    started = time.perf_counter()
     for batch in batches:
+        if seen < before <= seen + len(batch):
+            started, counted = time.perf_counter(), -len(batch)
+        seen += len(batch)
+        counted += len(batch)
         encoded = [key_bytes(key) for key in batch]
         sums: dict[bytes, tuple[int, int]] = {}
         found = database.get(encoded)  # type: ignore[arg-type]
@@ -73,10 +81,10 @@ def reduce_pairs(database: Rdict, batches: Iterator[list[int]]) -> int:
         for name, (key, total) in sums.items():
             put(name, pack(key, total))
         database.write(writes)
-    return kept
+    return kept, counted, time.perf_counter() - started
 
 
-def half(index: int, records: int, batch: int) -> int:
+def half(index: int, records: int, before: int, batch: int) -> tuple[int, int, float]:
     """One of the two processes: its half of the keys."""
     gc.disable()
     settings = Settings({"state.backend.rocksdb.memory.fixed-per-slot": MEMORY})
@@ -86,32 +94,39 @@ def half(index: int, records: int, batch: int) -> int:
         waiting = write_options()
         waiting.no_slowdown = False
         database.set_write_options(waiting)
-        kept = reduce_pairs(database, batches_of(index, records, batch))
+        reduced = reduce_pairs(database, batches_of(index, before + records, batch), before // 2)
         database.close()
-    return kept
+    return reduced
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("records", type=int)
+    arguments.add_argument("--records-before", type=int, default=0, help="not counted: they fill the state")
     arguments.add_argument("--batch", type=int, default=1024)
     given = arguments.parse_args()
     # Spawned: an open database must not be there when a process forks, and none of the two is the parent's own.
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
-    processes = [
-        context.Process(target=run, args=(results, index, given.records, given.batch)) for index in range(2)
-    ]
+    sizes = (given.records, given.records_before, given.batch)
+    processes = [context.Process(target=run, args=(results, index, *sizes)) for index in range(2)]
     for process in processes:
         process.start()
-    kept = sum(results.get() for _ in processes)
+    reduced = [results.get() for _ in processes]
     for process in processes:
         process.join()
-    print(json.dumps({"records": given.records, "kept": kept}))
+    rate = sum(counted / seconds for _, counted, seconds in reduced)
+    print(json.dumps({"value": round(rate), "unit": "records/s", "kept": sum(kept for kept, *_ in reduced)}))
 
 
-def run(results: multiprocessing.SimpleQueue[int], index: int, records: int, batch: int) -> None:
-    results.put(half(index, records, batch))
+def run(
+    results: multiprocessing.SimpleQueue[tuple[int, int, float]],
+    index: int,
+    records: int,
+    before: int,
+    batch: int,
+) -> None:
+    results.put(half(index, records, before, batch))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Checkpoints of a large heap under load: keyed lists, parallelism 2; the size is the number of keys.
 
 The value printed is the longest gap in ms between two calls of the keyed function of a subtask while a checkpoint is
-taken, garbage collection included; beside it the rate meanwhile as a share of the rate without, which is named as failed
+taken, garbage collection included; beside it the rate meanwhile as a share of the rate without, named as failed
 below 40 %. Started as `python -m bench.programs.heap_snapshot` from the root of the checkout.
 """
 

@@ -18,6 +18,7 @@ from bench.runner import (
     available,
     chosen,
     measure_once,
+    ratio,
     run_program,
     slope,
     summary,
@@ -119,13 +120,23 @@ def test_bare_loop_with_distinct_keys_keeps_none() -> None:
 
 
 def test_bare_rocksdb_keeps_every_second_sum_of_a_key() -> None:
-    run = run_program(programs.BARE_ROCKSDB.command(200_000))
+    # Three times as many records are there before what counts.
+    run = run_program(programs.BARE_ROCKSDB.command(50_000))
     counts = Counter(random_key(x) for x in range(200_000))
     kept = sum(count // 2 for count in counts.values())
-    assert kept > 1000 and json.loads(run.output) == {"records": 200_000, "kept": kept}
+    assert kept > 1000 and json.loads(run.output)["kept"] == kept
 
 
 @pytest.mark.parametrize("merge", ["dict", "sorted"])
 def test_bare_columnar_loses_no_row(merge: str) -> None:
     run = run_program(programs.bare_columnar(7_000, 4_096, merge, (1, 2)).command(50_001))
     assert json.loads(run.output) == {"rows": 50_001, "total": 50_001}
+
+
+def test_ratio_of_pairs_is_the_median_of_the_rounds() -> None:
+    own, other = Figures([1.0, 8.0, 3.0]), Figures([2.0, 8.0, 4.0])
+    assert ratio(own, other, paired=True) == 0.75
+    assert ratio(own, other, paired=False) == 0.75
+    assert ratio(Figures([1.0, 8.0, 9.0]), Figures([2.0, 8.0, 18.0]), paired=True) == 0.5
+    # A round that gave no number leaves no pairs.
+    assert ratio(Figures([1.0, 3.0]), other, paired=True) == 0.5

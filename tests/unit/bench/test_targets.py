@@ -8,7 +8,7 @@ from typing import Any
 from bench.case import Case, Measure, Program
 from bench.peers import programs
 from bench.runner import Figures, all_cases, summary
-from bench.targets import BEGIN, END, ONCE, SHORTER, TARGETS, Target, limit_row, row, shortened, shown, write
+from bench.targets import END, ENGINE, ONCE, SHORTER, STATE, Target, limit_row, row, shortened, shown, write
 
 OWN = Program("own", lambda size: [], (1, 2))
 PEER = Program("peer", lambda size: [], (1, 2))
@@ -20,7 +20,8 @@ def rates(*values: float) -> Figures:
 
 def test_rows_name_cases_and_all_peers_have_their_sizes() -> None:
     known = {case.name: case for case in all_cases()}
-    assert {target.case for target in TARGETS} <= known.keys()
+    for table in (ENGINE, STATE):
+        assert {target.case for target in table.targets} <= known.keys()
     names = {peer.name for case in known.values() for peer in case.peers}
     assert ONCE.keys() | SHORTER.keys() <= names
 
@@ -84,9 +85,24 @@ def test_numbers_are_short() -> None:
 
 def test_table_is_put_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write(page, "new\n")
-    write(page, "newer\n")
+    page.write_text(f"before\n{ENGINE.begin}\nold\n{END}\nafter\n")
+    write(page, "new\n", ENGINE.begin)
+    write(page, "newer\n", ENGINE.begin)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert "newer" in text and "old" not in text and text.count(BEGIN) == text.count(END) == 1
+    assert "newer" in text and "old" not in text and text.count(ENGINE.begin) == text.count(END) == 1
+
+
+def test_the_tables_of_a_page_leave_each_other_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    write(page, "engine\n", ENGINE.begin)
+    write(page, "state\n", STATE.begin)
+    write(page, "engine again\n", ENGINE.begin)
+    text = page.read_text()
+    assert text.count("engine") == text.count("engine again") == 1
+    assert (
+        text.index(ENGINE.begin)
+        < text.index("engine again")
+        < text.index(STATE.begin)
+        < text.index("state\n")
+    )
