@@ -343,6 +343,7 @@ def check_savepoint(
     parallelism: Parallelism = None,
     py_files: PyFiles = None,
     allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
     dynamic: Dynamic = None,
 ) -> None:
     """Shows what of a savepoint a program would restore, and what not and why; starts nothing."""
@@ -357,7 +358,8 @@ def check_savepoint(
         "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
     }
     config = _run_settings(dynamic, None, None, values)
-    if not check(_program([program_path, *rest], None, None, None, py_files), path, config):
+    program = _program([program_path, *rest], None, None, None, py_files)
+    if not check(program, path, config, as_json=as_json):
         raise typer.Exit(1)
 
 

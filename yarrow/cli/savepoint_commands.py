@@ -5,6 +5,7 @@ Owner: the main thread.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,10 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.program import Program
 from yarrow.cli.rest_client import RestClient, RestError
 from yarrow.cli.run_command import planned_graph
+from yarrow.cli.savepoint_report import report_on, text_of
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.snapshot.savepoint_check import (
-    Finding,
-    Outcome,
     check_savepoint,
     max_parallelism_of_savepoint,
     with_max_parallelism,
@@ -138,7 +138,7 @@ def take_checkpoint(rest: RestClient, job_id: str, full: bool = False) -> None:
     print(f"Checkpoint {done['checkpointId']} for job {job_id} completed.")
 
 
-def check(program: Program, path: str, config: Settings) -> bool:
+def check(program: Program, path: str, config: Settings, *, as_json: bool = False) -> bool:
     """Prints what of a savepoint a program would restore; False when it would be refused. Nothing is started."""
     graph = planned_graph(program, config)
     opened = open_snapshot(path)
@@ -146,30 +146,9 @@ def check(program: Program, path: str, config: Settings) -> bool:
     findings = check_savepoint(
         opened.metadata, graph, allow_non_restored=config.get(execution.IGNORE_UNCLAIMED_STATE)
     )
-    kind = "Savepoint" if opened.metadata.kind.is_savepoint else "Checkpoint"
-    print(
-        f"{kind} {opened.metadata.checkpoint_id} of job {opened.metadata.job_name!r} in {opened.directory}:"
-    )
-    for finding in findings:
-        print(_line(finding))
-    refused = [finding for finding in findings if finding.outcome is Outcome.REFUSED]
-    print(
-        f"{len(refused)} of {len(findings)} operators keep the program from being restored."
-        if refused
-        else "The program can be restored from it. Types of states are compared when the job registers them."
-    )
-    return not refused
-
-
-def _line(finding: Finding) -> str:
-    uid = f" (uid {finding.uid})" if finding.uid is not None else ""
-    states = f": {', '.join(finding.states)}" if finding.states else ""
-    lines = [f"  {finding.operator}{uid} {finding.outcome.value}{states}"]
-    if finding.pickled:
-        lines.append(f"    holds pickled values: {', '.join(finding.pickled)}")
-    if finding.reason:
-        lines.append(f"    {finding.reason}")
-    return "\n".join(lines)
+    report = report_on(opened, findings)
+    print(json.dumps(report.as_json(), indent=2) if as_json else text_of(report))
+    return report.restorable
 
 
 def _format(text: str) -> str:
