@@ -2,8 +2,8 @@
 
 integers -> one of 5 million keys, uniformly at random -> running sum -> even sums. Each process owns half of the keys
 and a database with the engine's own options and cache; it reads the keys of a batch by one multi-get and writes them by
-one write batch. Nothing crosses between the processes, there is no source, no log, no checkpoint and no metric. The rate
-printed is that of the records behind those that fill the state.
+one write batch. Nothing crosses between the processes, there is no source, no log, no checkpoint and no metric. The
+rate printed is that of the records behind those that fill the state.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 from rocksdict import Rdict, WriteBatch
@@ -27,6 +28,7 @@ from yarrow.runtime.config.settings import Settings
 KEYS = 5_000_000
 #: Cache and write buffers of a process, as the job has them in each slot.
 MEMORY = "256 mb"
+Results: TypeAlias = "multiprocessing.SimpleQueue[tuple[int, int, float]]"
 #: Numbers whose keys are computed at once.
 BLOCK = 1 << 18
 
