@@ -104,7 +104,9 @@ def rows_of_subtask(graph: JobGraph, edge: JobEdge, subtask: int) -> Keep:
 
     def own_rows(batch: Batch) -> Batch:
         assert isinstance(batch, RowBatch)
-        kept = [i for i, row in enumerate(batch.rows) if first <= group_of_raw_key(get_key(row), most) <= last]
+        kept = [
+            i for i, row in enumerate(batch.rows) if first <= group_of_raw_key(get_key(row), most) <= last
+        ]
         rows: list[Any] = [batch.rows[i] for i in kept]
         stamps, kinds = batch.timestamps, batch.kinds
         return RowBatch(

@@ -161,9 +161,7 @@ class InFlightRecorder:
         #: The one that is not delivered yet.
         self._current: RecordsInFlight | None = None
 
-    def begin(
-        self, ready: ReadyCheckpoint, at_hand: Sequence[ChannelRecording]
-    ) -> RecordsInFlight | None:
+    def begin(self, ready: ReadyCheckpoint, at_hand: Sequence[ChannelRecording]) -> RecordsInFlight | None:
         """The task stands at a cut. `at_hand` is what it has taken of its channels and not processed yet.
 
         None where records in flight belong to no checkpoint: barriers keep their places.

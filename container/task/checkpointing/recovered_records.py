@@ -104,7 +104,9 @@ def _frame(channel: RecoveredChannel, position: int) -> tuple[FrameHeader, memor
         start = position + HEADER.size
         end = start + header.length
         if end > len(data) or header.type not in (FrameType.ROWS, FrameType.ARROW):
-            raise WireProtocolError(f"a frame {header.type.name} of {header.length} bytes does not belong there")
+            raise WireProtocolError(
+                f"a frame {header.type.name} of {header.length} bytes does not belong there"
+            )
     except WireProtocolError as error:
         raise _malformed(channel, error) from error
     return header, memoryview(data)[start:end], end

@@ -165,7 +165,9 @@ counts = st.lists(st.integers(0, 4), min_size=2, max_size=2)
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(counts, min_size=2, max_size=3), st.data())
-def test_each_row_before_a_barrier_is_in_state_or_in_flight(rows: list[list[int]], data: st.DataObject) -> None:
+def test_each_row_before_a_barrier_is_in_state_or_in_flight(
+    rows: list[list[int]], data: st.DataObject
+) -> None:
     timeout_ms = data.draw(st.sampled_from([0, 0, 1000]))
     ends = [data.draw(st.sampled_from([None, None, 1, 2])) for _ in rows]
     overtakable = [data.draw(st.sampled_from([True, True, True, False])) for _ in rows]
@@ -204,12 +206,16 @@ def test_each_row_before_a_barrier_is_in_state_or_in_flight(rows: list[list[int]
             assert overtakable[position] or position not in held
     superseded = {n for n in task.cuts if n < max(task.cuts)}
     assert task.recorded.keys() >= task.cuts.keys() - aborted - superseded, "nothing is gathered for ever"
-    if any(isinstance(e, CheckpointBarrier) and e.checkpoint_id == 2 for elements in scripts for e in elements):
+    if any(
+        isinstance(e, CheckpointBarrier) and e.checkpoint_id == 2 for elements in scripts for e in elements
+    ):
         assert 2 in task.cuts
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(["row", "row", "grant", "drain", "barrier", "pull", "watermark"]), max_size=40))
+@given(
+    st.lists(st.sampled_from(["row", "row", "grant", "drain", "barrier", "pull", "watermark"]), max_size=40)
+)
 def test_at_an_output_each_row_is_sent_before_the_barrier_or_overtaken(actions: list[str]) -> None:
     output = LocalOutputChannel(lambda: None)
     output.origin = origin()
