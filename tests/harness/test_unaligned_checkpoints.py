@@ -15,7 +15,7 @@ from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
-from yarrow.datastream.state import ListStateDescriptor
+from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointNotice
@@ -32,12 +32,11 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 @pytest.fixture(scope="module", params=["one worker", "two processes"])
 def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
-    processes = request.param == "two processes"
+    """By reference, and over TCP with TLS."""
+    far = request.param == "two processes"
     # One batch of a few rows a channel: rows wait behind outputs, too.
     narrow = {"taskmanager.network.channel.credit-batches": "1"}
-    with CheckpointHarness(
-        2 if processes else 1, processes=processes, configuration=narrow
-    ) as harness:
+    with CheckpointHarness(2 if far else 1, processes=far, configuration=narrow, tcp=far) as harness:
         yield harness
     harness.close()
 
@@ -49,7 +48,7 @@ class Slow(KeyedProcessFunction[int, Any, str]):
         self._seconds = seconds
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+        self._seen: ListState[int] = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[str]:
         time.sleep(self._seconds)
@@ -235,7 +234,9 @@ def columnar_job(parallelism: int) -> JobGraph:
     settings = Configuration.from_dict({"execution.buffer-timeout.interval": "1 ms"})
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(parallelism)
     numbers = env.from_source(
-        DataGeneratorSource(lambda index: index, ROWS, RateLimiterStrategy.per_second(RATE // 3), Types.LONG()),
+        DataGeneratorSource(
+            lambda index: index, ROWS, RateLimiterStrategy.per_second(RATE // 3), Types.LONG()
+        ),
         WatermarkStrategy.no_watermarks(),
         "numbers",
     ).uid("numbers")

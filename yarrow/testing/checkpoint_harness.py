@@ -104,9 +104,14 @@ class CheckpointHarness(WorkerHarness):
     """Workers with the checkpoints of one job at a time."""
 
     def __init__(
-        self, workers: int = 1, *, processes: bool = False, configuration: dict[str, str] | None = None
+        self,
+        workers: int = 1,
+        *,
+        processes: bool = False,
+        configuration: dict[str, str] | None = None,
+        tcp: bool = False,
     ) -> None:
-        super().__init__(workers, processes=processes, configuration=configuration)
+        super().__init__(workers, processes=processes, configuration=configuration, tcp=tcp)
         self._storage = tempfile.TemporaryDirectory(prefix="yarrow-checkpoints-")
         self.states: dict[Subtask, ExecutionState] = {}
         self.causes: dict[Subtask, FailureCause] = {}
