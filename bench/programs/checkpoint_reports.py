@@ -53,10 +53,13 @@ class CheckpointReports:
         return {vertex["name"]: vertex["id"] for vertex in self._get("")["vertices"]}
 
 
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Polls a condition; the benchmark fails when it does not come true."""
+def wait_until(condition: Callable[[], bool], seconds: float, what: str, pause: float = 0.05) -> None:
+    """Looks at a condition every `pause` seconds; the benchmark fails when it does not come true.
+
+    Each look costs CPU time that the job at hand does not get: short pauses are for what is timed by them alone.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise SystemExit(f"{what} did not happen within {seconds:g} s")
-        time.sleep(0.005)
+        time.sleep(pause)

@@ -22,7 +22,7 @@ from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 
 #: Calls between two looks at the clock for the rate.
-STEP = 100_000
+STEP = 20_000
 
 
 class Listing(KeyedProcessFunction[int, Any, Any]):
@@ -71,13 +71,13 @@ def measure(keys: int) -> None:
         client: Any = env.execute_async("bench heap snapshot")
         reports = CheckpointReports(client)
         half = keys / 2 * 1.05
-        wait_until(lambda: min(calls(folder)) >= half, 280, "every key")
+        wait_until(lambda: min(calls(folder)) >= half, 280, "every key", pause=0.5)
         before = sum(calls(folder)), time.time()
         time.sleep(8)
         alone = (sum(calls(folder)) - before[0]) / (time.time() - before[1])
         started = time.time()
         reports.trigger()
-        wait_until(lambda: reports.completed >= 1, 280, "the checkpoint")
+        wait_until(lambda: reports.completed >= 1, 280, "the checkpoint", pause=0.1)
         ended = time.time()
         during = rate_between(folder, started, ended)
         gaps = [gap for at, gap in noted(folder, "gap") if started <= at <= ended + 2]

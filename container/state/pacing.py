@@ -16,8 +16,8 @@ from yarrow.runtime.common.clock import perf_counter
 _STRETCH: Final = 0.005
 #: Elapsed over worked time from which on somebody else wants the interpreter, or the core.
 _CONTENDED: Final = 1.25
-#: Rest for each second of work; with the waiting that is there already, the task keeps about two thirds.
-_REST: Final = 1.5
+#: Rest for each second of work; with the waiting that is there already, the task keeps about three quarters.
+_REST: Final = 2.0
 _LONGEST_REST: Final = 0.1
 
 
