@@ -100,6 +100,8 @@ class CheckpointCoordinator:
         self._last_end = float("-inf")
         #: A savepoint that ends the job is under way or done: no other checkpoint begins.
         self._stopping: str | None = None
+        #: A savepoint with which the job ends is complete, and not all tasks have ended with it.
+        self.ends_with_savepoint = False
         self._ended = False
         #: Id of the latest completed savepoint, -1 = none.
         self.latest_savepoint_id = -1
@@ -168,6 +170,7 @@ class CheckpointCoordinator:
             case TasksRestart(cause):
                 self._due = None
                 self._stopping = None
+                self.ends_with_savepoint = False
                 return self._abort_all(restart_cause(cause))
             case JobEnds(cause):
                 return self._end(cause)
@@ -389,6 +392,7 @@ class CheckpointCoordinator:
         self.statistics.completed(pending, completed)
         if pending.kind.is_savepoint:
             self.latest_savepoint_id = max(self.latest_savepoint_id, checkpoint_id)
+        self.ends_with_savepoint |= pending.kind.stops_job
         actions: list[Action] = []
         if not pending.kind.is_savepoint or pending.kind.stops_job:
             self._failures.succeeded()

@@ -118,6 +118,7 @@ class CheckpointLink:
             self._coordinator.restored(starting_point.restored)
         self._answers: dict[str, asyncio.Future[CompletedCheckpoint]] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._next_restart: asyncio.Future[None] | None = None
         self._timer: TimerHandle | None = None
         self._timer_due = 0.0
         #: Running and finished tasks of each vertex when last looked at.
@@ -234,6 +235,12 @@ class CheckpointLink:
         self.handle(request)
         return await answer
 
+    def next_restart(self) -> asyncio.Future[None]:
+        """Done when tasks restart."""
+        if self._next_restart is None:
+            self._next_restart = self._owner.loop.create_future()
+        return self._next_restart
+
     # RestoreProvider.
 
     @property
@@ -247,11 +254,17 @@ class CheckpointLink:
         self._coordinator.job_replaced(job)
 
     def needs_global_restart(self) -> bool:
-        """Never: a savepoint that the job lives on after commits nothing."""
-        return False
+        """Where a savepoint was to end the job: some tasks have ended with it, and must go on like the others.
+
+        A savepoint that the job lives on after commits nothing, and asks for nothing.
+        """
+        return self._coordinator.ends_with_savepoint
 
     def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
         self._restarting = True
+        if self._next_restart is not None:
+            self._next_restart.set_result(None)
+            self._next_restart = None
         self.handle(TasksRestart("tasks restart"))
 
     def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:

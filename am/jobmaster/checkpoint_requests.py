@@ -5,6 +5,7 @@ Owner: the JobMaster's loop. A part of the JobMaster class, apart from schedulin
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
@@ -80,6 +81,7 @@ class CheckpointRequests(RpcEndpoint):
         """
         directory = savepoint_target(request.target_directory, self._savepoint_directory)
         native = request.format_type is SavepointFormat.NATIVE
+        restart = self._checkpoints.next_restart()
         checkpoint = await self._checkpoints.request(
             request.kind, directory, request.cancel_job, native=native
         )
@@ -87,7 +89,7 @@ class CheckpointRequests(RpcEndpoint):
             return checkpoint.pointer
         if request.cancel_job:
             self.cancel()
-        status = await self.wait_until_ended()
+        status = await self._end_or_restart(checkpoint.pointer, restart)
         expected = JobStatus.CANCELED if request.cancel_job else JobStatus.FINISHED
         if status is not expected:
             raise CheckpointFailedError(
@@ -95,3 +97,17 @@ class CheckpointRequests(RpcEndpoint):
                 f" {status.value}. Start it again from that savepoint."
             )
         return checkpoint.pointer
+
+    async def _end_or_restart(self, savepoint: str, restart: asyncio.Future[None]) -> JobStatus:
+        """How the job has ended; raises CheckpointFailedError where it goes on instead, since a task has failed."""
+        ended = asyncio.ensure_future(self.wait_until_ended())
+        try:
+            await asyncio.wait((ended, restart), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return ended.result()
+        finally:
+            ended.cancel()
+        raise CheckpointFailedError(
+            f"the savepoint {savepoint} is complete, but a task failed before the job had ended: the job goes on from"
+            " that savepoint. See its exceptions, and stop it again."
+        )

@@ -1,0 +1,86 @@
+"""A task fails while its job ends with a savepoint that is complete: the whole job goes on from it, and who asked
+learns that it has not stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.embedded.waiting import wait_until
+from yarrow.common import JobStatus
+from yarrow.datastream import MapFunction, RuntimeContext
+from yarrow.datastream.functions import CheckpointedFunction, CheckpointListener
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 2000
+
+
+class Slow(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
+    """Lets a thousand rows a second pass until there is a file `fast`; fails when told of a checkpoint if asked to."""
+
+    def __init__(self, folder: str, fails: bool) -> None:
+        self._folder = Path(folder)
+        self._fails = fails
+
+    def initialize_state(self, context: Any) -> None:
+        return None
+
+    def snapshot_state(self, context: Any) -> None:
+        return None
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._fails and not (self._folder / "failed").exists():
+            (self._folder / "failed").touch()
+            # The other region has ended by then.
+            self._pause.wait(1.0)
+            raise RuntimeError("asked for")
+
+    def map(self, value: int) -> int:
+        if not (self._folder / "fast").exists():
+            self._pause.wait(0.001)
+        return value
+
+
+def runs(client: LocalJobClient, folder: str) -> bool:
+    with suppress(CheckpointFailedError):
+        client.trigger_savepoint(folder).result()
+        return True
+    return False
+
+
+def test_all_regions_go_on_when_a_task_fails_behind_the_savepoint_that_stops_the_job(tmp_path: Path) -> None:
+    settings = {
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.dir": f"{tmp_path}/chk",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "2",
+        "restart-strategy.fixed-delay.delay": "0 s",
+    }
+    with mini_cluster(task_executors=2, slots=1) as cluster:
+        env = cluster.get_execution_environment(settings).set_parallelism(1)
+        for fails in (False, True):
+            slow = env.from_sequence(1, ROWS).map(Slow(str(tmp_path), fails)).slot_sharing_group(str(fails))
+            sink = TransactionalFiles(str(tmp_path / str(fails)))
+            slow.sink_to(sink).slot_sharing_group(str(fails))
+        client = cluster.submit(env.get_job_graph("two regions"))
+        wait_until(lambda: runs(client, f"{tmp_path}/sp"))
+        with pytest.raises(CheckpointFailedError, match="is complete, but a task failed before the job had ended"):
+            client.stop_with_savepoint(False, f"{tmp_path}/sp").result(30)
+        (tmp_path / "fast").touch()
+        client.get_job_execution_result().result(60)
+        assert client.get_job_status().result() is JobStatus.FINISHED
+    for fails in (False, True):
+        assert sorted(CommittedFiles(tmp_path / str(fails)).rows()) == list(range(1, ROWS + 1))
