@@ -26,11 +26,11 @@ class Thread:
 
 
 @pytest.mark.parametrize("step", [0.001, 0.004, 0.02])
-def test_a_thread_that_shares_takes_a_third_at_most(step: float) -> None:
+def test_a_thread_that_shares_takes_less_than_a_third(step: float) -> None:
     thread = Thread(slowness=2)
     for _ in range(200):
         thread.work(step)
-    assert 0.25 < thread.worked / thread.elapsed < 0.34
+    assert 0.2 < thread.worked / thread.elapsed < 0.34
 
 
 def test_a_thread_that_is_alone_never_rests() -> None:
