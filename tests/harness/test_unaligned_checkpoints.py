@@ -19,6 +19,7 @@ from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointNotice
+from yarrow.runtime.snapshot.channel_edges import edge_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import ChannelStateHandle
 from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
@@ -63,6 +64,14 @@ class Pairs(MapFunction[int, Any]):
 
     def map(self, value: int) -> Any:
         return (value % KEYS, value)
+
+
+class SlowPairs(Pairs):
+    """The same, with a pause."""
+
+    def map(self, value: int) -> Any:
+        time.sleep(0.0007)
+        return super().map(value)
 
 
 def job(parallelism: int, *, seconds: float = 0.0007, declared: bool = True, **options: str) -> JobGraph:
@@ -198,6 +207,32 @@ def test_a_job_without_the_edge_is_refused(workers: CheckpointHarness) -> None:
     ).uid("slow").print().uid("other")
     with pytest.raises(SavepointMismatchError, match=r"does not have.*savepoint"):
         workers.start(env.get_job_graph("other"), taken)
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_pointwise_edges_hold_rows_only_where_it_is_forced(workers: CheckpointHarness, forced: bool) -> None:
+    settings = {
+        "execution.batch.max-rows": "20",
+        "execution.checkpointing.unaligned.forced": str(forced).lower(),
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.set_parallelism(2)
+    source = DataGeneratorSource(
+        lambda index: index % ROWS, 10**9, RateLimiterStrategy.per_second(RATE), Types.LONG()
+    )
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    slow = numbers.rescale().map(SlowPairs(), PAIR).name("pairs")
+    slow.key_by(lambda pair: pair[0], Types.LONG()).process(Slow(0.0), Types.STRING()).print()
+    graph = env.get_job_graph("pointwise")
+    begin(workers, graph)
+    held = [
+        channel
+        for number in range(1, 4 if forced else 2)
+        for channel in in_flight(unaligned(workers, number))
+    ]
+    workers.cancel_and_wait()
+    pointwise = edge_name(graph, graph.edges[0])
+    assert any(channel.edge == pointwise for channel in held) is forced
 
 
 def test_with_a_timeout_that_does_not_pass_nothing_is_overtaken(workers: CheckpointHarness) -> None:
