@@ -12,6 +12,7 @@ from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
 from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.options import (
     cluster,
@@ -47,7 +48,12 @@ def control_plane_settings(
                 evenly_spread_out=config.get(resourcemanager.EVENLY_SPREAD_OUT_SLOTS),
                 slots_per_task_executor=slots_per_task_executor,
                 max_slots=config.get(resourcemanager.NUMBER_OF_SLOTS_MAX) if can_request else None,
-                start_retry_interval=config.get(resourcemanager.START_WORKER_RETRY_INTERVAL).seconds,
+                min_slots=config.get(resourcemanager.NUMBER_OF_SLOTS_MIN) if can_request else 0,
+                starts=StartSettings(
+                    max_failure_rate=config.get(resourcemanager.START_WORKER_MAX_FAILURE_RATE),
+                    retry_interval=config.get(resourcemanager.START_WORKER_RETRY_INTERVAL).seconds,
+                    registration_timeout=config.get(resourcemanager.TASK_MANAGER_REGISTRATION_TIMEOUT).seconds,
+                ),
                 can_request=can_request,
                 redundant_task_executors=config.get(resourcemanager.REDUNDANT_TASK_MANAGERS) if can_request else 0,
             ),

@@ -285,7 +285,7 @@ class JobMaster(CheckpointRequests):
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""
-        return job_overview(self.graph)
+        return msgspec.structs.replace(job_overview(self.graph), waiting_for=self.waiting_for())
 
     def result(self) -> JobResult:
         """How the job ended; to be called when it has."""

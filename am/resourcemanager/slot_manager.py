@@ -32,6 +32,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState, fits
+from yarrow.am.resourcemanager.starts import Starts, StartSettings
 from yarrow.runtime.common.ids import (
     AllocationID,
     IdFactory,
@@ -59,8 +60,9 @@ class SlotManagerSettings:
     slots_per_task_executor: int = 1
     #: slotmanager.number-of-slots.max; None = no limit.
     max_slots: int | None = None
-    #: resourcemanager.start-worker.retry-interval: pause after a TaskExecutor that did not come up.
-    start_retry_interval: float = 3.0
+    #: slotmanager.number-of-slots.min: kept whether or not a job needs them.
+    min_slots: int = 0
+    starts: StartSettings = field(default_factory=StartSettings)
     #: False = TaskExecutors come by themselves (standalone): none is requested, none released.
     can_request: bool = True
     #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones at once.
@@ -97,13 +99,8 @@ class SlotManager:
         self._ids = ids
         self._executors: dict[ResourceID, RegisteredTaskExecutor] = {}
         self._jobs: dict[JobID, _Job] = {}
-        #: Requested of the driver, name not known yet.
-        self._unnamed = 0
-        #: Named by the driver, not registered yet.
-        self._awaited: set[ResourceID] = set()
+        self._starts = Starts(settings.starts)
         self._avoided = AvoidedSlots()
-        self._start_failure = ""
-        self._no_start_before = float("-inf")
         self._actions: list[SlotManagerAction] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TaskExecutorRegistered: self._registered,
@@ -129,7 +126,7 @@ class SlotManager:
     @property
     def pending_task_executors(self) -> int:
         """Requested and not yet registered."""
-        return self._unnamed + len(self._awaited)
+        return self._starts.pending
 
     @property
     def slots_total(self) -> int:
@@ -147,6 +144,7 @@ class SlotManager:
         self._handlers[type(event)](event, now)
         self._match(now)
         self._keep_spares(now)
+        self._keep_minimum(now)
         return self._actions
 
     # TaskExecutors and their reports.
@@ -155,8 +153,7 @@ class SlotManager:
         known = self._executors.pop(event.resource_id, None)
         if known is not None:
             self._forget_slots(known.slots.values())
-        self._awaited.discard(event.resource_id)
-        self._start_failure = ""
+        self._starts.registered(event.resource_id)
         slots = {status.slot_id.index: Slot(status.slot_id, status.profile) for status in event.report.slots}
         executor = RegisteredTaskExecutor(event.resource_id, slots, event.report.sequence, now)
         self._executors[event.resource_id] = executor
@@ -169,9 +166,7 @@ class SlotManager:
         self._avoided.forget(event.resource_id)
         if executor is not None:
             self._forget_slots(executor.slots.values())
-        elif event.resource_id in self._awaited:
-            self._awaited.discard(event.resource_id)
-            self._start_failed(event.cause, now)
+        self._starts.gone(event.resource_id, event.cause, now)
 
     def _reported(self, event: SlotReportReceived, now: float) -> None:
         executor = self._executors.get(event.resource_id)
@@ -249,26 +244,26 @@ class SlotManager:
     # The driver.
 
     def _executor_allocated(self, event: TaskExecutorAllocated, now: float) -> None:
-        self._unnamed = max(0, self._unnamed - 1)
-        if event.resource_id not in self._executors:
-            self._awaited.add(event.resource_id)
+        if event.resource_id in self._executors:
+            self._starts.already_there()
+        else:
+            self._starts.named(event.resource_id, now)
 
     def _executor_failed(self, event: TaskExecutorRequestFailed, now: float) -> None:
-        self._unnamed = max(0, self._unnamed - 1)
-        self._start_failed(event.cause, now)
-
-    def _start_failed(self, cause: str, now: float) -> None:
-        self._start_failure = cause
-        self._no_start_before = now + self._settings.start_retry_interval
+        self._starts.request_failed(event.cause, now)
 
     def _time_passed(self, event: TimePassed, now: float) -> None:
         if not self._settings.can_request:
             return
+        for resource_id in self._starts.overdue(now):
+            self._actions.append(ReleaseTaskExecutor(resource_id, self._starts.failure))
         spares = self._settings.redundant_task_executors if self._is_working() else 0
         for executor in list(self._executors.values()):
             since = executor.idle_since
             if since is not None and spares > 0:
                 spares -= 1
+            elif self.slots_total - len(executor.slots) < self._settings.min_slots:
+                continue
             elif since is not None and now - since >= self._settings.task_executor_timeout:
                 del self._executors[executor.resource_id]
                 cause = f"idle for {now - since:.0f} s (resourcemanager.taskmanager-timeout)"
@@ -412,12 +407,12 @@ class SlotManager:
             uncovered = max(0, number - covered)
             covered = max(0, covered - number)
             while uncovered > 0 and self._may_request(now):
-                self._unnamed += 1
+                self._starts.requested()
                 self._actions.append(RequestTaskExecutor(profile))
                 spare = settings.slots_per_task_executor - uncovered
                 uncovered -= settings.slots_per_task_executor
                 covered += max(0, spare)
-            if uncovered > 0:
+            if uncovered > 0 or self._starts.has_just_failed(now):
                 self._explain(job)
 
     def _is_working(self) -> bool:
@@ -433,13 +428,23 @@ class SlotManager:
         coming = self.pending_task_executors - -(-missing // per_executor)
         free = sum(executor.free == len(executor.slots) > 0 for executor in self._executors.values())
         while free + coming < wanted and self._may_request(now):
-            self._unnamed += 1
             coming += 1
+            self._starts.requested()
+            self._actions.append(RequestTaskExecutor(ResourceProfile()))
+
+    def _keep_minimum(self, now: float) -> None:
+        """So many slots are up or on their way, whatever is needed."""
+        per_executor = self._settings.slots_per_task_executor
+        while (
+            self.slots_total + self.pending_task_executors * per_executor < self._settings.min_slots
+            and self._may_request(now)
+        ):
+            self._starts.requested()
             self._actions.append(RequestTaskExecutor(ResourceProfile()))
 
     def _may_request(self, now: float) -> bool:
         settings = self._settings
-        if not settings.can_request or now < self._no_start_before:
+        if not settings.can_request or not self._starts.may_request(now):
             return False
         if settings.max_slots is None:
             return True
@@ -456,8 +461,8 @@ class SlotManager:
         )
         if self.pending_task_executors:
             text += f", {self.pending_task_executors} TaskExecutors are starting"
-        if self._start_failure:
-            text += f"; the last one did not start: {self._start_failure}"
+        if self._starts.failure:
+            text += f"; the last one did not start: {self._starts.failure}"
         elif not settings.can_request:
             text += "; this cluster starts none by itself: start more with `yarrow taskmanager`"
         elif settings.max_slots is not None:

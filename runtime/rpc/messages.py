@@ -430,7 +430,7 @@ class SavepointFormat(enum.StrEnum):
 
 
 class SavepointRequest(Message, frozen=True, kw_only=True):
-    """What a client asks for; `target_directory` "" stands for `execution.checkpointing.savepoint-dir`."""
+    """What a client asks for; without a `target_directory` `execution.checkpointing.savepoint-dir` counts."""
 
     kind: SnapshotKind
     target_directory: str | None = None
@@ -496,6 +496,8 @@ class JobOverview(Message, frozen=True, kw_only=True):
     end_time: int
     last_modification: int
     tasks: dict[str, int]
+    #: What the job waits for, "" when it waits for nothing.
+    waiting_for: str = ""
 
 
 class AttemptDetails(Message, frozen=True, kw_only=True):

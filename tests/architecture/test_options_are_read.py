@@ -86,9 +86,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "resourcemanager.job.timeout",
         "resourcemanager.rpc.port",
         "resourcemanager.standalone.start-up-time",
-        "resourcemanager.start-worker.max-failure-rate",
-        "resourcemanager.taskmanager-registration.timeout",
-        "slotmanager.number-of-slots.min",
         "slotmanager.requirement-check.delay",
     },
     "the rest": {

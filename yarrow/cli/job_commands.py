@@ -44,9 +44,10 @@ def _print_jobs(title: str, jobs: Iterable[Mapping[str, Any]], none: str) -> Non
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """`dd.MM.yyyy HH:mm:ss : <id> : <name> (STATE)`, in local time."""
+    """`dd.MM.yyyy HH:mm:ss : <id> : <name> (STATE)`, in local time; a job that waits says for what in a line below."""
     start = datetime.datetime.fromtimestamp(int(job["start-time"]) / 1000)
-    return f"{start:%d.%m.%Y %H:%M:%S} : {job['jid']} : {job['name']} ({job['state']})"
+    waits = f"\n    {job['waiting-for']}" if job.get("waiting-for") else ""
+    return f"{start:%d.%m.%Y %H:%M:%S} : {job['jid']} : {job['name']} ({job['state']}){waits}"
 
 
 def cancel_job(rest: RestClient, job_id: str) -> None:

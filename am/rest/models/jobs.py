@@ -67,6 +67,8 @@ class JobSummary(HyphenModel):
     last_modification: int
     pending_operators: int = 0
     tasks: TaskCounts
+    #: Yarrow's: what the job waits for, empty when it waits for nothing.
+    waiting_for: str = ""
 
 
 class JobsOverview(RestModel):

@@ -59,6 +59,7 @@ def job_summary(job: JobOverview, now: int) -> JobSummary:
         duration=_duration(job.start_time, job.end_time, now),
         last_modification=job.last_modification,
         tasks=TaskCounts(**{name: job.tasks.get(name, 0) for name in TaskCounts.model_fields}),
+        waiting_for=job.waiting_for,
     )
 
 

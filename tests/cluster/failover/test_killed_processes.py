@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
@@ -95,6 +96,11 @@ def test_two_regions_in_one_slot_die_and_restart_together(cluster: MiniCluster, 
     client.cancel().result()
 
 
+def executor_of(worker: int) -> int:
+    """The TaskExecutor process above a worker."""
+    return psutil.Process(worker).parents()[1].pid
+
+
 @pytest.mark.parametrize("spares", [0, 1])
 def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None:
     configuration = {"slotmanager.redundant-taskmanager-num": spares}
@@ -103,10 +109,24 @@ def test_a_killed_task_executor_is_replaced(spares: int, tmp_path: Path) -> None
         endless(env, tmp_path, "all")
         client = cluster.submit(env.get_job_graph("all slots"))
         until_running(client)
-        wait_until(lambda: len(cluster.processes) == 2 + spares)
+        trace = Trace(tmp_path)
+        manager = cluster.cluster.control_plane.resource_manager_gateway()
+        wait_until(lambda: len(LoopThread.shared().call(manager.request_task_executors())) == 2 + spares)
+        wait_until(lambda: trace.pid("all", 0) > 0)
         before = set(cluster.processes)
-        os.kill(min(before), signal.SIGKILL)
+        # The TaskExecutor of subtask 0: the parent of its template, which is the worker's.
+        clock = SystemClock()
+        killed = clock.monotonic()
+        os.kill(executor_of(trace.pid("all", 0)), signal.SIGKILL)
+        if not spares:
+            wait_until(lambda: "needs 2 slots, has 1" in client.get_job_details().result().waiting_for)
+            (listed,) = LoopThread.shared().call(cluster.cluster.dispatcher.list_jobs())
+            assert "needs 2 slots" in listed.waiting_for
+        wait_until(lambda: trace.pid("all", 0, 1) > 0)
         until_running(client)
+        _log.warning("%d spares: running again %.3f s after kill -9", spares, clock.monotonic() - killed)
+        if spares:
+            assert executor_of(trace.pid("all", 0, 1)) in before, "the spare took over, no new one"
         wait_until(lambda: bool(set(cluster.processes) - before))
         wait_until(lambda: len(cluster.processes) == 2 + spares)
         until_running(client)

@@ -66,10 +66,11 @@ class Noted(MapFunction[int, int]):
         self._folder = str(folder)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._file = Path(self._folder, f"noted-{os.getpid()}-{id(self)}").open("a", buffering=1)
+        self._path = Path(self._folder, f"noted-{os.getpid()}-{id(self)}")
 
     def map(self, value: int) -> int:
-        self._file.write(f"{value}\n")
+        with self._path.open("a") as file:
+            file.write(f"{value}\n")
         return value
 
 

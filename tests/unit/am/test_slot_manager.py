@@ -31,6 +31,7 @@ from yarrow.am.resourcemanager.slot_events import (
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
 from yarrow.am.resourcemanager.slots import SlotState
+from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import (
     AllocationID,
     CountingIdFactory,
@@ -246,7 +247,7 @@ def test_one_that_registers_before_the_driver_names_it_is_not_counted_twice() ->
 
 
 def test_a_failed_start_is_told_and_tried_again_after_a_pause() -> None:
-    driven = Driven(SlotManagerSettings(start_retry_interval=3))
+    driven = Driven(SlotManagerSettings(starts=StartSettings(max_failure_rate=0, retry_interval=3)))
     driven.need(1)
     (told,) = only(driven.tell(TaskExecutorRequestFailed("no memory")), NotifyNotEnoughResources)
     assert "did not start: no memory" in told.explanation
@@ -257,6 +258,49 @@ def test_a_failed_start_is_told_and_tried_again_after_a_pause() -> None:
     driven.tell(TaskExecutorAllocated(ResourceID("a")))
     (told,) = only(driven.tell(TaskExecutorGone(ResourceID("a"), "exit status 1")), NotifyNotEnoughResources)
     assert "exit status 1" in told.explanation
+
+
+def test_failed_starts_are_tried_again_at_once_until_they_are_too_many_a_minute() -> None:
+    driven = Driven(SlotManagerSettings(starts=StartSettings(max_failure_rate=2, retry_interval=3)))
+    driven.need(1)
+    for number in range(3):
+        actions = driven.tell(TaskExecutorRequestFailed(f"failure {number}"))
+        asked = [action for action in actions if isinstance(action, RequestTaskExecutor)]
+        (told,) = [action for action in actions if isinstance(action, NotifyNotEnoughResources)]
+        assert f"failure {number}" in told.explanation
+        assert len(asked) == (1 if number < 2 else 0)
+    driven.now = 3.0
+    assert len(only(driven.tell(TimePassed()), RequestTaskExecutor)) == 1
+    driven.now = 3.1
+    # Failures of the minute before last do not count.
+    driven.now = 70.0
+    assert any(isinstance(a, RequestTaskExecutor) for a in driven.tell(TaskExecutorRequestFailed("late")))
+
+
+def test_one_that_does_not_register_in_time_is_given_up_and_another_requested() -> None:
+    driven = Driven(SlotManagerSettings(starts=StartSettings(registration_timeout=60)))
+    driven.need(1)
+    driven.tell(TaskExecutorAllocated(ResourceID("slow")))
+    driven.now = 59.9
+    assert driven.tell(TimePassed()) == []
+    driven.now = 60.0
+    released, asked, told = driven.tell(TimePassed())
+    assert isinstance(released, ReleaseTaskExecutor) and released.resource_id == "slow"
+    assert isinstance(asked, RequestTaskExecutor)
+    assert isinstance(told, NotifyNotEnoughResources)
+    assert "resourcemanager.taskmanager-registration.timeout" in told.explanation
+
+
+def test_so_many_slots_are_kept_without_any_job() -> None:
+    driven = Driven(SlotManagerSettings(min_slots=3, slots_per_task_executor=2))
+    assert len(only(driven.tell(TimePassed()), RequestTaskExecutor)) == 2
+    for name in "ab":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+        assert driven.register(name, 2) == []
+    driven.register("c", 2)
+    driven.now = 1000.0
+    assert len(only(driven.tell(TimePassed()), ReleaseTaskExecutor)) == 1
+    assert driven.tell(TimePassed()) == []
 
 
 def test_the_limit_of_slots_is_kept_and_named() -> None:

@@ -1,0 +1,100 @@
+"""TaskExecutors that were requested and have not registered, and how often that fails.
+
+Owner: the ResourceManager's loop. Pure bookkeeping with given times; a part of the SlotManager, which requests them.
+After more failures within a minute than are allowed nothing is requested for a while: it would fail again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from yarrow.runtime.common.ids import ResourceID
+
+#: Over so many seconds failures are counted (resourcemanager.start-worker.max-failure-rate is per minute).
+_WINDOW = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StartSettings:
+    """Seconds, and failures a minute."""
+
+    #: resourcemanager.start-worker.max-failure-rate
+    max_failure_rate: float = 10.0
+    #: resourcemanager.start-worker.retry-interval
+    retry_interval: float = 3.0
+    #: resourcemanager.taskmanager-registration.timeout
+    registration_timeout: float = 300.0
+
+
+class Starts:
+    """Those on their way."""
+
+    def __init__(self, settings: StartSettings) -> None:
+        self._settings = settings
+        #: Requested of the driver, name not known yet.
+        self._unnamed = 0
+        #: Named by the driver, not registered yet: when they have to be.
+        self._awaited: dict[ResourceID, float] = {}
+        self._failures: deque[float] = deque()
+        self._none_before = float("-inf")
+        #: Why the last one did not start; "" when it did.
+        self.failure = ""
+
+    @property
+    def pending(self) -> int:
+        """Requested and not yet registered."""
+        return self._unnamed + len(self._awaited)
+
+    def requested(self) -> None:
+        """Another one."""
+        self._unnamed += 1
+
+    def named(self, resource_id: ResourceID, now: float) -> None:
+        """The driver starts it by that name; it has not registered."""
+        self._unnamed = max(0, self._unnamed - 1)
+        self._awaited[resource_id] = now + self._settings.registration_timeout
+
+    def already_there(self) -> None:
+        """One registered before the driver told its name."""
+        self._unnamed = max(0, self._unnamed - 1)
+
+    def registered(self, resource_id: ResourceID) -> None:
+        """It is there."""
+        self._awaited.pop(resource_id, None)
+        self.failure = ""
+
+    def request_failed(self, cause: str, now: float) -> None:
+        """The driver could not start one."""
+        self._unnamed = max(0, self._unnamed - 1)
+        self._failed(cause, now)
+
+    def gone(self, resource_id: ResourceID, cause: str, now: float) -> None:
+        """One has ended; that is a failure to start where it had not registered."""
+        if self._awaited.pop(resource_id, None) is not None:
+            self._failed(cause, now)
+
+    def overdue(self, now: float) -> list[ResourceID]:
+        """Those that did not register in time: no longer waited for, to be released."""
+        late = [resource_id for resource_id, due in self._awaited.items() if due <= now]
+        for resource_id in late:
+            seconds = self._settings.registration_timeout
+            key = "resourcemanager.taskmanager-registration.timeout"
+            self.gone(resource_id, f"{resource_id} did not register within {seconds:g} s ({key})", now)
+        return late
+
+    def _failed(self, cause: str, now: float) -> None:
+        self.failure = cause
+        self._failures.append(now)
+        while self._failures[0] <= now - _WINDOW:
+            self._failures.popleft()
+        if len(self._failures) > self._settings.max_failure_rate:
+            self._none_before = now + self._settings.retry_interval
+
+    def has_just_failed(self, now: float) -> bool:
+        """True while jobs have not heard of the failure: at the time of the event that told of it."""
+        return bool(self._failures) and self._failures[-1] == now and bool(self.failure)
+
+    def may_request(self, now: float) -> bool:
+        """False in the pause after too many failures."""
+        return now >= self._none_before
