@@ -227,11 +227,14 @@ class AssignmentLog:
 def untaken_splits(
     old: Iterable[tuple[int, int, list[tuple[int, Message]]]], taken: Mapping[int, int]
 ) -> list[Any]:
-    """Of a snapshot taken at another parallelism: the splits that no reader's state holds."""
+    """Of a snapshot taken at another parallelism: the splits that no reader's state holds.
+
+    `taken` names each reader that had not ended before the snapshot; one that had has taken and read everything.
+    """
     return [
         split
         for subtask, _, events in old
         for number, message in events
-        if number > taken.get(subtask, UNNUMBERED) and message[0] == "splits"
+        if subtask in taken and number > taken[subtask] and message[0] == "splits"
         for split in message[1]
     ]

@@ -19,6 +19,7 @@ from yarrow.datastream import (
     SourceFunction,
     StreamExecutionEnvironment,
 )
+from yarrow.datastream.connectors.base import SplitEnumerator
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.connectors.number_seq import even_ranges
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
@@ -194,6 +195,59 @@ def test_an_enumerator_serves_others_when_the_reader_beside_it_had_ended(workers
         assert workers.checkpoint(first + 1).coordinators
     workers.until_all(ExecutionState.FINISHED)
     assert seen() == Counter(range(COUNT))
+
+
+class GivenAtOnce(SplitEnumerator[Any]):
+    """Gives each reader its splits when it registers: a short one to reader 1, all others to reader 0."""
+
+    def __init__(self, context: Any, splits: Any) -> None:
+        self._context = context
+        self._splits = list(splits)
+
+    def add_reader(self, subtask: int) -> None:
+        given = self._splits[:1] if subtask == 1 else self._splits[1:]
+        for split in given if self._context.parallelism == 2 else self._splits:
+            self._context.assign_split(split, subtask)
+            self._splits.remove(split)
+        self._context.signal_no_more_splits(subtask)
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        return None
+
+    def add_splits_back(self, splits: Any, subtask: int) -> None:
+        self._splits += splits
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        return list(self._splits)
+
+
+class Given(DataGeneratorSource[int]):
+    def create_enumerator(self, context: Any, checkpoint: Any = None) -> Any:
+        return GivenAtOnce(context, unassigned_or(checkpoint, even_ranges(0, COUNT, 100)))
+
+
+def test_what_a_reader_had_read_that_has_ended_is_not_read_again_at_another_parallelism(
+    workers: CheckpointHarness,
+) -> None:
+    def graph(parallelism: int) -> JobGraph:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+        source = Given(lambda i: i, COUNT, RateLimiterStrategy.per_second(4000))
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "given")
+        stream.map(Seen()).filter(lambda v: False).print()
+        return env.get_job_graph("given")
+
+    workers.start(graph(2))
+    (vertex,) = workers._graph.vertices
+    workers.until(lambda: workers.states[vertex.id, 1] is ExecutionState.FINISHED)
+    first = list(Seen.rows[1])
+    assert first
+    taken = workers.checkpoint(1)
+    assert taken.finished == {(vertex.id, 1)}
+    workers.cancel_and_wait()
+    Seen.rows = {}
+    workers.start(graph(3), taken)
+    workers.until_all(ExecutionState.FINISHED)
+    assert Counter(first) + seen() == Counter(range(COUNT))
 
 
 class Positioned(SourceFunction[int], CheckpointedFunction):
