@@ -20,6 +20,7 @@ from yarrow.container.operators.base import CollectMessage, RestoredState
 from yarrow.container.operators.sinks import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.accumulated_values import accumulated
+from yarrow.container.task.checkpointing.job_storages import JobStorages
 from yarrow.container.task.checkpointing.restoring import FetchedState
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.source_hosting import SourceHosting, has_enumerator
@@ -55,7 +56,6 @@ from yarrow.runtime.rpc.messages import (
     TaskMetrics,
     TriggerCheckpoint,
 )
-from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, WorkerStorage
 
 _log = logging.getLogger(__name__)
 
@@ -97,8 +97,8 @@ class JobTasks:
         self._graphs: dict[JobID, tuple[bytes, JobGraph]] = {}
         self._lock = threading.Lock()
         self.snapshot_thread = SnapshotThread()
-        self._storage: WorkerStorage = FileSystemWorkerStorage()
-        self.checkpoints = WorkerCheckpoints(self.snapshot_thread, self._storage.open_output, send)
+        self._storages = JobStorages()
+        self.checkpoints = WorkerCheckpoints(self.snapshot_thread, self._storages.open_output, send)
         self.sources = SourceHosting(worker.worker_id, self, self.checkpoints, thread.post, send)
         self._hooks = TaskHooks(
             self, self._print, self.sources.from_reader, self._push_collected, self.checkpoints
@@ -111,11 +111,12 @@ class JobTasks:
         deployment = message.deployment
         try:
             graph = self._graph_of(message)
+            settings = self._settings.overlay(graph.configuration, "the job")
+            self._storages.use(graph.job_id, settings)
         except BaseException as error:  # whatever user modules raise at import
             for descriptor in deployment.tasks:
                 self._report(descriptor.attempt_id, ExecutionState.FAILED, failure_cause(error, "the deployment"))
             return
-        settings = self._settings.overlay(graph.configuration, "the job")
         per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
         install_fault_plan(settings)
         builders = []
@@ -148,7 +149,7 @@ class JobTasks:
         attempt = builder.descriptor.attempt_id
         descriptor = builder.descriptor
         fetched = FetchedState(
-            self._storage.reader(descriptor.restore_directory), builder.local_directory
+            self._storages.reader(builder.graph.job_id, descriptor.restore_directory), builder.local_directory
         )
         if descriptor.restored_checkpoint_id >= 0:
             builder.restored = RestoredState(
@@ -193,7 +194,7 @@ class JobTasks:
             state = None
             if descriptor.restore_coordinator is not None:
                 of = f"the split enumerator of '{builder.vertex.operators[0].name}'"
-                state = self._storage.reader(descriptor.restore_directory).read(descriptor.restore_coordinator, of)
+                state = fetched.reader.read(descriptor.restore_coordinator, of)
         except BaseException as error:  # also an end of the process that a test asked for
             task.post(partial(task.fail, error))
             return

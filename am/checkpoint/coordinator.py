@@ -318,9 +318,10 @@ class CheckpointCoordinator:
 
     def _coordinator_acknowledged(self, message: AcknowledgeCoordinator) -> list[Action]:
         pending = self._pending.get(message.checkpoint_id)
+        if pending is None:
+            return self._late(message)
         if (
-            pending is None
-            or pending.state is not CheckpointState.COORDINATORS
+            pending.state is not CheckpointState.COORDINATORS
             or message.operator_id not in pending.missing_coordinators
         ):
             return []
@@ -343,12 +344,14 @@ class CheckpointCoordinator:
         pending.stored = pending.metadata(self._job)
         return [StoreMetadata(pending.checkpoint_id, pending.location, pending.stored)]
 
-    def _late(self, message: AcknowledgeCheckpoint) -> list[Action]:
+    def _late(self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator) -> list[Action]:
         """Files of a checkpoint that did not complete are deleted, whenever they come."""
         location = self._aborted.get(message.checkpoint_id)
         if location is None or message.checkpoint_id in self._writing:
             return []
-        shared = self._unneeded(shared_paths(message, location.directory))
+        shared: tuple[str, ...] = ()
+        if isinstance(message, AcknowledgeCheckpoint):
+            shared = self._unneeded(shared_paths(message, location.directory))
         return [DiscardLocation(message.checkpoint_id, location, shared)]
 
     def _declined(self, message: DeclineCheckpoint) -> list[Action]:

@@ -6,8 +6,7 @@ Owner: `starting_point` blocks and runs in the Dispatcher's threads before anyth
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,11 @@ from yarrow.am.jobmaster.restore import RestorePlan, TaskRestore
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot import storage as storages
+from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
 from yarrow.runtime.snapshot.errors import SnapshotError
-from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -46,23 +45,6 @@ class StartingPoint:
     #: Ids below it may have been used by an earlier run of the job.
     next_id: int = 1
 
-    @property
-    def job_folder(self) -> str:
-        """The folder of the job's checkpoints, "" where they have none."""
-        return _folder_of(self.storage)
-
-    def remove_empty_folders(self) -> None:
-        """Nothing of the job is kept: its folders go where they are empty. Blocking."""
-        folder = self.job_folder
-        with contextlib.suppress(OSError, YarrowError):
-            files = file_system_for(folder)
-            for path in (
-                join(folder, storages.SHARED_FOLDER),
-                join(folder, storages.TASK_OWNED_FOLDER),
-                folder,
-            ):
-                files.delete(path)
-
 
 def starting_point(
     job: JobGraph, settings: CheckpointSettings, ids: IdFactory | None = None, *, recovering: bool = False
@@ -79,40 +61,19 @@ def starting_point(
     except SnapshotError as error:
         raise RestoreError(str(error)) from error
     storage = _storage(job.job_id, settings, ids, trust.secret)
-    earlier = _earlier_checkpoints(storage)
-    next_id = max(earlier, default=0) + 1
-    if recovering and (own := _latest_complete(earlier)) is not None:
+    earlier = storage.earlier()
+    next_id = max((each.checkpoint_id for each in earlier), default=0) + 1
+    complete = [each for each in earlier if each.complete]
+    own = max(complete, key=lambda each: each.checkpoint_id).pointer if recovering and complete else ""
+    if own:
         own_path = replace(settings, restore_path=own, claim_mode=execution.ClaimMode.CLAIM)
         settings = replace(own_path, ignore_unclaimed_state=True)
     if not settings.restore_path:
         return job, StartingPoint(storage, next_id=next_id)
     adopted, restored = _restored(job, settings, storage, trust)
-    if recovering and restored.directory.startswith(f"{_folder_of(storage)}/"):
+    if own:
         restored = replace(restored, claimed=False)
     return adopted, StartingPoint(storage, restored, next_id)
-
-
-def _earlier_checkpoints(storage: CheckpointStorage) -> dict[int, str]:
-    """Folders of checkpoints that an earlier run of the same job has left, by id."""
-    if not isinstance(storage, FileSystemCheckpointStorage):
-        return {}
-    try:
-        entries = file_system_for(storage.job_folder).list(storage.job_folder)
-    except (OSError, YarrowError):
-        return {}
-    prefix = storages.CHECKPOINT_PREFIX
-    return {
-        int(entry.name.removeprefix(prefix)): entry.path
-        for entry in entries
-        if entry.name.startswith(prefix) and entry.name.removeprefix(prefix).isdecimal()
-    }
-
-
-def _latest_complete(earlier: Mapping[int, str]) -> str | None:
-    for _, path in sorted(earlier.items(), reverse=True):
-        if exists(file_system_for(path), join(path, METADATA_FILE)):
-            return path
-    return None
 
 
 def in_memory(job_id: JobID) -> StartingPoint:
@@ -123,18 +84,16 @@ def in_memory(job_id: JobID) -> StartingPoint:
 # Storage.
 
 
-def _folder_of(storage: CheckpointStorage) -> str:
-    return storage.job_folder if isinstance(storage, FileSystemCheckpointStorage) else ""
-
-
 def _storage(
     job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None, secret: bytes
 ) -> CheckpointStorage:
     directory = settings.directory
-    if directory:
+    if directory and settings.storage is not StorageKind.CUSTOM:
         checked_path(directory, "execution.checkpointing.dir")
     if settings.savepoint_directory:
         checked_path(settings.savepoint_directory, "execution.checkpointing.savepoint-dir")
+    if settings.storage is StorageKind.CUSTOM:
+        return _custom_storage(job_id, settings, secret)
     if settings.storage is StorageKind.JOB_MANAGER:
         if directory:
             _probe(directory, ids)
@@ -157,6 +116,20 @@ def _storage(
     return FileSystemCheckpointStorage(
         directory, job_id, inline_threshold=settings.inline_threshold, ids=ids, secret=secret
     )
+
+
+def _custom_storage(job_id: JobID, settings: CheckpointSettings, secret: bytes) -> CheckpointStorage:
+    context = StorageContext(
+        job_id=job_id,
+        settings=settings.keys,
+        directory=settings.directory,
+        inline_threshold=settings.inline_threshold,
+        secret=secret,
+    )
+    try:
+        return load_storage(settings.custom_storage).checkpoint_storage(context)
+    except (OSError, YarrowError) as error:
+        raise RestoreError(f"the storage of checkpoints cannot be used: {error}") from error
 
 
 def _probe(directory: str, ids: IdFactory | None) -> None:
@@ -184,7 +157,9 @@ def _restored(
     from yarrow.runtime.snapshot.assignment import assign
     from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 
-    path = checked_path(settings.restore_path, execution.SAVEPOINT_PATH.key)
+    path = settings.restore_path
+    if settings.storage is not StorageKind.CUSTOM:
+        path = checked_path(path, execution.SAVEPOINT_PATH.key)
     if settings.claim_mode is execution.ClaimMode.LEGACY:
         raise RestoreError(
             f"{execution.CLAIM_MODE.key}: LEGACY is refused: nobody would own {path}. Use NO_CLAIM, which leaves it to"

@@ -6,7 +6,8 @@ for a value that cannot be; contradictions between keys are found by runtime.con
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import yarrow.runtime.config.options.checkpointing as options
@@ -15,6 +16,7 @@ import yarrow.runtime.config.options.rpc as rpc
 import yarrow.runtime.config.options.security as security
 import yarrow.runtime.config.options.web as web
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
 
 
@@ -23,6 +25,8 @@ class StorageKind(StrEnum):
 
     JOB_MANAGER = "jobmanager"
     FILE_SYSTEM = "filesystem"
+    #: module:name
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,10 @@ class CheckpointSettings:
     retained: int = 1
     retention: options.ExternalizedRetention = options.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS
     storage: StorageKind = StorageKind.JOB_MANAGER
+    #: module:name of a storage of the user's own, "" = none.
+    custom_storage: str = ""
+    #: All keys as text, for such a storage.
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: "" = nowhere.
     directory: str = ""
     savepoint_directory: str = ""
@@ -71,6 +79,11 @@ class CheckpointSettings:
         directory = settings.get(options.DIRECTORY) or ""
         storage = settings.get(options.STORAGE)
         kind = StorageKind.FILE_SYSTEM if directory else StorageKind.JOB_MANAGER
+        custom = storage if storage is not None and is_custom(storage) else ""
+        if custom:
+            kind = StorageKind.CUSTOM
+        elif storage is not None:
+            kind = StorageKind(storage.lower())
         return cls(
             interval=interval.seconds if interval is not None and interval.seconds > 0 else None,
             min_pause=settings.get(options.MIN_PAUSE).seconds,
@@ -83,7 +96,9 @@ class CheckpointSettings:
             after_tasks_finish=settings.get(options.AFTER_TASKS_FINISH),
             retained=settings.get(options.NUM_RETAINED),
             retention=settings.get(options.EXTERNALIZED_RETENTION),
-            storage=kind if storage is None else StorageKind(storage.lower()),
+            storage=kind,
+            custom_storage=custom,
+            keys=settings.to_dict(redact=False) if custom else {},
             directory=directory,
             savepoint_directory=settings.get(options.SAVEPOINT_DIRECTORY) or "",
             inline_threshold=settings.get(options.DATA_INLINE_THRESHOLD).bytes,

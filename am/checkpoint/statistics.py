@@ -283,7 +283,7 @@ def configuration_record(settings: CheckpointSettings) -> CheckpointConfiguratio
         externalized=retention is not ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
         delete_on_cancellation=retention is not ExternalizedRetention.RETAIN_ON_CANCELLATION,
         state_backend=_BACKENDS.get(settings.state_backend, settings.state_backend),
-        storage=_STORAGES[settings.storage.value],
+        storage=settings.custom_storage or _STORAGES[settings.storage.value],
         unaligned=settings.unaligned,
         tolerable_failures=settings.tolerable_failures,
         aligned_timeout=settings.aligned_timeout_ms,

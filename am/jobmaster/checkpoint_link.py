@@ -207,8 +207,8 @@ class CheckpointLink:
                 self._do(action)
         while self._work:
             await asyncio.gather(*self._work, return_exceptions=True)
-        if self._starting_point.job_folder and not self._coordinator.store.all:
-            await self._owner.run_blocking(self._starting_point.remove_empty_folders)
+        if not self._coordinator.store.all:
+            await self._owner.run_blocking(self._storage.clean_up)
 
     # Requests.
 

@@ -13,6 +13,7 @@ from yarrow.runtime.config.errors import ConfigError, ContradictoryOptions
 from yarrow.runtime.config.options import checkpointing, execution, rpc
 from yarrow.runtime.config.quantities import Duration
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.storage_names import is_custom
 
 #: The shortest interval: below it a job would do little else.
 SHORTEST_INTERVAL: Final = Duration.of_millis(10)
@@ -58,8 +59,13 @@ def storage_is_known(settings: Settings) -> Iterator[ConfigError]:
     storage = settings.get(checkpointing.STORAGE)
     if storage is None:
         return
+    if is_custom(storage):
+        return
     if storage.lower() not in _STORAGES:
-        yield ContradictoryOptions(f"{key} is {storage!r}: expected jobmanager or filesystem.", (key,))
+        yield ContradictoryOptions(
+            f"{key} is {storage!r}: expected jobmanager, filesystem, or module:name of a storage of your own.",
+            (key,),
+        )
     elif storage.lower() == "filesystem" and not settings.get(checkpointing.DIRECTORY):
         yield ContradictoryOptions(
             f"{key} is filesystem, which needs {folder}: set it to a folder that all processes reach.",

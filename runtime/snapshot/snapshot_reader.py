@@ -32,7 +32,10 @@ def resolve(path: str, directory: str) -> str:
 
 
 class SnapshotReader:
-    """Pieces of one checkpoint or savepoint; `directory` is the folder of its `_metadata`."""
+    """Pieces of one checkpoint or savepoint; `directory` is the folder of its `_metadata`.
+
+    A storage without files overrides `where` and `stored`; what they give is verified here.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -66,22 +69,33 @@ class SnapshotReader:
                 os.unlink(local_path)
             raise
 
+    def where(self, handle: FileStateHandle) -> str:
+        """The whole name of what a handle points at; storages without files have names of their own."""
+        return resolve(handle.path, self._directory)
+
+    def stored(self, handle: FileStateHandle) -> Iterator[bytes]:
+        """The bytes as they are stored, unverified and no more than were written; OSError where there are none."""
+        path, left = self.where(handle), handle.length
+        with file_system_for(path).open(path) as stream:
+            stream.seek(handle.offset)
+            while left:
+                chunk = stream.read(min(left, _CHUNK))
+                if not chunk:
+                    break
+                left -= len(chunk)
+                yield chunk
+
     def _chunks(self, handle: FileStateHandle, of: str) -> Iterator[bytes]:
         """The bytes piece by piece; the error that they are wrong comes after the last."""
-        path = resolve(handle.path, self._directory)
+        path = self.where(handle)
         whose = f"{of}: " if of else ""
         digest = hashlib.sha256()
         left = handle.length
         try:
-            with file_system_for(path).open(path) as stream:
-                stream.seek(handle.offset)
-                while left:
-                    chunk = stream.read(min(left, _CHUNK))
-                    if not chunk:
-                        break
-                    left -= len(chunk)
-                    digest.update(chunk)
-                    yield chunk
+            for chunk in self.stored(handle):
+                left -= len(chunk)
+                digest.update(chunk)
+                yield chunk
         except (OSError, FileSystemError) as error:
             raise SnapshotStorageError(
                 f"{whose}the state file {path} cannot be read ({error}). Put the file back or make it readable, or "

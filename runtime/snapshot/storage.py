@@ -8,6 +8,7 @@ database store implements CheckpointStorage here and WorkerStorage (worker_file)
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -34,6 +35,7 @@ SHARED_FOLDER: Final = "shared"
 TASK_OWNED_FOLDER: Final = "taskowned"
 #: State up to this size goes into the metadata unless the job says otherwise.
 DEFAULT_INLINE_THRESHOLD: Final = 20 * 1024
+_SHARED_NAME: Final = re.compile("[0-9a-f]{32}")
 DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
 
 
@@ -45,6 +47,16 @@ class OpenedSnapshot:
     #: Folder of its `_metadata`: base of the relative paths in it.
     directory: str
     seal: Seal = Seal.UNCHECKED
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCheckpoint:
+    """A checkpoint that an earlier run of the same job has left."""
+
+    checkpoint_id: int
+    #: To open it by.
+    pointer: str
+    complete: bool
 
 
 class CheckpointStorage(Protocol):
@@ -68,6 +80,14 @@ class CheckpointStorage(Protocol):
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """The checkpoint or savepoint at a pointer; `verify`: all its files are there in their full length."""
+        ...
+
+    def earlier(self) -> Sequence[EarlierCheckpoint]:
+        """Checkpoints of this job that are there already, complete or not: ids go on behind theirs."""
+        ...
+
+    def clean_up(self) -> None:
+        """The job has ended and nothing of it is kept: what is left empty goes. Raises nothing for what is not."""
         ...
 
 
@@ -127,6 +147,33 @@ class FileSystemCheckpointStorage:
         """See CheckpointStorage."""
         return open_snapshot(pointer, verify=verify, secret=self._secret)
 
+    def earlier(self) -> Sequence[EarlierCheckpoint]:
+        """See CheckpointStorage."""
+        file_system = file_system_for(self._job_folder)
+        try:
+            entries = file_system.list(self._job_folder)
+        except (OSError, FileSystemError):
+            return ()
+        return [
+            EarlierCheckpoint(int(number), entry.path, _is_complete(file_system, entry.path))
+            for entry in entries
+            if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
+        ]
+
+    def clean_up(self) -> None:
+        """See CheckpointStorage."""
+        folder = self._job_folder
+        shared = join(folder, SHARED_FOLDER)
+        with contextlib.suppress(OSError, FileSystemError):
+            file_system = file_system_for(folder)
+            if not self.earlier():
+                # Files of workers that were killed before they could tell of them.
+                for entry in file_system.list(shared):
+                    if _SHARED_NAME.fullmatch(entry.name):
+                        file_system.delete(entry.path)
+            for path in (shared, join(folder, TASK_OWNED_FOLDER), folder):
+                file_system.delete(path)
+
 
 class JobManagerCheckpointStorage:
     """All state travels to the JobMaster inside messages; with a `directory` the metadata are kept there too.
@@ -182,6 +229,13 @@ class JobManagerCheckpointStorage:
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
         return open_snapshot(pointer, verify=verify, secret=self._secret)
+
+    def earlier(self) -> Sequence[EarlierCheckpoint]:
+        """See CheckpointStorage."""
+        return ()
+
+    def clean_up(self) -> None:
+        """See CheckpointStorage."""
 
 
 class SavepointFolders:

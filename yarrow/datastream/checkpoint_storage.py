@@ -5,6 +5,8 @@ Immutable values made while the job is built; the checkpoint part of the runtime
 
 from __future__ import annotations
 
+from yarrow.runtime.config.storage_names import is_custom
+
 __all__ = [
     "CheckpointStorage",
     "CustomCheckpointStorage",
@@ -115,4 +117,17 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """The base of storages that users write."""
+    """A storage of your own, by the name `module:name` of its CheckpointStorageFactory.
+
+    The factory makes both sides of the storage, that of the JobMaster and that of the workers (see
+    yarrow.runtime.snapshot.custom_storage); its module must be installed for both. Raises ValueError for another form.
+    """
+
+    def __init__(self, factory: str) -> None:
+        if not is_custom(factory):
+            raise ValueError(f"CustomCheckpointStorage needs the module:name of its factory, not {factory!r}")
+        self._factory = factory
+
+    def get_factory(self) -> str:
+        """Return the name of the factory."""
+        return self._factory

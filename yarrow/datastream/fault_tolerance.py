@@ -11,6 +11,7 @@ import yarrow.runtime.config.options.checkpointing as checkpointing_options
 from yarrow.common.configuration import Configuration
 from yarrow.datastream.checkpoint_storage import (
     CheckpointStorage,
+    CustomCheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
@@ -20,7 +21,7 @@ from yarrow.runtime.config.settings import Settings
 
 
 def storage_settings(storage: CheckpointStorage) -> dict[str, str]:
-    """The configuration keys that say what a storage says. Raises TypeError for one of the user's own class."""
+    """The configuration keys that say what a storage says. Raises TypeError for one of another class."""
     if isinstance(storage, FileSystemCheckpointStorage):
         return {
             checkpointing_options.STORAGE.key: "filesystem",
@@ -34,16 +35,20 @@ def storage_settings(storage: CheckpointStorage) -> dict[str, str]:
         }
         path = storage.get_checkpoint_path()
         return keys if path is None else {**keys, checkpointing_options.DIRECTORY.key: path}
+    if isinstance(storage, CustomCheckpointStorage):
+        return {checkpointing_options.STORAGE.key: storage.get_factory()}
     raise TypeError(
-        f"{type(storage).__name__} does not say where checkpoints go: use FileSystemCheckpointStorage or"
-        " JobManagerCheckpointStorage"
+        f"{type(storage).__name__} does not say where checkpoints go: use FileSystemCheckpointStorage,"
+        " JobManagerCheckpointStorage, or CustomCheckpointStorage with the name of your factory"
     )
 
 
 def set_storage(configuration: Configuration, storage: CheckpointStorage) -> None:
     """Writes a storage into a configuration, in place of another."""
     settings = storage_settings(storage)
-    if checkpointing_options.DIRECTORY.key not in settings:
+    if checkpointing_options.DIRECTORY.key not in settings and not isinstance(
+        storage, CustomCheckpointStorage
+    ):
         configuration.remove_config(checkpointing_options.DIRECTORY.key)
     for key, value in settings.items():
         configuration.set_string(key, value)

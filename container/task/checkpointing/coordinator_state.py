@@ -37,7 +37,10 @@ def dump_state(state: CoordinatorState, operator_name: str) -> bytes:
 
 
 def load_state(data: bytes, operator_name: str, *, trusted: bool = True) -> CoordinatorState:
-    """The state back, with pickled values only where it is `trusted`; raises StateSerializationError for other bytes and later versions."""
+    """The state back, with pickled values only where it is `trusted`.
+
+    Raises StateSerializationError for other bytes and later versions.
+    """
     serializer = value_serializer(None, _STATE_NAME, operator_name, allow_pickle=True, trusted=trusted)
     decoded = serializer.load_value(data)
     if not isinstance(decoded, list) or not decoded or decoded[0] != _VERSION:

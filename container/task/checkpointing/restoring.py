@@ -27,7 +27,7 @@ class FetchedState:
     """The bytes of a task's handles; `local_directory` is the task's own, which ends with it."""
 
     def __init__(self, reader: SnapshotReader, local_directory: str) -> None:
-        self._reader = reader
+        self.reader = reader
         self._local_directory = local_directory
         self._bytes: dict[StateHandle, bytes] = {}
         self._files: dict[StateHandle, Path] = {}
@@ -56,10 +56,10 @@ class FetchedState:
         if is_database:
             os.makedirs(self._local_directory, mode=0o700, exist_ok=True)
             path = Path(self._local_directory, f"restored-{len(self._files)}")
-            self._reader.copy(handle, str(path), of)
+            self.reader.copy(handle, str(path), of)
             self._files[handle] = path
         else:
-            self._bytes[handle] = self._reader.read(handle, of)
+            self._bytes[handle] = self.reader.read(handle, of)
 
     def read(self, handle: StateHandle) -> bytes:
         """The bytes of a handle, kept here no longer; what is asked for again comes from where it lay."""
@@ -71,7 +71,7 @@ class FetchedState:
             path.unlink()
             return data
         found = self._bytes.pop(handle, None)
-        return self._reader.read(handle) if found is None else found
+        return self.reader.read(handle) if found is None else found
 
 
 def _handles(state: OperatorSubtaskState) -> Iterator[tuple[StateHandle, str, bool]]:

@@ -38,8 +38,8 @@ from yarrow.runtime.snapshot.worker_file import SnapshotFile
 _log = logging.getLogger(__name__)
 
 
-#: The output of this worker for the checkpoint of a location.
-OpenSnapshotFile = Callable[[CheckpointLocation], SnapshotFile]
+#: The output of this worker for the checkpoint of a job at a location.
+OpenSnapshotFile = Callable[[JobID, CheckpointLocation], SnapshotFile]
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class WorkerCheckpoints:
         job = self._job(job_id)
         checkpoint = job.checkpoints.get(checkpoint_id)
         if checkpoint is None:
-            file = self._open_file(options.location)
+            file = self._open_file(job_id, options.location)
             checkpoint = job.checkpoints[checkpoint_id] = _Checkpoint(file, set(job.live))
         return checkpoint
 
@@ -274,7 +274,7 @@ class WorkerCheckpoints:
             return
         file: SnapshotFile | None = None
         try:
-            file = self._open_file(options.location)
+            file = self._open_file(job_id, options.location)
             handle = file.write([state])
             file.close()
         except Exception as error:

@@ -102,7 +102,7 @@ SAVEPOINT_DIRECTORY: Final = optional(
 STORAGE: Final = optional(
     "execution.checkpointing.storage",
     STRING,
-    "Where checkpoints go: `jobmanager` or `filesystem`.",
+    "Where checkpoints go: `jobmanager`, `filesystem`, or `module:name` of a storage of your own.",
     unset="`filesystem` when a directory is set",
     deprecated_keys=("state.checkpoint-storage",),
 )

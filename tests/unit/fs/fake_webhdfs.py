@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,7 +80,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def op_delete(self, path: Path, name: str, query: dict[str, str]) -> None:
         there = path.exists()
-        if path.is_dir():
+        if path.is_dir() and query.get("recursive", "false").lower() == "true":
+            shutil.rmtree(path)
+        elif path.is_dir():
+            if any(path.iterdir()):
+                self.fail(403, "PathIsNotEmptyDirectoryException", f"`{name} is non empty': Directory is not empty")
+                return
             path.rmdir()
         elif there:
             path.unlink()

@@ -322,3 +322,21 @@ def test_output_of_a_worker(tmp_path: Path) -> None:
     savepoint = storage_in(tmp_path).begin(7, SnapshotKind.SAVEPOINT, str(tmp_path))
     with pytest.raises(SnapshotStorageError, match=r"execution\.checkpointing\.dir"):
         output_of(savepoint).write_shared_file(str(local))
+
+
+def test_what_killed_workers_left_goes_with_the_job_where_no_checkpoint_is_kept(tmp_path: Path) -> None:
+    storage, location, pointer = written(tmp_path)
+    left = Path(location.shared_directory, "0" * 32)
+    left.write_bytes(LARGE)
+    storage.clean_up()
+    assert left.exists() and [each.complete for each in storage.earlier()] == [True]
+    assert storage.earlier()[0].pointer == pointer and storage.earlier()[0].checkpoint_id == 7
+    storage.discard(location)
+    foreign = left.with_name("notes.txt")
+    foreign.write_text("mine")
+    storage.clean_up()
+    assert not left.exists() and foreign.exists()
+    foreign.unlink()
+    storage.clean_up()
+    assert not (tmp_path / JOB).exists()
+    storage.clean_up()

@@ -1,0 +1,67 @@
+"""Checkpoint storages of the user's own: what `execution.checkpointing.storage: module:name` names, and its finding.
+
+The name is that of a class without arguments, or of an object, with the two methods of CheckpointStorageFactory: one is
+called in the JobMaster's process, the other in every worker of the job, each once a job. The module must be installed
+where both find it. Owner: any thread; nothing is opened here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.snapshot.errors import SnapshotStorageError
+from yarrow.runtime.snapshot.storage import CheckpointStorage
+from yarrow.runtime.snapshot.worker_file import WorkerStorage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageContext:
+    """What a storage is made from."""
+
+    job_id: JobID
+    #: All keys of the job and the cluster, as text: a storage may have keys of its own.
+    settings: Mapping[str, str]
+    #: execution.checkpointing.dir, "" = not set.
+    directory: str = ""
+    #: State up to this size may go into the metadata.
+    inline_threshold: int = 20 * 1024
+    #: With which metadata are to be sealed (metadata.encode_metadata), b"" = not; in the JobMaster's process only.
+    secret: bytes = field(default=b"", repr=False)
+
+
+class CheckpointStorageFactory(Protocol):
+    """Makes both sides of a storage."""
+
+    def checkpoint_storage(self, context: StorageContext) -> CheckpointStorage:
+        """The JobMaster's side; it refuses at once, by SnapshotStorageError, what cannot work."""
+        ...
+
+    def worker_storage(self, context: StorageContext) -> WorkerStorage:
+        """The workers' side."""
+        ...
+
+
+def load_storage(name: str) -> CheckpointStorageFactory:
+    """The factory of that name. Raises SnapshotStorageError naming option and module when there is none."""
+    key = checkpointing.STORAGE.key
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module.strip()), attribute.strip())
+        factory: CheckpointStorageFactory = found() if isinstance(found, type) else found
+    except Exception as error:  # whatever the module raises when it is loaded
+        raise SnapshotStorageError(
+            f"{key}: {name!r} cannot be loaded ({error}): install the module in the environments of the JobManager and"
+            " of the workers"
+        ) from error
+    for method in ("checkpoint_storage", "worker_storage"):
+        if not callable(getattr(factory, method, None)):
+            raise SnapshotStorageError(
+                f"{key}: {name!r} has no method {method}: it is to be a CheckpointStorageFactory"
+                " (yarrow.runtime.snapshot.custom_storage)"
+            )
+    return factory
