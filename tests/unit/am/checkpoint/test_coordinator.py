@@ -132,6 +132,17 @@ def test_time_out_aborts_by_name_and_late_parts_are_deleted() -> None:
     assert (late.location.directory, late.shared) == ("/chk-1", ("/shared/b",))
 
 
+def test_the_part_of_an_enumerator_that_comes_late_is_deleted_too() -> None:
+    simulation = Simulation(timeout=30.0, tolerable_failures=1)
+    source = OperatorID(f"{1:032x}")
+    simulation.tasks.coordinators = (source,)
+    simulation.after(10)
+    simulation.located(1)
+    simulation.after(30)
+    (late,) = simulation.acknowledge_coordinator(1, source)
+    assert isinstance(late, DiscardLocation) and late.location.directory == "/chk-1"
+
+
 def test_a_decline_aborts_and_one_too_many_fails_the_job() -> None:
     simulation = Simulation(tolerable_failures=1)
     simulation.after(10)
