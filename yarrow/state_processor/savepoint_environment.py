@@ -28,6 +28,7 @@ from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.storage import OpenedSnapshot, open_snapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.savepoint_folder import SavepointFolder
+from yarrow.state_processor.stored_state import refuse_pickles_of
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
 #: Rows that are pushed as one batch.
@@ -51,8 +52,13 @@ class SavepointEnvironment:
         configuration: Mapping[str, str] | None = None,
         max_parallelism: int | None = None,
         now_ms: int | None = None,
+        trust_pickle: bool = False,
     ) -> None:
-        """`now_ms` is the processing time (the machine's without it). Raises SnapshotError, FragmentFailedError."""
+        """`now_ms` is the processing time (the machine's without it); pickled values only with `trust_pickle`.
+
+        Raises SnapshotError, FragmentFailedError.
+        """
+        self._trusted = trust_pickle
         self._opened: OpenedSnapshot | None = None if savepoint is None else open_snapshot(savepoint)
         self._inputs = inputs
         self._taken: list[PendingSubtaskSnapshot] = []
@@ -83,8 +89,15 @@ class SavepointEnvironment:
         graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
         assignment = assign(metadata, graph, allow_non_restored=True)
         read = SnapshotReader(directory).read
+        if not self._trusted:
+            own = {operator.id for vertex in graph.vertices for operator in vertex.operators}
+            for state in metadata.operators:
+                if state.operator_id in own:
+                    refuse_pickles_of(state)
         return graph, {
-            vertex.id: RestoredState(metadata.checkpoint_id, assignment.tasks.get((vertex.id, 0), {}), read)
+            vertex.id: RestoredState(
+                metadata.checkpoint_id, assignment.tasks.get((vertex.id, 0), {}), read, trusted=self._trusted
+            )
             for vertex in graph.vertices
         }
 

@@ -80,6 +80,14 @@ def refuse_pickles(meta: StateMetaInfo, operator: str) -> None:
         )
 
 
+def refuse_pickles_of(operator: OperatorState) -> None:
+    """The same for all keyed states of an operator; its operator states are refused when they are read."""
+    for _, subtask in sorted(operator.subtasks.items()):
+        for keyed in subtask.keyed:
+            for meta in keyed.states:
+                refuse_pickles(meta, operator.name)
+
+
 class StoredState:
     """The pieces of one savepoint or checkpoint; `close` removes what was copied."""
 

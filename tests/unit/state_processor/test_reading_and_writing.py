@@ -373,6 +373,9 @@ def test_pickled_values_are_read_only_where_they_are_trusted(tmp_path: Path) -> 
             reader.read_keyed_state("op", "s")
         with pytest.raises(UntrustedPickleError, match=r"operator 'op', state 's'"):
             list(reader.read_keys("op", Everything()))
+    with pytest.raises(UntrustedPickleError, match=r"operator 'op', state 's'"):
+        SavepointEnvironment(job, path)
+    SavepointEnvironment(job, path, trust_pickle=True).close()
     with SavepointReader.read(path, trust_pickle=True) as reader:
         assert len(reader.read_keyed_state("op", "s")) == 1
     copy = SavepointWriter.from_existing_savepoint(path).write(f"{tmp_path}/copy")
