@@ -18,7 +18,8 @@ from yarrow.container.operators.row_functions import (
 )
 from yarrow.container.operators.sink_writing import SinkWritingOperator
 from yarrow.container.operators.sinks import CollectingOperator, PrintingOperator, SinkFunctionCaller
-from yarrow.container.operators.sources import ReadingSource, SourceFunctionHead
+from yarrow.container.operators.source_function import SourceFunctionHead
+from yarrow.container.operators.sources import ReadingSource
 from yarrow.container.operators.timestamps_and_watermarks import TimestampsAndWatermarks
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import (

@@ -15,7 +15,7 @@ from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import Emit, Operator, RowOperator
 from yarrow.container.operators.process import ProcessingOperator
 from yarrow.container.operators.sinks import BulkRowOperator
-from yarrow.container.operators.sources import SourceHead
+from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.task.code_writer import CodeWriter, CompiledCode
 from yarrow.container.task.freezing import generate_fixed, needs_fixing
 from yarrow.container.task.routing import generate_partition

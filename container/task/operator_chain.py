@@ -23,7 +23,7 @@ from yarrow.container.operators.base import (
 from yarrow.container.operators.builder import build_operator
 from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.sinks import BulkRowOperator, CollectingOperator
-from yarrow.container.operators.sources import SourceHead
+from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.task.chain_compiler import ChainCompiler
 from yarrow.container.task.chain_time import ChainTime

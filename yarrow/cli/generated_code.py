@@ -82,7 +82,7 @@ def _functions(
 
 def _begins_rows(operator: Operator, index: int, compiler: ChainCompiler) -> bool:
     """Whether rows begin here without having come through generated code: sources and conversions."""
-    from yarrow.container.operators.sources import SourceHead
+    from yarrow.container.operators.source_head import SourceHead
 
     has_followers = bool(compiler.children(index, None) or compiler.partitions_of(index, None))
     return has_followers and (isinstance(operator, SourceHead) or hasattr(operator, "to_rows"))

@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators import sources
+from yarrow.container.operators import source_function
 from yarrow.container.worker_protocol import MetricsReport, TaskStateChanged
 from yarrow.datastream import (
     MapFunction,
@@ -132,14 +132,14 @@ def test_a_source_function_waits_for_a_slow_consumer_and_ends_when_cancelled(wor
     env = environment()
     env.add_source(Endless()).map(Waiting()).print()
     workers.deploy(env.get_job_graph("slow"))
-    until(workers, lambda: Calls.emitted[0] >= sources._HANDOVER_ROWS)
+    until(workers, lambda: Calls.emitted[0] >= source_function._HANDOVER_ROWS)
     states: list[ExecutionState] = []
     before = Calls.emitted[0]
     # A report comes a second later: the source has had time to run on.
     message = workers.next_message(perf_counter() + 20)
     while not isinstance(message, MetricsReport):
         message = workers.next_message(perf_counter() + 20)
-    assert Calls.emitted[0] <= before + 1 <= sources._HANDOVER_ROWS + 2
+    assert Calls.emitted[0] <= before + 1 <= source_function._HANDOVER_ROWS + 2
     workers.cancel()
     Calls.go.set()
     while not states or not states[-1].is_terminal:
