@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.cluster.embedded.waiting import wait_until
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.worker_protocol import CancelTasks
 from yarrow.datastream import (
@@ -89,7 +88,9 @@ class ManySplits(DataGeneratorSource[int]):
 def many_splits(parallelism: int = 2) -> JobGraph:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     source = ManySplits(lambda i: i, COUNT, RateLimiterStrategy.per_second(3000))
-    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(lambda v: False).print()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(
+        lambda v: False
+    ).print()
     return env.get_job_graph("splits")
 
 
@@ -152,7 +153,7 @@ def test_word_of_a_former_attempt_that_comes_late_is_not_taken_for_the_next(
     workers.until(lambda: workers.states[place] is ExecutionState.RUNNING)
     # Its enumerator has heard of the new attempt.
     rows = len(Seen.rows[1])
-    wait_until(lambda: len(Seen.rows[1]) > rows)
+    workers.until(lambda: len(Seen.rows[1]) > rows or workers.states[place] is ExecutionState.FINISHED)
     for _ in range(times):
         workers.reset(vertex.id, 1, 1, ended)
     workers.until_all(ExecutionState.FINISHED)
@@ -179,7 +180,9 @@ class ReadBySecond(DataGeneratorSource[int]):
 def test_an_enumerator_serves_others_when_the_reader_beside_it_had_ended(workers: CheckpointHarness) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
     source = ReadBySecond(lambda i: i, COUNT, RateLimiterStrategy.per_second(6000))
-    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(lambda v: False).print()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "splits").map(Seen()).filter(
+        lambda v: False
+    ).print()
     graph = env.get_job_graph("second")
     (vertex,) = graph.vertices
     workers.start(graph)
