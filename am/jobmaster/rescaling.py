@@ -20,10 +20,8 @@ from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceFunctionOperator
-from yarrow.runtime.rpc.messages import FailureCause, RescaleRecord
+from yarrow.runtime.rpc.messages import RESCALES_KEPT, FailureCause, RescaleRecord
 
-#: Records kept.
-_HISTORY = 20
 _CHECKPOINT_ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
@@ -128,7 +126,7 @@ class Rescaling:
                 trigger_cause=cause,
             )
         )
-        del self._history[:-_HISTORY]
+        del self._history[:-RESCALES_KEPT]
         try:
             await self._carry_out(job, following)
         except YarrowError as error:

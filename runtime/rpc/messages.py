@@ -542,6 +542,10 @@ class ExceptionEntry(Message, frozen=True, kw_only=True):
     concurrent: tuple[ExceptionEntry, ...] = ()
 
 
+#: Rescales of a job that are remembered.
+RESCALES_KEPT = 20
+
+
 class RescaleRecord(Message, frozen=True, kw_only=True):
     """One change of a running job's parallelism."""
 

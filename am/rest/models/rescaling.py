@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, RootModel
 
 from yarrow.am.rest.models.base import CamelModel, RestModel
-from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
+from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus, StatsSummary
 from yarrow.am.rest.models.task_managers import ResourceProfile
 
 
@@ -125,3 +125,27 @@ class RescalesOverview(CamelModel):
 
 class RescalesHistory(RootModel[list[RescaleDetails]]):
     """The newest first."""
+
+
+class RescalesSummary(CamelModel):
+    """Numbers, and how long rescales that are remembered took, ms."""
+
+    rescales_counts: RescaleCounts
+    rescales_duration_stats_in_millis: StatsSummary
+    completed_rescales_duration_stats_in_millis: StatsSummary
+    ignored_rescales_duration_stats_in_millis: StatsSummary = Field(default_factory=StatsSummary)
+    failed_rescales_duration_stats_in_millis: StatsSummary
+
+
+class RescaleConfiguration(CamelModel):
+    """Settings of rescaling. A job is rescaled when asked: what Flink's adaptive scheduler waits for is null."""
+
+    rescale_history_max: int
+    scheduler_execution_mode: Literal["REACTIVE"] | None = None
+    submission_resource_wait_timeout_in_millis: int | None
+    submission_resource_stabilization_timeout_in_millis: int | None = None
+    slot_idle_timeout_in_millis: int
+    executing_cooldown_timeout_in_millis: int | None = None
+    executing_resource_stabilization_timeout_in_millis: int | None = None
+    maximum_delay_for_triggering_rescale_in_millis: int | None = None
+    rescale_on_failed_checkpoint_count: int | None = None

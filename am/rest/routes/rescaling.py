@@ -16,18 +16,20 @@ from yarrow.am.rest.models.rescaling import (
     JobResourceRequirements,
     LatestRescales,
     ParallelismBounds,
-    RescaleCounts,
+    RescaleConfiguration,
     RescaleDetails,
     RescalesHistory,
     RescalesOverview,
+    RescalesSummary,
     RescalingOperation,
     RescalingResult,
     VertexRequirements,
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
-from yarrow.am.rest.views.rescaling import rescale_details_of
+from yarrow.am.rest.views.rescaling import rescale_counts, rescale_details_of, rescale_durations
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.rpc.messages import ExecutionGraphDetails, RescaleRequest
+from yarrow.runtime.config.options import resourcemanager
+from yarrow.runtime.rpc.messages import RESCALES_KEPT, ExecutionGraphDetails, RescaleRequest
 
 router = APIRouter(tags=["Rescaling"])
 
@@ -99,16 +101,38 @@ async def change_resource_requirements(
 async def rescales_overview(access: Access, job_id: JobIdPath) -> RescalesOverview:
     """How many rescales there were, and the newest of each end."""
     job = await access.job(job_id)
-
-    def count(state: str) -> int:
-        return sum(record.state == state for record in job.rescales)
-
     newest = {record.state: rescale_details_of(job, number) for number, record in enumerate(job.rescales)}
     return RescalesOverview(
-        rescales_counts=RescaleCounts(
-            in_progress=count("IN_PROGRESS"), completed=count("COMPLETED"), failed=count("FAILED")
-        ),
+        rescales_counts=rescale_counts(job),
         latest=LatestRescales(completed=newest.get("COMPLETED"), failed=newest.get("FAILED")),
+    )
+
+
+@router.get("/jobs/{jobid}/rescales/summary", responses=refusals(400, 404))
+async def rescales_summary(access: Access, job_id: JobIdPath) -> RescalesSummary:
+    """How many rescales there were, and how long they took."""
+    job = await access.job(job_id)
+    return RescalesSummary(
+        rescales_counts=rescale_counts(job),
+        rescales_duration_stats_in_millis=rescale_durations(job, "COMPLETED", "FAILED"),
+        completed_rescales_duration_stats_in_millis=rescale_durations(job, "COMPLETED"),
+        failed_rescales_duration_stats_in_millis=rescale_durations(job, "FAILED"),
+    )
+
+
+@router.get("/jobs/{jobid}/rescales/config", responses=refusals(400, 404))
+async def rescales_configuration(access: Access, job_id: JobIdPath) -> RescaleConfiguration:
+    """What rescales of the job are subject to."""
+    job = await access.job(job_id)
+    settings = access.services.settings.overlay(job.configuration, f"job {job.name!r}")
+    wait, idle = (
+        settings.get(option).nanos // 1_000_000
+        for option in (resourcemanager.SLOT_REQUEST_TIMEOUT, resourcemanager.SLOT_IDLE_TIMEOUT)
+    )
+    return RescaleConfiguration(
+        rescale_history_max=RESCALES_KEPT,
+        submission_resource_wait_timeout_in_millis=wait,
+        slot_idle_timeout_in_millis=idle,
     )
 
 

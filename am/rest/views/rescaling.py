@@ -7,13 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from yarrow.am.rest.models.checkpoints import StatsSummary
 from yarrow.am.rest.models.rescaling import (
+    RescaleCounts,
     RescaleDetails,
     SchedulerStateSpan,
     SlotSharingGroupRescale,
     VertexRescale,
 )
+from yarrow.runtime.metrics.aggregation import percentile
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, RescaleRecord, VertexDetails
+
+
+def rescale_counts(job: ExecutionGraphDetails) -> RescaleCounts:
+    """How many rescales there were, by end."""
+
+    def count(state: str) -> int:
+        return sum(record.state == state for record in job.rescales)
+
+    return RescaleCounts(
+        in_progress=count("IN_PROGRESS"), completed=count("COMPLETED"), failed=count("FAILED")
+    )
+
+
+def rescale_durations(job: ExecutionGraphDetails, *states: str) -> StatsSummary:
+    """How long rescales with these ends took."""
+    taken = sorted(record.end_ms - record.start_ms for record in job.rescales if record.state in states)
+    if not taken:
+        return StatsSummary()
+    shares = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+    percentiles = {name: percentile(taken, share) for name, share in shares.items()}
+    return StatsSummary.model_validate(
+        {"min": taken[0], "max": taken[-1], "avg": sum(taken) // len(taken), **percentiles}
+    )
 
 
 def rescale_details_of(job: ExecutionGraphDetails, number: int) -> RescaleDetails:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _APPLICATIONS = "an application is one of its jobs here: /jobs has them"
 _PROFILER = "sampling of processes from outside is not built"
-_RESCALE = "rescales have no scheduler of their own to configure; their durations are in the history"
 _RAW_COORDINATION = "carries serialized Java objects"
 
 #: (path, method) and the reason.
@@ -22,8 +21,6 @@ PATHS: dict[tuple[str, str], str] = {
     ("/taskmanagers/{taskmanagerid}/profiler", "post"): _PROFILER,
     ("/taskmanagers/{taskmanagerid}/profiler/{filename}", "get"): _PROFILER,
     ("/jobs/{jobid}/vertices/{vertexid}/flamegraph", "get"): _PROFILER,
-    ("/jobs/{jobid}/rescales/config", "get"): _RESCALE,
-    ("/jobs/{jobid}/rescales/summary", "get"): _RESCALE,
     ("/jobs/{jobid}/clientHeartbeat", "patch"): "a client that goes does not end its job",
     ("/jobs/{jobid}/coordinators/{operatorUid}", "post"): _RAW_COORDINATION,
     ("/jobs/{jobid}/yarn-stop", "get"): "stopping takes a savepoint, and a GET changes nothing here",

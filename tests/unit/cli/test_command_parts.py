@@ -59,7 +59,9 @@ def test_the_address_of_a_cluster_is_the_job_managers_unless_rest_has_one() -> N
 def test_a_job_in_a_list() -> None:
     start = datetime.datetime(2026, 1, 31, 23, 5, 9)
     job = {"jid": "0f" * 16, "name": "words", "state": "RUNNING", "start-time": int(start.timestamp() * 1000)}
-    assert job_line(job) == f"31.01.2026 23:05:09 : {'0f' * 16} : words (RUNNING)"
+    line = f"31.01.2026 23:05:09 : {'0f' * 16} : words (RUNNING)"
+    assert job_line(job) == line
+    assert job_line({**job, "waiting-for": "needs 2 slots"}) == f"{line}\n    needs 2 slots"
 
 
 def test_a_multipart_body() -> None:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from tests.unit.rest.fakes import ENDED_JOB, JOB, REDUCE, SOURCE, FakeCluster, job_details
 from tests.unit.rest.test_checkpoint_paths import run, settled
-from yarrow.am.rest.views.rescaling import rescale_details_of
+from yarrow.am.rest.views.rescaling import rescale_details_of, rescale_durations
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import RescaleRecord
 
@@ -81,6 +81,8 @@ def test_the_history_names_parallelisms_and_reasons(tmp_path: Path) -> None:
     assert source.post_rescale_parallelism == 2, "it went back"
     assert (told.terminal_state, told.terminated_reason) == ("FAILED", "EXCEPTION_OCCURRED")
     assert (told.failure_reason, told.scheduler_states[0].duration_in_millis) == ("no slots", 20)
+    taken = rescale_durations(job, "FAILED")
+    assert (taken.min, taken.max, taken.avg, taken.p50) == (20, 20, 20, 20)
     running = structs.replace(job, rescales=(structs.replace(record, state="IN_PROGRESS", end_ms=-1),))
     assert rescale_details_of(running, 0).terminal_state is None
 
@@ -89,5 +91,10 @@ def test_the_history_names_parallelisms_and_reasons(tmp_path: Path) -> None:
         overview = (await client.get(f"/jobs/{JOB}/rescales/overview")).json()
         assert overview["rescalesCounts"] == {"ignored": 0, "inProgress": 0, "completed": 0, "failed": 0}
         assert (await client.get(f"/jobs/{JOB}/rescales/details/r9")).status_code == 404
+        summary = (await client.get(f"/jobs/{JOB}/rescales/summary")).json()
+        assert summary["rescalesDurationStatsInMillis"]["p99"] == "NaN"
+        configuration = (await client.get(f"/jobs/{JOB}/rescales/config")).json()
+        assert configuration["rescaleHistoryMax"] == 20
+        assert configuration["slotIdleTimeoutInMillis"] == 50_000
 
     run(tmp_path, body)
