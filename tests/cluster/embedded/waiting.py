@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from yarrow.runtime.common.clock import SystemClock
 
-DEADLINE = 20.0
+#: Long enough for a machine with other work: a condition that holds is not waited for.
+DEADLINE = 60.0
 _clock = SystemClock()
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.embedded.waiting import wait_until
 from yarrow.container.network.blocking_partition import (
     FrameOutput,
     LocalFrames,
@@ -19,7 +18,6 @@ from yarrow.container.network.blocking_partition import (
 )
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
-from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.data.elements import EndOfData, RowBatch, StreamElement, Watermark
 from yarrow.runtime.data.serializers import serializer_for
@@ -68,18 +66,10 @@ def spool(tmp_path: Path) -> Fixture:
     return Fixture(tmp_path)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    clock, pause = SystemClock(), threading.Event()
-    end = clock.monotonic() + 10
-    while not condition():
-        assert clock.monotonic() < end
-        pause.wait(0.001)
-
-
 def read(channel: InputChannel) -> list[StreamElement]:
     found: list[StreamElement] = []
     while not found or not isinstance(found[-1], EndOfData):
-        wait_for(lambda: channel.has_data)
+        wait_until(lambda: channel.has_data)
         found.append(channel.take())
     return found
 
@@ -109,7 +99,7 @@ def test_a_result_that_was_broken_off_reaches_nobody(spool: Fixture) -> None:
     early = spool.consumer(key())
     spool.write(key(), RowBatch([1])).close("the task failed")
     for channel in (early, spool.consumer(key())):
-        wait_for(lambda channel=channel: channel.has_data)  # type: ignore[misc]
+        wait_until(lambda channel=channel: channel.has_data)  # type: ignore[misc]
         with pytest.raises(ChannelFailedError) as raised:
             channel.take()
         assert raised.value.lost_result == key().attempt
