@@ -36,7 +36,13 @@ from yarrow.am.checkpoint.events import (
     TriggerTasks,
     Wake,
 )
-from yarrow.am.checkpoint.failures import FailureCounter, expired_cause, restart_cause, unavailable_cause
+from yarrow.am.checkpoint.failures import (
+    FailureCounter,
+    expired_cause,
+    restart_cause,
+    unavailable_cause,
+    union_cause,
+)
 from yarrow.am.checkpoint.pending import (
     CheckpointState,
     PendingCheckpoint,
@@ -339,6 +345,8 @@ class CheckpointCoordinator:
         self.statistics.acknowledged(pending, message)
         if pending.missing_tasks:
             return []
+        if operator := pending.partly_ended_union(self._job):
+            return self._abort(pending, union_cause(operator))
         assert pending.location is not None
         pending.machine.transition(CheckpointState.STORING)
         pending.stored = pending.metadata(self._job)

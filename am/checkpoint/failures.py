@@ -75,6 +75,16 @@ def restart_cause(why: str) -> FailureCause:
     return failure_of(CheckpointFailedError, f"the checkpoint was aborted: {why}")
 
 
+def union_cause(operator: str) -> FailureCause:
+    """A list of which every subtask gets all elements has lost those of subtasks that ended."""
+    return failure_of(
+        CheckpointFailedError,
+        f"operator '{operator}' has a union list state, and some of its subtasks have ended, so that their elements are"
+        " lost to it: no checkpoint can hold the whole list. Let its subtasks end together, or keep a list state whose"
+        " elements are dealt out (get_list_state)",
+    )
+
+
 def unavailable_cause(job_name: str, why: str) -> FailureCause:
     """There can be none now."""
     return failure_of(CheckpointFailedError, f"job {job_name!r} takes no checkpoint now: {why}")

@@ -15,10 +15,12 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.common.state_machine import StateMachine
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
     OperatorState,
+    OperatorStateMode,
     OperatorSubtaskState,
     StateHandle,
 )
@@ -118,6 +120,23 @@ class PendingCheckpoint:
         for acknowledgement in self.acknowledgements.values():
             yield from shared_paths(acknowledgement, directory)
 
+    def partly_ended_union(self, job: JobGraph) -> str:
+        """The operator whose union list lacks the elements of subtasks that ended before; "" when there is none.
+
+        Every subtask is given all elements of such a list at a restore: one without those of the ended subtasks would
+        be another list. Sources keep their readers' progress in one, which lacks nothing: what ended has none.
+        """
+        assert self.plan is not None
+        for attempt_id, (vertex_id, _) in self.plan.acknowledge.items():
+            if not self.plan.finished.get(vertex_id):
+                continue
+            states = self.acknowledgements[attempt_id].states
+            for operator in job.vertex(vertex_id).operators:
+                state = states.get(operator.id)
+                if state is not None and not isinstance(operator.spec, SourceOperator) and _has_union(state):
+                    return operator.name
+        return ""
+
     def metadata(self, job: JobGraph) -> CheckpointMetadata:
         """What is written; every task has acknowledged."""
         parts: dict[tuple[JobVertexID, int], AcknowledgeCheckpoint] = {}
@@ -169,6 +188,10 @@ class PendingCheckpoint:
                     coordinator=coordinator,
                     finished_subtasks=tuple(sorted(ended)),
                 )
+
+
+def _has_union(state: OperatorSubtaskState) -> bool:
+    return any(named.mode is OperatorStateMode.UNION for part in state.operator for named in part.states)
 
 
 def shared_paths(acknowledgement: AcknowledgeCheckpoint, directory: str) -> Iterator[str]:

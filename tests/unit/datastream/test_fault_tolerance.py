@@ -40,8 +40,10 @@ def test_a_storage_becomes_configuration() -> None:
     assert keys(env)[f"{C}storage"] == "jobmanager" and f"{C}dir" not in keys(env)
     assert keys(env)[f"{C}jobmanager-storage.max-state-size"] == "1000b"
     assert config.get_checkpoint_storage() == JobManagerCheckpointStorage(max_state_size=1000)
-    with pytest.raises(TypeError, match="CustomCheckpointStorage does not say"):
-        config.set_checkpoint_storage(CustomCheckpointStorage())
+    config.set_checkpoint_storage(CustomCheckpointStorage("stores:Redis"))
+    assert keys(env)[f"{C}storage"] == "stores:Redis"
+    with pytest.raises(ValueError, match=r"module:name.*'Redis'"):
+        CustomCheckpointStorage("Redis")
 
 
 def test_a_backend_becomes_configuration() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.am.checkpoint.simulation import Simulation, names, of
 from yarrow.am.checkpoint.events import (
+    Action,
     Discard,
     DiscardLocation,
     FailJob,
@@ -25,7 +27,16 @@ from yarrow.am.checkpoint.events import (
 )
 from yarrow.am.checkpoint.pending import CheckpointState
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
-from yarrow.runtime.rpc.messages import CheckpointNotice
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, CheckpointNotice
+from yarrow.runtime.snapshot.handles import (
+    InlineStateHandle,
+    NamedOperatorState,
+    OperatorStateHandle,
+    OperatorStateMode,
+    OperatorSubtaskState,
+    SerializerConfig,
+    ValueFormat,
+)
 from yarrow.runtime.snapshot.options import SnapshotKind
 
 
@@ -349,3 +360,43 @@ def test_a_task_that_has_just_ended_is_no_failure() -> None:
     simulation.after(10)
     simulation.located(2)
     assert of(simulation.decline(2, None), FailJob), "an enumerator that broke is one"
+
+
+@pytest.mark.parametrize("mode", list(OperatorStateMode))
+def test_a_union_list_of_a_partly_ended_operator_fails_the_checkpoint(mode: OperatorStateMode) -> None:
+    simulation = Simulation(tasks=2, tolerable_failures=5)
+    source, other = simulation.job.vertices
+    operators = (msgspec.structs.replace(source.operators[0], spec=other.operators[0].spec),)
+    vertex = msgspec.structs.replace(source, operators=operators)
+    simulation.coordinator.job_replaced(msgspec.structs.replace(simulation.job, vertices=(vertex, other)))
+    value = SerializerConfig(format=ValueFormat.TYPED, type_spec="LONG")
+    named = NamedOperatorState(name="seen", mode=mode, value=value, elements=((0, 1),))
+    operator = (OperatorStateHandle(states=(named,), handle=InlineStateHandle(data=b"x")),)
+    states = {vertex.operators[0].id: OperatorSubtaskState(operator=operator)}
+
+    def acknowledged(number: int) -> list[Action]:
+        simulation.after(10)
+        simulation.located(number)
+        found: list[Action] = []
+        for task in simulation.tasks.attempts:
+            found = simulation.handle(
+                AcknowledgeCheckpoint(
+                    job_id=simulation.job.job_id,
+                    checkpoint_id=number,
+                    attempt_id=task,
+                    states=states,
+                    metrics=CheckpointMetrics(),
+                )
+            )
+        return found
+
+    assert of(acknowledged(1), StoreMetadata)
+    simulation.stored(1)
+    simulation.tasks.attempts.pop()
+    simulation.tasks.finished = {vertex.id: (1,)}
+    actions = acknowledged(2)
+    assert bool(of(actions, StoreMetadata)) == (mode is not OperatorStateMode.UNION)
+    record = simulation.coordinator.statistics.record(2)
+    assert record is not None
+    if mode is OperatorStateMode.UNION:
+        assert f"operator '{vertex.operators[0].name}' has a union list state" in record.failure_message
