@@ -98,7 +98,7 @@ def test_two_regions_in_one_slot_die_and_restart_together(cluster: MiniCluster, 
 
 def executor_of(worker: int) -> int:
     """The TaskExecutor process above a worker."""
-    return psutil.Process(worker).parents()[1].pid
+    return int(psutil.Process(worker).parents()[1].pid)
 
 
 @pytest.mark.parametrize("spares", [0, 1])

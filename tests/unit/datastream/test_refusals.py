@@ -402,7 +402,7 @@ def test_an_unbounded_source_is_refused_by_name_where_its_end_is_waited_for() ->
     bounded.from_sequence(1, 9).key_by(lambda value: value % 2).reduce(max).print()
     bounded.get_job_graph()
     # Nothing waits for the end of a source without an exchange behind it.
-    alone = environment(settings={"execution.exchange-mode": "blocking", "parallelism.default": 1})
+    alone = environment(settings={"execution.exchange-mode": "blocking", "parallelism.default": "1"})
     alone.socket_text_stream("localhost", 1).map(len).print()
     alone.get_job_graph()
 
