@@ -352,8 +352,12 @@ class CheckpointCoordinator:
         pending.stored = pending.metadata(self._job)
         return [StoreMetadata(pending.checkpoint_id, pending.location, pending.stored)]
 
-    def _late(self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator) -> list[Action]:
-        """Files of a checkpoint that did not complete are deleted, whenever they come."""
+    def _late(
+        self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator | DeclineCheckpoint
+    ) -> list[Action]:
+        """Files of a checkpoint that did not complete are deleted, whenever they come; one who declines may have begun
+        some.
+        """
         location = self._aborted.get(message.checkpoint_id)
         if location is None or message.checkpoint_id in self._writing:
             return []
@@ -364,7 +368,9 @@ class CheckpointCoordinator:
 
     def _declined(self, message: DeclineCheckpoint) -> list[Action]:
         pending = self._pending.get(message.checkpoint_id)
-        if pending is None or pending.state not in (CheckpointState.COORDINATORS, CheckpointState.TASKS):
+        if pending is None:
+            return self._late(message)
+        if pending.state not in (CheckpointState.COORDINATORS, CheckpointState.TASKS):
             return []
         if message.attempt_id and message.attempt_id not in pending.missing_tasks:
             return []

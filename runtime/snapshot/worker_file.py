@@ -144,6 +144,10 @@ class WorkerSnapshotFile:
         for path in (*own, *self._shared):
             with contextlib.suppress(Exception):
                 file_system_for(path).delete(path)
+        if own:
+            # Made again, perhaps, by this very file after the checkpoint had been deleted; one with files stays.
+            with contextlib.suppress(Exception):
+                file_system_for(self._location.directory).delete(self._location.directory)
 
     def _write_to_file(self, first: list[bytes], rest: Iterator[bytes]) -> FileStateHandle:
         stream = self._open()

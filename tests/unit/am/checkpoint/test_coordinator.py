@@ -152,6 +152,8 @@ def test_the_part_of_an_enumerator_that_comes_late_is_deleted_too() -> None:
     simulation.after(30)
     (late,) = simulation.acknowledge_coordinator(1, source)
     assert isinstance(late, DiscardLocation) and late.location.directory == "/chk-1"
+    # Who declines late may have begun files, or made the folder again.
+    assert simulation.decline(1, 0, "no space") == [late]
 
 
 def test_a_decline_aborts_and_one_too_many_fails_the_job() -> None:
