@@ -78,8 +78,6 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     duration: int
     external_path: str = ""
     discarded: bool = False
-    #: Of the `_metadata` itself, -1 where unknown.
-    metadata_size: int = -1
     end_timestamp: int = -1
     failure_message: str = ""
 

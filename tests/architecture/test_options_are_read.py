@@ -30,7 +30,6 @@ READ_BY_METHOD = {"pipeline.auto-generate-uids": "has_auto_generated_uids_enable
 #: may only shrink.
 NOT_YET_READ: dict[str, set[str]] = {
     "checkpoints, savepoints and event time": {
-        "execution.checkpointing.interval-during-backlog",
         "execution.checkpointing.local-backup.dirs",
         "execution.checkpointing.local-backup.enabled",
         "execution.state-recovery.from-local",

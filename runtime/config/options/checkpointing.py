@@ -43,12 +43,6 @@ INTERVAL: Final = optional(
     "Time between the starts of two checkpoints.",
     unset="no checkpoints are made",
 )
-INTERVAL_DURING_BACKLOG: Final = optional(
-    "execution.checkpointing.interval-during-backlog",
-    DURATION,
-    "Time between checkpoints while a source reads a backlog; 0: none are made then.",
-    unset="`execution.checkpointing.interval`",
-)
 MODE: Final = option(
     "execution.checkpointing.mode",
     enum_of(CheckpointingMode),
