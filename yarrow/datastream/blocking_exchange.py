@@ -14,7 +14,7 @@ from yarrow.runtime.graph.stream_graph import StreamEdge, StreamGraph
 
 
 def refuse_endless_results(graph: StreamGraph, unbounded: Mapping[int, str]) -> None:
-    """Raises InvalidProgramError naming an unbounded source, by id in `unbounded`, and the edge that waits for its end."""
+    """Raises InvalidProgramError naming a source of `unbounded`, by its id, and the edge that waits for its end."""
     for source, name in unbounded.items():
         edge = _first_blocking(graph, source)
         if edge is not None:

@@ -41,7 +41,12 @@ from yarrow.runtime.rpc.messages import (
     VertexPlacement,
 )
 from yarrow.runtime.snapshot.assignment import Assignment, assign
-from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState, StateHandle
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    OperatorState,
+    OperatorSubtaskState,
+    StateHandle,
+)
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.testing.worker_harness import WorkerHarness
 

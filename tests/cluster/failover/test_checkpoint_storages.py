@@ -75,7 +75,7 @@ def counted(
 
 
 def told(folder: Path) -> dict[str, str]:
-    return dict(line.split() for line in (folder / "told").read_text().splitlines())  # type: ignore[misc]
+    return dict(line.split() for line in (folder / "told").read_text().splitlines())
 
 
 EXACT = {str(key): str(ROWS // KEYS) for key in range(KEYS)}

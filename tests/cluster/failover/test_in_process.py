@@ -11,6 +11,7 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
 from yarrow.testing.in_process_driver import InProcessDriver
+from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
@@ -38,6 +39,7 @@ def test_they_are_replaced_and_counts_stay_exact(tmp_path: Path) -> None:
         last: dict[int, int] = {}
         with rows.process(Count()).execute_and_collect() as counted:
             client = counted.get_job_client()
+            assert isinstance(client, LocalJobClient)
             for number, (key, count) in enumerate(counted):
                 last[key] = max(count, last.get(key, 0))
                 if number == 300:
