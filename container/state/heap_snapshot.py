@@ -13,7 +13,7 @@ from typing import Any
 
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.heap_sections import FrozenSection
-from yarrow.container.state.heap_table import PIECE, HeapTable, Layers, pieces_of
+from yarrow.container.state.heap_table import PIECE, FrozenShard, HeapTable
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
@@ -35,8 +35,8 @@ class FrozenTable:
 
     registration: StateRegistration
     table: HeapTable
-    #: (index for HeapTable.release, dicts) of each shard.
-    shards: Sequence[tuple[int, Layers]]
+    #: (index for HeapTable.release, content) of each shard.
+    shards: Sequence[tuple[int, FrozenShard]]
 
 
 class HeapPendingSnapshot:
@@ -100,8 +100,8 @@ class HeapPendingSnapshot:
         keys: list[Any] = []
         contents: list[Any] = []
         taken: list[int] = []
-        for index, layers in frozen.shards:
-            for more_keys, more_contents in pieces_of(layers, PIECE):
+        for index, shard in frozen.shards:
+            for more_keys, more_contents in shard.pieces(PIECE):
                 keys += more_keys
                 contents += more_contents
                 if len(keys) >= GATHERED:

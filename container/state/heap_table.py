@@ -9,6 +9,7 @@ shard, its layers become one dict again. See docs/design/0010-heap-state.md.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from typing import Any, Final
@@ -33,8 +34,56 @@ WHOLE: Final = -1
 #: Entries that are handled in one go where others wait for the interpreter.
 PIECE: Final = 10_000
 
-#: The dicts of one shard at a cut, the newest first.
+#: The dicts of one shard, the newest first.
 Layers = tuple[dict[Any, Any], ...]
+#: How long the snapshot thread waits for a copy that the task thread is making.
+_COPYING_SECONDS: Final = 0.0005
+
+
+class FrozenShard:
+    """One shard as it was at a cut, for the snapshot thread.
+
+    Whoever comes first has it: the snapshot thread, for which the dicts stay as they are until the release, or the task
+    thread, which copies their entries in two calls and goes on with the dict itself.
+    """
+
+    __slots__ = ("_copied", "_free", "_is_read", "layers")
+
+    def __init__(self, layers: Layers) -> None:
+        self.layers = layers
+        #: One entry until somebody takes it: `pop` of a list is atomic.
+        self._free = [True]
+        self._is_read = False
+        self._copied: tuple[list[Any], list[Any]] | None = None
+
+    def pieces(self, size: int) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Keys and contents, `size` at a time at most. Snapshot thread."""
+        if not self._is_read:
+            self._is_read = self._take()
+        if self._is_read:
+            yield from pieces_of(self.layers, size)
+            return
+        while self._copied is None:
+            time.sleep(_COPYING_SECONDS)
+        keys, contents = self._copied
+        for start in range(0, len(keys), size):
+            yield keys[start : start + size], contents[start : start + size]
+
+    def copy_unless_read(self) -> bool:
+        """Whether the single dict is free for changes now. Task thread."""
+        if not self._take():
+            return False
+        (entries,) = self.layers
+        keys, contents = list(entries), list(entries.values())
+        self.layers = ()
+        self._copied = keys, contents
+        return True
+
+    def _take(self) -> bool:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return False
 
 
 class HeapTable(ValueTable):
@@ -65,6 +114,8 @@ class HeapTable(ValueTable):
         self._cuts: list[tuple[int, ...]] = [()]
         #: True while there is one dict.
         self.flat = True
+        #: Per shard: what the last cut made of it, while its entries may still be copied instead of being held.
+        self._frozen: dict[int, FrozenShard] = {}
         #: Shards that cuts hold.
         self._held = 0
         #: Whether a mark may stand in a dict.
@@ -84,7 +135,11 @@ class HeapTable(ValueTable):
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
             if key not in shard:
-                for layer in self._below[self._shard_at[slot]]:
+                index = self._shard_at[slot]
+                if not shard and index in self._frozen and self._take_back(index):
+                    shard = self.live[slot]
+                    return key, shard, shard.get(key, MISSING)
+                for layer in self._below[index]:
                     if key in layer:
                         value = layer[key]
                         if value is not REMOVED and self.protect is not None:
@@ -108,6 +163,20 @@ class HeapTable(ValueTable):
                 if value is not MISSING:
                     break
         return key, shard, MISSING if value is REMOVED else value
+
+    def _take_back(self, index: int) -> bool:
+        """A shard that was not touched since the only cut that holds it: its entries are copied for the snapshot.
+
+        A key's way through the layers costs as much as the copies of some thirty entries, and most shards see more keys
+        than that. Only for content that never changes by itself (`protect` is None).
+        """
+        if not self._frozen.pop(index).copy_unless_read():
+            return False
+        self._set_live(index, self._below[index][0])
+        self._below[index] = ()
+        self._cuts[index] = ()
+        self._held -= 1
+        return True
 
     def remove(self, key: Any) -> None:
         """Removes a raw key; one that is not there is no error."""
@@ -164,6 +233,7 @@ class HeapTable(ValueTable):
         ]
         count = len(self._slots_of)
         divided = [self._divided(layer, count) for layer in (self.live[0], *self._below[0])]
+        self._frozen.clear()
         cuts = self._cuts[0]
         self.live[:] = [divided[0][index] for index in self._shard_at]
         self._below = [tuple(layer[index] for layer in divided[1:]) for index in range(count)]
@@ -186,20 +256,24 @@ class HeapTable(ValueTable):
         """True while a snapshot holds content: what is read must not be changed without `protect`."""
         return self._held > 0
 
-    def cut(self, cut: int) -> list[tuple[int, Layers]]:
-        """Freezes the present content; gives (index for `release`, dicts) of each shard that has any.
+    def cut(self, cut: int) -> list[tuple[int, FrozenShard]]:
+        """Freezes the present content; gives (index for `release`, content) of each shard that has any.
 
         The numbers of cuts rise.
         """
         frozen = []
         below = self._below
+        self._frozen.clear()
         for index, layers in enumerate(below):
             entries = self._live_of(index)
             if entries or layers:
                 below[index] = layers = (entries, *layers)
                 self._cuts[index] = (cut, *self._cuts[index])
                 self._set_live(index, {})
-                frozen.append((WHOLE if self.flat else index, layers))
+                shard = FrozenShard(layers)
+                frozen.append((WHOLE if self.flat else index, shard))
+                if self.protect is None and not self._marked and len(layers) == 1:
+                    self._frozen[index] = shard
         self._held += len(frozen)
         return frozen
 
@@ -215,6 +289,7 @@ class HeapTable(ValueTable):
         cuts = self._cuts[index]
         if cut not in cuts:
             return
+        self._frozen.pop(index, None)
         at = cuts.index(cut)
         layers = self._below[index]
         is_lowest = at == len(layers) - 1

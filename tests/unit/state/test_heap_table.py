@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yarrow.container.state.heap_table import HeapTable, Layers, pieces_of
+from yarrow.container.state.heap_table import FrozenShard, HeapTable
 from yarrow.container.state.value_table import MISSING
 
 KEYS = st.one_of(st.integers(-4, 30), st.sampled_from(["a", "b", None, (1, "x"), 1.0, True, float("nan")]))
@@ -25,9 +25,9 @@ STEPS = st.lists(
 )
 
 
-def content(layers: Layers, size: int = 3) -> dict[Any, Any]:
+def content(shard: FrozenShard, size: int = 3) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
-    for keys, values in pieces_of(layers, size):
+    for keys, values in shard.pieces(size):
         assert 0 < len(keys) <= size
         for key, value in zip(keys, values, strict=True):
             assert key not in found
@@ -35,10 +35,10 @@ def content(layers: Layers, size: int = 3) -> dict[Any, Any]:
     return found
 
 
-def content_of_cut(frozen: list[tuple[int, Layers]]) -> dict[Any, Any]:
+def content_of_cut(frozen: list[tuple[int, FrozenShard]]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
-    for _, layers in frozen:
-        shard = content(layers)
+    for _, frozen_shard in frozen:
+        shard = content(frozen_shard)
         assert not found.keys() & shard.keys()
         found |= shard
     return found
@@ -49,7 +49,7 @@ def content_of_cut(frozen: list[tuple[int, Layers]]) -> dict[Any, Any]:
 def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], flat_limit: int) -> None:
     table = HeapTable(None, flat_limit=flat_limit, slots=11, weights=(1, 2))
     model: dict[Any, Any] = {}
-    held: list[tuple[int, list[tuple[int, Layers]], dict[Any, Any]]] = []
+    held: list[tuple[int, list[tuple[int, FrozenShard]], dict[Any, Any]]] = []
     for number, (step, argument) in enumerate(steps):
         if step == "put":
             key, shard, value = table.miss(argument)
@@ -83,14 +83,14 @@ def test_agrees_with_a_dict_whatever_cuts_hold(steps: list[tuple[str, Any]], fla
 def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
     table = HeapTable(None)
     table.live[0][0] = 0
-    previous: tuple[int, list[tuple[int, Layers]]] | None = None
+    previous: tuple[int, list[tuple[int, FrozenShard]]] | None = None
     for cut in range(1, 50):
         frozen = table.cut(cut)
         table.live[0][cut] = cut
         if previous is not None:
             table.release(previous[0], previous[1][0][0])
         previous = cut, frozen
-        assert len(frozen[0][1]) <= 2
+        assert len(frozen[0][1].layers) <= 2
     assert sorted(table.keys()) == list(range(50))
 
 
@@ -129,3 +129,38 @@ def test_even_growth_rehashes_few_dicts_at_a_time() -> None:
             most = max(most, sum(grown[shard] != size for shard, size in sizes.items()))
         sizes = grown
     assert 0 < most <= table.shard_count // 7
+
+
+def test_a_shard_of_values_that_cannot_change_is_copied_at_its_first_access_unless_it_is_read_already() -> (
+    None
+):
+    table = HeapTable(None, flat_limit=10, slots=7, weights=(1,))
+    for key in range(40):
+        table.shard_of(key)[key] = str(key)
+    table.divide_if_large()
+    cut = table.cut(1)
+    shard_read, shard_copied = cut[0][1], cut[1][1]
+    begun = shard_read.pieces(2)
+    first_keys, _ = next(begun)
+    for key in range(40):
+        _, shard, value = table.miss(key)
+        assert value == str(key)
+        shard[key] = "new"
+    assert shard_read.layers and not shard_copied.layers
+    rest = {k: v for keys, values in begun for k, v in zip(keys, values, strict=True)}
+    assert len(first_keys) == 2 and rest and all(value == str(key) for key, value in rest.items())
+    assert all(value == str(key) for key, value in content(shard_copied).items())
+    for index, _ in cut:
+        table.release(1, index)
+    assert not table.is_held
+    assert {table.find(key)[2] for key in range(40)} == {"new"}
+
+
+def test_values_that_can_change_stay_below_until_the_release() -> None:
+    table = HeapTable(list)
+    table.shard_of(1)[1] = [1]
+    cut = table.cut(1)
+    _, shard, value = table.miss(1)
+    value.append(2)
+    shard[1] = value
+    assert content_of_cut(cut) == {1: [1]}
