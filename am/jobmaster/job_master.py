@@ -20,13 +20,13 @@ from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.errors import (
     NoResourceAvailableError,
     TaskExecutorLostError,
-    UnknownCollectError,
     UnknownTaskExecutorError,
     failure_of,
 )
 from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServices
 from yarrow.am.jobmaster.checkpoint_requests import CheckpointRequests
 from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
@@ -64,7 +64,6 @@ from yarrow.runtime.common.ids import (
 )
 from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
@@ -150,7 +149,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
         self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
-        self._collects: dict[str, CollectBuffer] = {}
+        self._collects = CollectBuffers(job, settings.collect_buffer_rows)
         #: Events for executions that are not deployed yet.
         self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
         self._not_enough = ""
@@ -177,7 +176,6 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def on_start(self) -> None:
         self._encoded = await self._encode(self.graph.job)
-        self._make_collect_buffers()
         self.address = self._services.rpc.serve(JOB_MASTER, self)
         self._resource_manager.on_rejected = self._rejected
         self._carry_out(self._scheduler.start(self._now()))
@@ -193,26 +191,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
-        for buffer in self._collects.values():
-            await buffer.close()
-
-    def _make_collect_buffers(self) -> None:
-        for vertex in self.graph.job.vertices:
-            for operator in vertex.operators:
-                if isinstance(operator.spec, CollectOperator):
-                    collect_id = operator.spec.collect_id
-                    self._collects[collect_id] = CollectBuffer(
-                        self.graph.job.job_id,
-                        collect_id,
-                        vertex.parallelism,
-                        self._settings.collect_buffer_rows,
-                    )
-
-    def _collects_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
-        for execution in filter(None, map(self.graph.execution, attempts)):
-            for operator in execution.vertex.operators:
-                if isinstance(operator.spec, CollectOperator):
-                    self._collects[operator.spec.collect_id].restarts(execution.subtask)
+        await self._collects.close()
 
     def _now(self) -> float:
         return self._services.clock.monotonic()
@@ -271,10 +250,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
     def _job_replaced(self, job: JobGraph) -> None:
         self._encoded = self._prepared[id(job)]
         self._checkpoints.job_replaced(job)
-        for vertex in job.vertices:
-            for operator in vertex.operators:
-                if isinstance(operator.spec, CollectOperator):
-                    self._collects[operator.spec.collect_id].replaced(vertex.parallelism)
+        self._collects.replaced(job)
 
     # For the Dispatcher.
 
@@ -312,19 +288,11 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def fetch_collected(self, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
         """Next rows for the client."""
-        return await self._collect(collect_id).fetch(max_rows)
+        return await self._collects.of(collect_id).fetch(max_rows)
 
     def collect_buffer(self, collect_id: str) -> CollectBuffer:
         """The buffer itself: it outlives the JobMaster until the client has read it."""
-        return self._collect(collect_id)
-
-    def _collect(self, collect_id: str) -> CollectBuffer:
-        try:
-            return self._collects[collect_id]
-        except KeyError:
-            raise UnknownCollectError(
-                f"job {self.graph.job.job_id} has no collect operator {collect_id!r}"
-            ) from None
+        return self._collects.of(collect_id)
 
     # The gateway: TaskExecutors.
 
@@ -391,7 +359,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> Acknowledge:
-        await self._collect(rows.collect_id).push(rows)
+        await self._collects.of(rows.collect_id).push(rows)
         return Acknowledge()
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
@@ -445,7 +413,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             case TasksRestarting(attempts, delay, cause):
                 if cause is not None:
                     self._tell_restart(len(attempts), delay, cause)
-                self._collects_restart(attempts)
+                self._collects.restart(filter(None, map(self.graph.execution, attempts)))
                 self._checkpoints.on_restart(attempts)
             case JobReplaced(job):
                 self._job_replaced(job)
@@ -539,8 +507,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
-        for buffer in self._collects.values():
-            await buffer.close()
+        await self._collects.close()
         await self._resource_manager.leave(self.graph.status)
         for free in self._last_slots:
             if (link := self._links.get(free.slot.resource_id)) is not None:
