@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.errors import CheckpointRefusedError, NotReadyForCheckpointError
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.task.task_stage import TaskStage
 from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData
@@ -40,7 +40,7 @@ class CheckpointCourse:
 
     def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
         """The barriers of this checkpoint will never be complete here."""
-        self._task.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
+        self._task.checkpoints.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     # ------------------------------------------------------------------ the cut
 
@@ -56,7 +56,7 @@ class CheckpointCourse:
         reason = f"the task is {task.stage.value}"
         if task.stage is TaskStage.SUSPENDED:
             reason = "the task stands at a savepoint that stops the job"
-        task.checkpoints.decline(barrier.checkpoint_id, CheckpointRefusedError(reason))
+        task.checkpoints.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     def cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
         """The task stands at the cut of these; behind one that stops the job it stands still."""
