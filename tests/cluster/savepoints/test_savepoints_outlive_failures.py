@@ -20,7 +20,7 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 
 pytestmark = pytest.mark.cluster
 
-ROWS = 3000
+ROWS = 30_000
 
 
 class SlowUntilAsked(MapFunction[int, int]):

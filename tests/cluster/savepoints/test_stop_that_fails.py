@@ -22,7 +22,7 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 
 pytestmark = pytest.mark.cluster
 
-ROWS = 2000
+ROWS = 30_000
 
 
 class Slow(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
