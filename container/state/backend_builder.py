@@ -7,17 +7,13 @@ not be loaded in a process that forks workers.
 from __future__ import annotations
 
 import importlib
-from typing import Final
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend, StateBackendFactory
 from yarrow.container.state.debug_backend import DebugBackend
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.config.options import checkpointing
-
-#: Names of the heap backend; those after the first were used for it together with a checkpoint storage.
-HEAP_NAMES: Final = ("hashmap", "filesystem", "jobmanager", "memory")
-ROCKSDB_NAME: Final = "rocksdb"
+from yarrow.runtime.config.storage_names import HEAP_BACKENDS, ROCKSDB_BACKEND
 
 
 def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
@@ -36,9 +32,9 @@ def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
 
 
 def _factory(name: str) -> StateBackendFactory:
-    if name.lower() in HEAP_NAMES:
+    if name.lower() in HEAP_BACKENDS:
         return HeapKeyedStateBackend
-    if name.lower() == ROCKSDB_NAME:
+    if name.lower() == ROCKSDB_BACKEND:
         from yarrow.container.state.rocksdb.backend import rocksdb_state_backend
 
         return rocksdb_state_backend

@@ -13,11 +13,12 @@ from yarrow.runtime.config.errors import ConfigError, ContradictoryOptions
 from yarrow.runtime.config.options import checkpointing, execution, rpc
 from yarrow.runtime.config.quantities import Duration
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.storage_names import is_custom
+from yarrow.runtime.config.storage_names import BACKENDS, is_custom
 
 #: The shortest interval: below it a job would do little else.
 SHORTEST_INTERVAL: Final = Duration.of_millis(10)
 _STORAGES: Final = ("jobmanager", "filesystem")
+_FOLDERS: Final = (checkpointing.DIRECTORY, checkpointing.SAVEPOINT_DIRECTORY)
 
 
 def interval_is_long_enough(settings: Settings) -> Iterator[ConfigError]:
@@ -73,6 +74,28 @@ def storage_is_known(settings: Settings) -> Iterator[ConfigError]:
         )
 
 
+def folders_are_absolute(settings: Settings) -> Iterator[ConfigError]:
+    """Each process has a working directory of its own."""
+    for option in _FOLDERS:
+        folder = settings.get(option)
+        if folder and "://" not in folder and not folder.startswith(("/", "file:/")):
+            yield ContradictoryOptions(
+                f"{option.key} is {folder!r}, which each process would take for another place: name an absolute path,"
+                " file:///... or hdfs://host:port/...",
+                (option.key,),
+            )
+
+
+def backend_is_known(settings: Settings) -> Iterator[ConfigError]:
+    """state.backend.type; a backend of the user's own is looked for by the workers."""
+    key, backend = checkpointing.STATE_BACKEND.key, settings.get(checkpointing.STATE_BACKEND).strip()
+    if backend.lower() not in BACKENDS and not is_custom(backend):
+        yield ContradictoryOptions(
+            f"{key} is {backend!r}: expected hashmap, rocksdb, or module:name of a function that makes your own.",
+            (key,),
+        )
+
+
 def inline_state_fits_messages(settings: Settings) -> Iterator[ConfigError]:
     """State that stays in the master travels there inside messages."""
     storage = settings.get(checkpointing.STORAGE)
@@ -104,6 +127,8 @@ CHECKPOINT_RULES: Final = (
     interval_is_long_enough,
     unaligned_fits,
     storage_is_known,
+    folders_are_absolute,
+    backend_is_known,
     inline_state_fits_messages,
     claim_mode_is_supported,
 )

@@ -1,9 +1,16 @@
-"""How the value of `execution.checkpointing.storage` is told from the names of the storages that there are.
+"""Names of state backends, and how a checkpoint storage or backend of the user's own is told from those that there are.
 
 Owner: any thread; pure.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+#: `state.backend.type` for the heap; those after the first were used for it together with a checkpoint storage.
+HEAP_BACKENDS: Final = ("hashmap", "filesystem", "jobmanager", "memory")
+ROCKSDB_BACKEND: Final = "rocksdb"
+BACKENDS: Final = (*HEAP_BACKENDS, ROCKSDB_BACKEND)
 
 
 def is_custom(name: str) -> bool:

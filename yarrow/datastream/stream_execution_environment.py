@@ -318,7 +318,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 def _refuse_what_cannot_run(settings: Settings) -> None:
     """A promise that this version cannot keep is refused, not forgotten."""
     blocking = settings.get(execution_options.EXCHANGE_MODE) is execution_options.ExchangeMode.BLOCKING
-    if blocking and settings.get(checkpointing_options.INTERVAL) is not None:
+    interval = settings.get(checkpointing_options.INTERVAL)
+    if blocking and interval is not None and interval.nanos > 0:
         raise UnsupportedFeatureError(
             "execution.exchange-mode: blocking is asked for together with checkpoints, but no barrier passes a"
             " result that is read when it is complete: leave the interval out (what fails starts again from the"
