@@ -35,7 +35,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if process.name().startswith("yarrow-w") and process.status() != psutil.STATUS_ZOMBIE:
+            if process.name().startswith("yarrow-slot") and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.NoSuchProcess:
             continue
