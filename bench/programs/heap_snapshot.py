@@ -85,6 +85,7 @@ def measure(keys: int) -> None:
     share = during / alone if alone else 0.0
     failed = [f"{share:.0%} of the rate during the checkpoint"] if share < 0.4 else []
     result = {"value": round(max(gaps, default=0.0) * 1000, 1), "unit": "ms", "share": round(share, 2)}
+    result["gaps_over_50_ms"] = sum(gap > 0.05 for gap in gaps)
     print(json.dumps(result | {"seconds": round(ended - started, 1), "rate": round(alone), "failed": failed}))
 
 
