@@ -356,10 +356,12 @@ class JobTasks:
         self.checkpoints.task_ended(task.checkpoints.name)
         threads_left: tuple[str, ...] = task.threads_left
         enumerator_lives = False
+        finished_readers: tuple[ExecutionAttemptID, ...] | None = None
         if running is not None:
             enumerator = self.sources.task_ended(running.builder, state)
             threads_left += enumerator.threads_left
             enumerator_lives = enumerator.lives
+            finished_readers = enumerator.finished_readers
             if running.thread is not self._thread:
                 running.thread.stop()
         self._send(
@@ -373,6 +375,7 @@ class JobTasks:
                 tasks_left=left,
                 threads_left=threads_left,
                 enumerator_lives=enumerator_lives,
+                finished_readers=finished_readers,
             )
         )
 

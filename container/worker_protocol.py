@@ -158,6 +158,9 @@ class TaskStateChanged(FromWorker, frozen=True, kw_only=True):
     threads_left: tuple[str, ...] = ()
     #: Of the ended subtask 0 of a source: its split enumerator lives on here.
     enumerator_lives: bool = False
+    #: Of subtask 0 of a source that has FINISHED with its split enumerator: the attempts of the readers that were done
+    #: then; None where it ended otherwise.
+    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
 class MetricsReport(FromWorker, frozen=True, kw_only=True):

@@ -89,6 +89,7 @@ class WorkerReports:
                         metrics=message.metrics,
                         threads_left=message.threads_left,
                         enumerator_lives=message.enumerator_lives,
+                        finished_readers=message.finished_readers,
                     )
                 )
             case EmitOperatorEvent():

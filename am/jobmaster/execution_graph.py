@@ -84,6 +84,8 @@ class Execution:
         self.awaits_final_checkpoint = False
         #: Of subtask 0 of a source that has ended: its split enumerator lives on in its worker.
         self.enumerator_lives = False
+        #: Of subtask 0 of a source: the attempts of the readers that were done when it ended with its enumerator.
+        self.finished_readers: tuple[ExecutionAttemptID, ...] | None = None
         #: Of subtask 0 of a source: it goes on with the enumerator of its former attempt.
         self.enumerator_goes_on = False
 
@@ -259,6 +261,7 @@ class ExecutionGraph:
         if update.state is ExecutionState.FAILED:
             execution.cause = update.cause
         execution.enumerator_lives = update.enumerator_lives
+        execution.finished_readers = update.finished_readers
         execution.machine.transition(update.state)
         return execution
 

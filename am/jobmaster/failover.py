@@ -133,6 +133,17 @@ class Failover:
         }
         return self.tasks_to_restart(late) - members if late - members else frozenset()
 
+    def readers_left_behind(self, execution: Execution) -> frozenset[Subtask]:
+        """What has to start again because this one has ended with an enumerator that all readers were done with, and
+        another attempt of one of them has begun meanwhile: nobody would answer it."""
+        if execution.finished_readers is None:
+            return frozenset()
+        done = set(execution.finished_readers)
+        others = self._graph.vertices[execution.vertex.id].executions[1:]
+        if all(other.attempt_id in done for other in others):
+            return frozenset()
+        return self.tasks_to_restart(self.subtasks.of_vertex(execution.vertex.id))
+
     def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
         """Readers whose enumerator lives on and has to take their splits back: one whose readers all restart begins
         anew."""

@@ -181,7 +181,13 @@ class JobScheduler:
         return self._restart_everything("rescaled", now)
 
     def _restart_everything(self, why: str, now: float) -> Actions:
-        restart = self._restarts.add(self._failover.everything(), 0.0, now)
+        return self._restart_uncounted(self._failover.everything(), why, now)
+
+    def _restart_uncounted(self, members: frozenset[Subtask], why: str, now: float) -> Actions:
+        """For no failure, or for one that was counted already."""
+        if self.needs_global_restart():
+            members = self._failover.everything()
+        restart = self._restarts.add(members, 0.0, now)
         if self.graph.status is JobStatus.RUNNING:
             self.graph.transition(JobStatus.RESTARTING, why)
         return self._begin_restart(restart, now)
@@ -272,6 +278,8 @@ class JobScheduler:
         if state is ExecutionState.CANCELED and status in _ACTIVE:
             return self._fail_together([execution], _unexpected_cancel(execution), now)
         if state is ExecutionState.FINISHED and status in _ACTIVE:
+            if left_behind := self._failover.readers_left_behind(execution):
+                return self._restart_uncounted(left_behind, "a reader's split enumerator has ended", now)
             self._keep_result(subtask, now)
             self._holds.let_go(subtask, now)
             actions = self._schedule() if self._queue.has_later else []

@@ -64,9 +64,12 @@ class SourceHead(WatermarkMaker):
         """The state is frozen, or the cut has failed."""
         return None
 
+    #: A savepoint has stopped the job.
+    was_stopped = False
+
     def stopped(self) -> None:
         """A savepoint has stopped the job: nothing more is waited for."""
-        return None
+        self.was_stopped = True
 
     def skipped(
         self, environment: TaskEnvironment, operator_id: OperatorID, *, beside_enumerator: bool

@@ -205,6 +205,7 @@ class ReadingSource(SourceHead):
         self._reader_context.send("finished")
 
     def stopped(self) -> None:
+        super().stopped()
         self._coordinator_complete = True
         self._commits = False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -115,15 +116,9 @@ class HeapPendingSnapshot:
         self._give_back(frozen.table, taken)
 
     def _give_back(self, table: HeapTable, shards: Sequence[int]) -> None:
-        if not shards:
-            return
-        cut = self._cut
-
-        def release() -> None:
-            for index in shards:
-                table.release(cut, index)
-
-        self._context.post(release)
+        # A mail each: the task looks at its rows between two of them, and merging a shard takes milliseconds.
+        for index in shards:
+            self._context.post(partial(table.release, self._cut, index))
 
 
 def state_form(state: StateRegistration, operator_name: str) -> StateForm:

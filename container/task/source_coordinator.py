@@ -92,7 +92,8 @@ class SourceCoordinator:
         self._attempts: dict[int, ExecutionAttemptID] = {}
         #: Of each reader the latest attempt heard of, and the number of its last message.
         self._heard: dict[int, tuple[ExecutionAttemptID, int]] = {}
-        self._finished: set[int] = set()
+        #: Attempts of the readers that have said that they are done.
+        self._finished: dict[int, ExecutionAttemptID] = {}
         self._log = AssignmentLog(self._restored.checkpoint_id)
         #: Restored at another parallelism: events of readers that are no more, until their progress is known.
         self._rescaled: CoordinatorState | None = None
@@ -148,6 +149,11 @@ class SourceCoordinator:
         self.stop()
         self._thread.join(timeout)
         return (self._thread.name,) if self._thread.is_alive() else ()
+
+    @property
+    def finished_readers(self) -> tuple[ExecutionAttemptID, ...]:
+        """Attempts of the readers that are done, and have not gone back since; for when the thread has ended."""
+        return tuple(self._finished.values())
 
     # ------------------------------------------------------------- SplitEnumeratorContext
 
@@ -279,7 +285,7 @@ class SourceCoordinator:
             return
         # One that had ended before the restored checkpoint does not register.
         self._attempts[subtask] = attempt
-        self._finished.add(subtask)
+        self._finished[subtask] = attempt
         if len(self._finished) == self._parallelism:
             self._send_unnumbered(0, ("complete",))
 
@@ -313,7 +319,7 @@ class SourceCoordinator:
 
     def _go_back(self, enumerator: SplitEnumerator[SourceSplit], subtask: int, checkpoint_id: int) -> None:
         splits = self._log.reset(subtask, checkpoint_id)
-        self._finished.discard(subtask)
+        self._finished.pop(subtask, None)
         self._readers.pop(subtask, None)
         self._attempts.pop(subtask, None)
         if splits:

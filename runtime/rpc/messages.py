@@ -267,6 +267,9 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     threads_left: tuple[str, ...] = ()
     #: Of a task that ended, subtask 0 of a source: its split enumerator lives on in the worker.
     enumerator_lives: bool = False
+    #: Of subtask 0 of a source that has FINISHED with its split enumerator: the attempts of the readers that were done
+    #: then; None where it ended otherwise.
+    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):

@@ -64,6 +64,8 @@ class EndedEnumerator(NamedTuple):
     #: It goes on: readers in other workers are served, and the next attempt need not begin another.
     lives: bool = False
     threads_left: tuple[str, ...] = ()
+    #: It had told its task that all readers are done: those that were when it ended; None = it had not to.
+    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
 
 
 class _Hosted:
@@ -222,7 +224,15 @@ class SourceHosting:
             return EndedEnumerator()
         if state is not ExecutionState.FINISHED and hosted.failure is None:
             return EndedEnumerator(lives=True)
-        return EndedEnumerator(threads_left=self._stop(key))
+        source = hosted.task.chain.source
+        was_stopped = source is not None and source.was_stopped
+        threads_left = self._stop(key)
+        if state is not ExecutionState.FINISHED or was_stopped:
+            return EndedEnumerator(threads_left=threads_left)
+        # A reader may have gone back since its enumerator was complete: the JobMaster alone sees both.
+        return EndedEnumerator(
+            threads_left=threads_left, finished_readers=hosted.coordinator.finished_readers
+        )
 
     def _stop(self, key: tuple[JobID, OperatorID]) -> tuple[str, ...]:
         hosted = self._hosted.pop(key, None)

@@ -22,7 +22,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
     TasksRestarting,
 )
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
-from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
@@ -323,6 +323,49 @@ def test_a_reader_whose_enumerator_has_finished_takes_the_others_along() -> None
     job.report(FINISHED, job.execution(0, 0))
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 2
+
+
+def finished_with_its_enumerator(job: Scheduling, *done: str) -> Actions:
+    """Subtask 0 ends; its worker names the readers that were done with the enumerator."""
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=FINISHED,
+        timestamp_ms=0,
+        finished_readers=tuple(map(ExecutionAttemptID, done)),
+    )
+    return job.scheduler.updated([update], job.now)
+
+
+def test_a_reader_that_began_while_its_enumerator_was_ending_takes_the_others_along() -> None:
+    job = restarting(edges(linear_job(Stage(3), Stage(3)), PartitionerKind.FORWARD), attempts=1)
+    job.running(3)
+    done = [job.execution(0, reader).attempt_id for reader in range(3)]
+    # Its own region fails when the enumerator has said that all are done, and nobody here knows that.
+    job.report(FAILED, job.execution(1, 1), cause=BROKEN)
+    assert deployed(job.report(CANCELED, job.execution(0, 1))) == ["vertex 0 (2/3) #1", "vertex 1 (2/3) #1"]
+    actions = finished_with_its_enumerator(job, *done)
+    assert cancelled(actions) == 5 and job.status() is JobStatus.RESTARTING
+    actions = job.report(CANCELED)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 6
+    assert job.status() is JobStatus.RUNNING and not job.execution(0, 0).enumerator_goes_on
+
+
+def test_readers_that_were_done_with_their_enumerator_end_in_peace() -> None:
+    job = restarting(linear_job(Stage(2)))
+    job.running(2)
+    done = [job.execution(0, reader).attempt_id for reader in range(2)]
+    assert cancelled(finished_with_its_enumerator(job, *done)) == 0
+    assert of_kind(job.report(FINISHED), JobEnded) == [JobEnded(JobStatus.FINISHED)]
+
+
+def test_a_reader_that_waits_for_its_restart_takes_the_others_along_when_it_is_due() -> None:
+    job = restarting(linear_job(Stage(2)), delay=5)
+    job.running(2)
+    done = [job.execution(0, reader).attempt_id for reader in range(2)]
+    (armed,) = of_kind(job.report(FAILED, job.execution(0, 1), cause=BROKEN), ArmRestart)
+    assert not finished_with_its_enumerator(job, *done)
+    job.clock.advance(5)
+    assert len(deployed(job.scheduler.restart_due(armed.restart_id, job.now))) == 2
 
 
 def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
