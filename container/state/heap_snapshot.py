@@ -6,6 +6,7 @@ a piece of some ten thousand entries. As soon as a shard is written, the task th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +57,8 @@ class HeapPendingSnapshot:
         self._tables = tables
         self._sections = sections
         self._carried = carried
+        #: Shards that are written and go back to their tables.
+        self._due: deque[tuple[HeapTable, int]] = deque()
 
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         """See PendingKeyedSnapshot."""
@@ -81,7 +84,8 @@ class HeapPendingSnapshot:
     def discard(self) -> None:
         """See PendingKeyedSnapshot."""
         for frozen in self._tables:
-            self._give_back(frozen.table, [index for index, _ in frozen.shards])
+            for index, _ in frozen.shards:
+                self._give_back(frozen.table, index)
 
     def _runs(self) -> Iterator[Run]:
         """All runs; what a piece holds is let go only when the consumer asks for what follows it."""
@@ -93,14 +97,19 @@ class HeapPendingSnapshot:
                 split = split_by_key_group(keys, self._context.max_parallelism, contents)
                 for group, (group_keys, group_contents) in split:
                     yield Run(state, group, group_keys, group_contents)
+                    if self._due:
+                        # One at a time: merging a shard takes the task thread milliseconds.
+                        self._give_back(*self._due.popleft())
                     pacing.step()
+        while self._due:
+            self._give_back(*self._due.popleft())
 
     def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
         """Keys and contents of a table; shards go back to it once they are written."""
         keep = _keeper(frozen.registration)
         keys: list[Any] = []
         contents: list[Any] = []
-        taken: list[int] = []
+        taken: list[tuple[HeapTable, int]] = []
         for index, shard in frozen.shards:
             for more_keys, more_contents in shard.pieces(PIECE):
                 keys += more_keys
@@ -108,17 +117,15 @@ class HeapPendingSnapshot:
                 if len(keys) >= GATHERED:
                     yield keep(keys, contents)
                     keys, contents = [], []
-                    self._give_back(frozen.table, taken)
+                    self._due += taken
                     taken = []
-            taken.append(index)
+            taken.append((frozen.table, index))
         if keys:
             yield keep(keys, contents)
-        self._give_back(frozen.table, taken)
+        self._due += taken
 
-    def _give_back(self, table: HeapTable, shards: Sequence[int]) -> None:
-        # A mail each: the task looks at its rows between two of them, and merging a shard takes milliseconds.
-        for index in shards:
-            self._context.post(partial(table.release, self._cut, index))
+    def _give_back(self, table: HeapTable, index: int) -> None:
+        self._context.post(partial(table.release, self._cut, index))
 
 
 def state_form(state: StateRegistration, operator_name: str) -> StateForm:
