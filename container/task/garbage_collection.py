@@ -11,13 +11,13 @@ import gc
 
 from yarrow.runtime.common.clock import perf_counter
 
-#: Net new container objects after which a young collection runs between two slices. Where state is large, the objects
-#: and what they refer to are in no cache: up to a microsecond each, so that 100 000 lists of integers stopped 100 ms.
-_YOUNG_OBJECTS = 30_000
+#: Net new container objects after which a young collection runs between two slices. The net: objects that replaced
+#: older ones do not count, so that a collection may walk many more, up to a microsecond each where they are in no cache.
+_YOUNG_OBJECTS = 100_000
 #: Every so many young collections the middle generation is collected too, which walks what all of them left.
-_YOUNG_PER_MIDDLE = 3
+_YOUNG_PER_MIDDLE = 4
 #: A full collection when idle needs this many middle ones before it, else it would find little.
-_MIDDLE_PER_FULL = 50
+_MIDDLE_PER_FULL = 12
 
 
 class GarbageCollection:
