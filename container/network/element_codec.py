@@ -43,11 +43,18 @@ HAS_KINDS = 2
 
 
 class ElementCodec:
-    """Frames for the elements of one edge."""
+    """Frames for the elements of one edge.
 
-    def __init__(self, row_serializer: TypeSerializer, schema: pa.Schema | None = None) -> None:
+    `schema` is what every record batch of the edge `edge` has, None where its producer may change it from batch to
+    batch: a frame of columns says itself what it holds.
+    """
+
+    def __init__(
+        self, row_serializer: TypeSerializer, schema: pa.Schema | None = None, edge: str = ""
+    ) -> None:
         self._rows = row_serializer
         self._schema = schema
+        self._edge = edge
 
     def encode_batch(self, batch: Batch) -> tuple[FrameType, list[Buffer], int]:
         """Frame type, payload parts and header flags of a batch."""
@@ -98,7 +105,22 @@ class ElementCodec:
             raise WireProtocolError(f"data connection: malformed ARROW frame: {error}") from error
         if batch.num_rows != rows:
             raise WireProtocolError(f"data connection: frame of {rows} rows held {batch.num_rows}")
+        expected = self._schema
+        if expected is not None and not batch.schema.equals(expected):
+            self._check_columns(batch.schema, expected)
         return ArrowBatch(batch, None if stamps is None else _load_stamps(stamps, rows), kinds)
+
+    def _check_columns(self, found: pa.Schema, expected: pa.Schema) -> None:
+        """Names and types count; what else schemas say, of nulls for instance, misleads no reader."""
+        if found.names != expected.names or found.types != expected.types:
+            raise WireProtocolError(
+                f"data connection: edge {self._edge}: expected the columns {_columns(expected)}, found "
+                f"{_columns(found)}; run the same program and the same Yarrow version in all workers"
+            )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema) or "none"
 
 
 def _dump_stamps(stamps: pa.Array) -> bytes:

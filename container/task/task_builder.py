@@ -19,7 +19,7 @@ from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
-from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, codec_of, edge_type
+from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, checking_codec_of, edge_type
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.freezing import needs_fixing
@@ -179,7 +179,7 @@ class TaskBuilder:
         self._task.post(mail)
 
     def _codec(self, edge: JobEdge) -> ElementCodec:
-        return codec_of(edge)
+        return checking_codec_of(self.graph, edge)
 
     def result_partition(self, edge: JobEdge) -> ResultPartition | ColumnarResultPartition:
         """The output towards one edge, with its channels opened."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.network.channel_recording import ChannelOrigin
@@ -21,8 +22,14 @@ from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
 from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.data.vectorized_keys import key_hashes
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
-from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
+from yarrow.runtime.graph.operator_spec import (
+    BatchFunctionOperator,
+    BatchShape,
+    PartitionerKind,
+    RowsToArrowOperator,
+    StreamKind,
+)
 from yarrow.runtime.snapshot.channel_edges import edge_name, edges_by_name
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
 
@@ -38,8 +45,38 @@ def edge_type(edge: JobEdge) -> TypeInformation | None:
 
 
 def codec_of(edge: JobEdge) -> ElementCodec:
-    """The codec of an edge's elements."""
+    """The codec of an edge's elements, also of those that a former version of the job has left in a savepoint."""
     return ElementCodec(serializer_for(edge_type(edge)))
+
+
+def checking_codec_of(graph: JobGraph, edge: JobEdge) -> ElementCodec:
+    """The same, which refuses batches that this job's producer cannot have sent."""
+    source, target = graph.vertex(edge.source), graph.vertex(edge.target)
+    name = f"{edge.index} from '{source.name}' to '{target.name}'"
+    return ElementCodec(serializer_for(edge_type(edge)), enforced_schema(graph, edge), name)
+
+
+def enforced_schema(graph: JobGraph, edge: JobEdge) -> pa.Schema | None:
+    """The schema to which the producer of an edge brings each batch; None where it brings them to none."""
+    if edge.stream_kind is not StreamKind.COLUMNAR or edge.side_output is not None:
+        return None
+    found = _emitted_schema(graph.vertex(edge.source), edge.source_operator)
+    return None if found is None else pa.ipc.read_schema(pa.py_buffer(found))
+
+
+def _emitted_schema(vertex: JobVertex, operator: int) -> bytes | None:
+    spec = vertex.operators[operator].spec
+    if isinstance(spec, RowsToArrowOperator):
+        return spec.schema
+    if not isinstance(spec, BatchFunctionOperator):
+        return None
+    if spec.shape is not BatchShape.FILTER_BATCHES:
+        return spec.schema
+    # A filter hands on what it gets; what comes over an exchange may be of a former version of the job.
+    for chained in vertex.chained_edges:
+        if chained.target == operator and chained.side_output is None:
+            return _emitted_schema(vertex, chained.source)
+    return None
 
 
 class ChannelOrigins:

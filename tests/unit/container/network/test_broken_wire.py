@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from tests.unit.container.network.test_credit import CODEC as ROW_CODEC
@@ -39,9 +40,20 @@ from yarrow.container.network.frames import (
 from yarrow.container.network.handshake import ClientHandshake
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.container.network.output_channel import RemoteOutputChannel
-from yarrow.runtime.data.elements import EndOfData, RowBatch
+from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.data.elements import ArrowBatch, EndOfData, RowBatch
 from yarrow.runtime.data.errors import RowFormatError
+from yarrow.runtime.graph.job_graph import ChainedEdge, JobGraph, OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import (
+    BatchContainer,
+    BatchFunctionOperator,
+    BatchShape,
+    RowsToArrowOperator,
+    StreamKind,
+)
 from yarrow.runtime.rpc.messages import WorkerAddress
+from yarrow.testing.job_graphs import Stage, linear_job
 
 CHANNEL = 1
 OTHER: tuple[Any, int, int] = (KEY[0], 1, 0)
@@ -152,6 +164,79 @@ def test_rows_that_disagree_with_their_header_fail_the_task_that_takes_them(payl
     wire.send([frame(FrameType.ROWS, payload, 2)])
     with pytest.raises((WireProtocolError, RowFormatError), match=r"held 1|pickled rows"):
         channel.take()
+
+
+# ---------------------------------------------------------------------- schemas
+
+COLUMNS = pa.schema([("key", pa.int64()), ("text", pa.string())])
+
+
+def declared_job(filtered: bool) -> JobGraph:
+    """A source whose rows become columns, `filtered` or not in the same chain, and a print behind an exchange."""
+    job = linear_job(Stage(2), Stage(3))
+    source, sink = job.vertices
+    operators = [
+        *source.operators,
+        OperatorDescriptor(
+            id=OperatorID("a" * 32),
+            name="columns",
+            spec=RowsToArrowOperator(schema=bytes(COLUMNS.serialize())),
+        ),
+    ]
+    if filtered:
+        spec = BatchFunctionOperator(
+            shape=BatchShape.FILTER_BATCHES, function=b"", container=BatchContainer.PYARROW
+        )
+        operators.append(OperatorDescriptor(id=OperatorID("b" * 32), name="some", spec=spec))
+    chained = tuple(ChainedEdge(source=index, target=index + 1) for index in range(len(operators) - 1))
+    source = msgspec.structs.replace(source, operators=tuple(operators), chained_edges=chained)
+    edge = msgspec.structs.replace(
+        job.edges[0], source_operator=len(operators) - 1, stream_kind=StreamKind.COLUMNAR
+    )
+    return msgspec.structs.replace(job, vertices=(source, sink), edges=(edge,))
+
+
+def columns_sent(channel: InputChannel, batch: pa.RecordBatch) -> None:
+    kind, parts, _ = CODEC.encode_batch(ArrowBatch(batch))
+    wire = Wire()
+    wire.target = channel
+    wire.send([frame(kind, b"".join(bytes(part) for part in parts), len(batch))])
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pa.record_batch({"key": [1], "other": ["a"]}),
+        pa.record_batch({"key": [1.5], "text": ["a"]}),
+        pa.record_batch({"text": ["a"], "key": [1]}),
+        pa.record_batch({"key": [1]}),
+    ],
+    ids=["a name", "a type", "the order", "the number"],
+)
+def test_columns_that_are_not_the_declared_ones_fail_the_task_that_takes_them(
+    wrong: pa.RecordBatch, filtered: bool
+) -> None:
+    job = declared_job(filtered)
+    channel = InputChannel(checking_codec_of(job, job.edges[0]), 8, 1 << 20, lambda: None)
+    right = pa.record_batch({"key": [1], "text": ["a"]})
+    columns_sent(channel, right)
+    columns_sent(channel, wrong)
+    whole = channel.take()
+    assert isinstance(whole, ArrowBatch) and whole.batch == right
+    with pytest.raises(WireProtocolError) as raised:
+        channel.take()
+    found = ", ".join(f"{field.name}: {field.type}" for field in wrong.schema)
+    assert "edge 0 from 'vertex 0' to 'vertex 1'" in str(raised.value)
+    assert f"expected the columns key: int64, text: string, found {found};" in str(raised.value)
+
+
+def test_columns_that_differ_in_what_misleads_nobody_pass() -> None:
+    job = declared_job(filtered=False)
+    channel = InputChannel(checking_codec_of(job, job.edges[0]), 8, 1 << 20, lambda: None)
+    strict = pa.schema([pa.field("key", pa.int64(), nullable=False), ("text", pa.string())], {"by": "us"})
+    columns_sent(channel, pa.record_batch([[1], ["a"]], schema=strict))
+    assert isinstance(channel.take(), ArrowBatch)
 
 
 # ---------------------------------------------------------------------- credit
