@@ -12,7 +12,7 @@ import gc
 from yarrow.runtime.common.clock import perf_counter
 
 #: Net new container objects after which a young collection runs between two slices. The net: objects that replaced
-#: older ones do not count, so that a collection may walk many more, up to a microsecond each where they are in no cache.
+#: older ones do not count, so that a collection may walk many more, up to a microsecond each.
 _YOUNG_OBJECTS = 100_000
 #: Every so many young collections the middle generation is collected too, which walks what all of them left.
 _YOUNG_PER_MIDDLE = 4
