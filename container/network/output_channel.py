@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
@@ -22,6 +22,20 @@ from yarrow.runtime.data.immutability import freeze_or_copy
 
 class BatchTooLargeError(YarrowError):
     """A batch, be it of one row, is longer than a frame may be."""
+
+
+class Credit(NamedTuple):
+    """Totals of a channel since it was opened: what was sent, and what the consumer allows."""
+
+    sent_batches: int
+    granted_batches: int
+    sent_bytes: int
+    granted_bytes: int
+
+    @property
+    def is_left(self) -> bool:
+        """Whether one more batch may be sent."""
+        return self.sent_batches < self.granted_batches and self.sent_bytes < self.granted_bytes
 
 
 class EncodedBatch:
@@ -82,6 +96,11 @@ class OutputChannel(ABC):
 
     def _has_credit(self) -> bool:
         return self.sent_batches < self._granted_batches and self.sent_bytes < self._granted_bytes
+
+    @property
+    def credit(self) -> Credit:
+        """Totals sent and granted; any thread."""
+        return Credit(self.sent_batches, self._granted_batches, self.sent_bytes, self._granted_bytes)
 
     @property
     def has_credit(self) -> bool:

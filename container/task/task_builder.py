@@ -18,6 +18,7 @@ from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.network.stalled_channels import StalledChannels, WatchedChannel
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
 from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, checking_codec_of, edge_type
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
@@ -27,8 +28,9 @@ from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
+from yarrow.container.task.time_accounting import Phase
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.config.options import checkpointing, execution, pipeline, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.distribution import consumers_of, producers_of
@@ -126,7 +128,30 @@ class TaskBuilder:
             snapshots=self._hooks.snapshots,
             recover=self._recovered,
         )
+        self._watch_channels(self._task)
         return self._task
+
+    def _watch_channels(self, task: StreamTask) -> None:
+        """The metric is read once a second: that is the watch."""
+        watched = [
+            WatchedChannel(channel, partition.edge.index, self._title(partition.edge.target, consumer))
+            for partition in task.partitions
+            # A blocking result waits for its disk, not for a consumer.
+            if partition.edge.result_type is not ResultPartitionType.BLOCKING
+            for channel, consumer in zip(partition.channels, self._consumers(partition.edge), strict=True)
+        ]
+        watch = StalledChannels(
+            self._title(self.vertex.id, self.descriptor.subtask),
+            watched,
+            lambda: task.time.phase is Phase.BACK_PRESSURED,
+            self._settings.get(taskmanager.STALLED_CHANNEL_WARNING).seconds,
+            self._clock.monotonic,
+        )
+        task.environment.metrics.register("stalledChannels", watch.look)
+
+    def _title(self, vertex_id: JobVertexID, subtask: int) -> str:
+        vertex = self.graph.vertex(vertex_id)
+        return f"'{vertex.name}' ({subtask + 1}/{vertex.parallelism})"
 
     def _recovered(self) -> RecoveredRecords:
         """Records in flight of the restored checkpoint; for when its state has been fetched."""

@@ -15,6 +15,7 @@ from yarrow.runtime.config.value_types import (
     DURATION,
     PORT_RANGE,
     STRING,
+    duration,
     enum_of,
     floating,
     integer,
@@ -129,6 +130,13 @@ MAX_FRAME_SIZE: Final = option(
     memory_size("256 mb", MemorySize.of_mebibytes(1)),
     "256 mb",
     "The longest frame a data connection accepts; checked before anything of the frame is decoded.",
+)
+STALLED_CHANNEL_WARNING: Final = option(
+    "taskmanager.network.stalled-channel-warning",
+    duration("s", "1 min"),
+    "1 min",
+    "A channel that holds data and gets no credit for so long is logged, and counted in the metric "
+    "`stalledChannels` of its task. 0 turns the watch off.",
 )
 CPU_CORES: Final = optional(
     "taskmanager.cpu.cores",

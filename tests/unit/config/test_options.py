@@ -42,6 +42,7 @@ OWN_KEYS = {
     "taskmanager.network.channel.credit-batches",
     "taskmanager.network.channel.credit-size",
     "taskmanager.network.max-frame-size",
+    "taskmanager.network.stalled-channel-warning",
     "taskmanager.worker.start",
     "testing.fault-plan",
     "testing.fault-plan.arguments",
