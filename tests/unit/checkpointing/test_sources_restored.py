@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.worker_protocol import CancelTasks
+from yarrow.container.worker_protocol import CancelTasks, MessageFromWorker, TaskStateChanged
 from yarrow.datastream import (
     CheckpointedFunction,
     MapFunction,
@@ -23,6 +23,7 @@ from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimite
 from yarrow.datastream.connectors.number_seq import even_ranges
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
 from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
@@ -319,3 +320,50 @@ def test_at_least_once_loses_nothing(workers: CheckpointHarness) -> None:
     workers.start(graph, taken)
     workers.until_all(ExecutionState.FINISHED)
     assert set(seen()) == set(range(COUNT))
+
+
+# ---------------------------------------------------------------------- who was done when an enumerator ended
+
+
+class Noting(CheckpointHarness):
+    """Notes what the ends of tasks say of the readers of their source."""
+
+    def __init__(self) -> None:
+        super().__init__(2, processes=False)
+        self.done: dict[tuple[JobVertexID, int], tuple[ExecutionAttemptID, ...] | None] = {}
+
+    def _note(self, message: MessageFromWorker) -> None:
+        if isinstance(message, TaskStateChanged) and message.state is ExecutionState.FINISHED:
+            self.done[self._attempts[message.attempt_id]] = message.finished_readers
+        super()._note(message)
+
+
+@pytest.fixture
+def noting() -> Iterator[Noting]:
+    Seen.rows = {}
+    with Noting() as harness:
+        yield harness
+        if any(not state.is_terminal for state in harness.states.values()):
+            harness.cancel_and_wait()
+    harness.close()
+
+
+def test_subtask_0_names_the_readers_that_were_done_when_its_enumerator_ended(noting: Noting) -> None:
+    graph = many_splits()
+    (vertex,) = graph.vertices
+    noting.start(graph)
+    noting.until_all(ExecutionState.FINISHED)
+    readers = {noting.attempt((vertex.id, number)) for number in range(2)}
+    done = noting.done[vertex.id, 0]
+    assert done is not None and set(done) == readers
+    assert noting.done[vertex.id, 1] is None
+
+
+def test_a_savepoint_that_stops_the_job_ends_an_enumerator_though_no_reader_is_done(noting: Noting) -> None:
+    graph = many_splits()
+    (vertex,) = graph.vertices
+    noting.start(graph)
+    noting.until_all(ExecutionState.RUNNING)
+    noting.checkpoint(1, noting.options(1, kind=SnapshotKind.SAVEPOINT_SUSPEND))
+    noting.until_all(ExecutionState.FINISHED)
+    assert noting.done == {(vertex.id, 0): None, (vertex.id, 1): None}
