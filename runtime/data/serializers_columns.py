@@ -13,7 +13,7 @@ import pickle
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -360,7 +360,12 @@ class DecimalCoder(ConvertedCoder):
         return str(value)
 
     def from_inner(self, value: Any) -> Any:
-        return Decimal(value)
+        try:
+            return Decimal(value)
+        except InvalidOperation:
+            raise RowFormatError(
+                f"{value!r} is no number, where a Decimal was to be read: the bytes are damaged"
+            ) from None
 
 
 class DateCoder(ConvertedCoder):

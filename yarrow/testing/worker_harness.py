@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from yarrow.container.framing import FramedSocket
 from yarrow.container.worker import WorkerThread
@@ -64,8 +65,13 @@ class WorkerHarness:
     """
 
     def __init__(
-        self, workers: int = 1, *, processes: bool = True, configuration: dict[str, str] | None = None, tcp:
-        bool = False ) -> None:
+        self,
+        workers: int = 1,
+        *,
+        processes: bool = True,
+        configuration: dict[str, str] | None = None,
+        tcp: bool = False,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="yarrow-harness-")
         self._messages: queue.SimpleQueue[tuple[int, MessageFromWorker | None]] = queue.SimpleQueue()
         self._sockets: list[FramedSocket[MessageFromWorker]] = []
@@ -137,7 +143,7 @@ class WorkerHarness:
             if message is None:
                 return
 
-    def __enter__(self) -> WorkerHarness:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -218,7 +224,9 @@ class WorkerHarness:
 
     def cancel(self) -> None:
         """Cancels all tasks."""
-        attempts = tuple(subtask.attempt_id for placement in self._placements for subtask in placement.subtasks)
+        attempts = tuple(
+            subtask.attempt_id for placement in self._placements for subtask in placement.subtasks
+        )
         for framed in self._sockets:
             framed.send(CancelTasks(attempts=attempts))
 
