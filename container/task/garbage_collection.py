@@ -11,21 +11,21 @@ import gc
 
 from yarrow.runtime.common.clock import perf_counter
 
-#: Net new container objects after which a young collection runs between two slices. The net: objects that replaced
-#: older ones do not count, so that a collection may walk many more, up to a microsecond each.
-_YOUNG_OBJECTS = 100_000
-#: Every so many young collections the middle generation is collected too, which walks what all of them left.
-_YOUNG_PER_MIDDLE = 4
-#: A full collection when idle needs this many middle ones before it, else it would find little.
-_MIDDLE_PER_FULL = 12
+#: Net new container objects after which is collected between two slices.
+_NEW_OBJECTS = 100_000
+#: Seconds of work after which is collected whatever the number says: it is a net number, in which objects that replaced
+#: older ones do not show, and a collection walks each of them, up to a microsecond where they are in no cache.
+_WORK_SECONDS = 0.1
+#: A full collection when idle needs this many others before it, else it would find little.
+_COLLECTIONS_PER_FULL = 100
 
 
 class GarbageCollection:
     """Decides when to collect; counts pauses."""
 
     def __init__(self) -> None:
-        self._young = 0
-        self._middle = 0
+        self._since_full = 0
+        self._last = perf_counter()
         self.count = 0
         self.total_seconds = 0.0
         self.longest_seconds = 0.0
@@ -37,27 +37,27 @@ class GarbageCollection:
         gc.freeze()
 
     def between_slices(self) -> None:
-        """A young collection when enough objects are new."""
-        if gc.get_count()[0] < _YOUNG_OBJECTS:
+        """A collection of what is new, when that is much or has not been done for a while.
+
+        Both young generations at once: what survives, as tables of state do, is walked once and never again.
+        """
+        if gc.get_count()[0] < _NEW_OBJECTS and perf_counter() - self._last < _WORK_SECONDS:
             return
-        self._young += 1
-        # The first is one: tables of state leave the young generations while they are small, and are not walked again.
-        middle = self._young % _YOUNG_PER_MIDDLE == 1
-        if middle:
-            self._middle += 1
-        self._collect(1 if middle else 0)
+        self._since_full += 1
+        self._collect(1)
 
     def when_idle(self) -> None:
         """A full collection when there is a point in it; what survives is frozen."""
-        if self._middle >= _MIDDLE_PER_FULL:
-            self._middle = 0
+        if self._since_full >= _COLLECTIONS_PER_FULL:
+            self._since_full = 0
             self._collect(2)
             gc.freeze()
 
     def _collect(self, generation: int) -> None:
         started = perf_counter()
         gc.collect(generation)
-        elapsed = perf_counter() - started
+        self._last = perf_counter()
+        elapsed = self._last - started
         self.count += 1
         self.total_seconds += elapsed
         self.longest_seconds = max(self.longest_seconds, elapsed)

@@ -110,12 +110,13 @@ class TaskThread:
         now = perf_counter()
         waits = [wait for wait in (task.seconds_until_due(now) for task in self._tasks) if wait is not None]
         timeout = min(waits, default=_IDLE_SECONDS)
-        if timeout >= _IDLE_SECONDS and self._garbage is not None and self._mails.empty():
-            self._garbage.when_idle()
         try:
             mail = self._mails.get(timeout=min(timeout, _IDLE_SECONDS)) if timeout > 0 else None
         except queue.Empty:
             mail = None
+            # Waiting for a moment, for credit or for input, is no idleness: a job under load does so all the time.
+            if timeout >= _IDLE_SECONDS and self._garbage is not None:
+                self._garbage.when_idle()
         self._sleeping = False
         if mail is not None:
             mail()
