@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, Dropped
 from yarrow.am.checkpoint.events import (
@@ -72,6 +73,8 @@ from yarrow.runtime.snapshot.options import (
 
 #: Ended checkpoints whose late messages are still known by their folder.
 _REMEMBERED = 64
+#: How often a request begins anew whose checkpoint met a task that was just ending.
+_TRIES = 10
 
 
 class CheckpointCoordinator:
@@ -467,6 +470,7 @@ class CheckpointCoordinator:
         return [*actions, *(Refused(request, cause) for request in refused)]
 
     def _abort(self, pending: PendingCheckpoint, cause: FailureCause, counts: bool = True) -> list[Action]:
+        """`counts` False: no failure, a task or enumerator was just ending; what was asked for is tried again."""
         checkpoint_id = pending.checkpoint_id
         state = pending.state
         pending.machine.transition(CheckpointState.ABORTED, cause.message)
@@ -490,7 +494,10 @@ class CheckpointCoordinator:
             actions += self._discard(pending)
         actions += self._no_longer_awaited(checkpoint_id)
         request = self._asked.pop(checkpoint_id, None)
-        if request is not None:
+        if request is not None and not counts and request.tries < _TRIES:
+            # Nothing went wrong but the moment: somebody's savepoint is not lost because a task was just ending.
+            self._requests.appendleft(replace(request, tries=request.tries + 1))
+        elif request is not None:
             if request.kind.stops_job or request.cancel_job:
                 self._stopping = None
             actions.append(Refused(request, cause))

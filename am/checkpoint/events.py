@@ -45,6 +45,8 @@ class Requested:
     #: In the form of the state backend instead of the canonical one.
     native: bool = False
     checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
+    #: Checkpoints begun for it that met a task that was just ending.
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

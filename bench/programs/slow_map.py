@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from yarrow.common import Configuration, Types, WatermarkStrategy
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.worker import WorkerThread
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -35,7 +36,7 @@ from yarrow.datastream.connectors.number_seq import (
     even_ranges,
 )
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
-from yarrow.runtime.data.elements import CheckpointBarrier, ControlElement
+from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.testing.mini_cluster import mini_cluster
 from yarrow.testing.worker_harness import WorkerHarness
 
@@ -196,15 +197,15 @@ def barriers(count: int) -> list[float]:
         source, behind = tasks_of_the_worker()
         passed: dict[int, float] = {}
         arrived = threading.Event()
-        broadcast = behind.broadcast
+        cut = behind.checkpoints.cut
 
-        def note(element: ControlElement) -> None:
-            broadcast(element)
-            if isinstance(element, CheckpointBarrier):
-                passed[element.checkpoint_id] = time.perf_counter()
-                arrived.set()
+        def note(ready: ReadyCheckpoint, **options: Any) -> bool:
+            is_cut = cut(ready, **options)
+            passed[ready.barrier.checkpoint_id] = time.perf_counter()
+            arrived.set()
+            return is_cut
 
-        behind.broadcast = note  # type: ignore[method-assign]
+        behind.checkpoints.cut = note  # type: ignore[method-assign]
         time.sleep(0.5)
         delays = []
         for number in range(count):

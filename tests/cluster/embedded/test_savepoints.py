@@ -109,7 +109,8 @@ def until_running(cluster: MiniCluster, client: LocalJobClient) -> None:
     path = f"/jobs/{client.get_job_id()}"
     wait_until(
         lambda: all(
-            each["tasks"]["RUNNING"] == each["parallelism"] for each in rest(cluster, path)["vertices"]
+            each["tasks"]["RUNNING"] + each["tasks"]["FINISHED"] == each["parallelism"]
+            for each in rest(cluster, path)["vertices"]
         )
     )
 

@@ -402,3 +402,20 @@ def test_a_union_list_of_a_partly_ended_operator_fails_the_checkpoint(mode: Oper
     assert record is not None
     if mode is OperatorStateMode.UNION:
         assert f"operator '{vertex.operators[0].name}' has a union list state" in record.failure_message
+
+
+def test_a_savepoint_that_meets_a_task_just_ending_begins_anew() -> None:
+    simulation = Simulation()
+    simulation.request(SnapshotKind.SAVEPOINT_SUSPEND)
+    simulation.located(1)
+    finished = frozenset(simulation.tasks.attempts[:1])
+    actions = simulation.handle(TasksFinished(finished))
+    assert not of(actions, Refused), "nothing went wrong but the moment"
+    assert begun(simulation) == [1, 2]
+    for number in range(2, 20):
+        simulation.located(number)
+        actions = simulation.handle(TasksFinished(finished))
+        if of(actions, Refused):
+            break
+    (refused,) = of(actions, Refused)
+    assert isinstance(refused, Refused) and refused.request.tries == 10 and number == 11, "but not for ever"
