@@ -377,14 +377,14 @@ class CheckpointCoordinator:
             return []
         if message.attempt_id and message.attempt_id not in pending.missing_tasks:
             return []
-        return self._abort(pending, message.cause, counts=not message.not_ready)
+        return (self._begin_anew if message.not_ready else self._abort)(pending, message.cause)
 
     def _finished(self, attempts: frozenset[ExecutionAttemptID]) -> list[Action]:
         actions: list[Action] = []
         for pending in list(self._pending.values()):
             if attempts & pending.missing_tasks:
                 cause = restart_cause("a task finished before it acknowledged")
-                actions += self._abort(pending, cause, counts=False)
+                actions += self._begin_anew(pending, cause)
         return actions
 
     # Ends.
@@ -470,7 +470,7 @@ class CheckpointCoordinator:
         return [*actions, *(Refused(request, cause) for request in refused)]
 
     def _abort(self, pending: PendingCheckpoint, cause: FailureCause, counts: bool = True) -> list[Action]:
-        """`counts` False: no failure, a task or enumerator was just ending; what was asked for is tried again."""
+        """`counts` False: called off, no failure of a checkpoint."""
         checkpoint_id = pending.checkpoint_id
         state = pending.state
         pending.machine.transition(CheckpointState.ABORTED, cause.message)
@@ -494,16 +494,21 @@ class CheckpointCoordinator:
             actions += self._discard(pending)
         actions += self._no_longer_awaited(checkpoint_id)
         request = self._asked.pop(checkpoint_id, None)
-        if request is not None and not counts and request.tries < _TRIES:
-            # Nothing went wrong but the moment: somebody's savepoint is not lost because a task was just ending.
-            self._requests.appendleft(replace(request, tries=request.tries + 1))
-        elif request is not None:
+        if request is not None:
             if request.kind.stops_job or request.cancel_job:
                 self._stopping = None
             actions.append(Refused(request, cause))
         if counts and not pending.kind.is_savepoint and self._failures.failed(cause):
             actions.append(FailJob(self._failures.verdict(cause)))
         return actions
+
+    def _begin_anew(self, pending: PendingCheckpoint, cause: FailureCause) -> list[Action]:
+        """Nothing went wrong but the moment: a task or enumerator was just ending, and what was asked for is not lost."""
+        request = self._asked.get(pending.checkpoint_id)
+        if request is not None and request.tries < _TRIES:
+            del self._asked[pending.checkpoint_id]
+            self._requests.appendleft(replace(request, tries=request.tries + 1))
+        return self._abort(pending, cause, counts=False)
 
     def _discard_written(self, checkpoint_id: int, pointer: str = "") -> list[Action]:
         aborted = self._writing.pop(checkpoint_id, None)
