@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, TimerSection
-from yarrow.container.state.errors import StateBackendError, StateConflictError
+from yarrow.container.state.backend import KeyedBackendContext
+from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.state.heap_snapshot import FrozenTable, HeapPendingSnapshot
 from yarrow.container.state.heap_states import (
@@ -52,12 +52,11 @@ class HeapKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask."""
 
     def __init__(self, context: KeyedBackendContext) -> None:
-        super().__init__(context)
+        restored = restored_state(context)
+        super().__init__(context, restored, HeapSections(context, restored))
         self._tables: dict[str, HeapTable] = {}
         self._sweeps: list[TtlSweep] = []
         self._cuts = count(1)
-        self._restored = restored_state(context)
-        self._sections = HeapSections(context, self._restored)
 
     # ------------------------------------------------------------------ states
 
@@ -102,15 +101,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
 
     def _fill(self, state: StateRegistration, table: HeapTable) -> None:
         """Puts the restored content of a state into its table."""
-        runs = self._restored.take(
-            state.name,
-            state.kind,
-            state.value_type,
-            state.map_key_type,
-            ttl=state.ttl is not None,
-            access_time_ms=self.context.clock.epoch_ms(),
-        )
-        for run in runs:
+        for run in self.restored_runs(state):
             contents = run.values
             if state.kind is StateKind.MAP:
                 contents = [{map_key(key): value for key, value in content.items()} for content in contents]
@@ -120,21 +111,6 @@ class HeapKeyedStateBackend(RegisteringBackend):
 
     def _fix(self, state: StateRegistration) -> Copier | None:
         return None if self.context.object_reuse else copier_for(state.value_type)
-
-    def register_timers(self, name: str, section: TimerSection) -> None:
-        self._refuse_taken(name)
-        self._sections.register_timers(name, section)
-
-    def register_section(self, name: str, section: KeyedSection) -> None:
-        self._refuse_taken(name)
-        self._sections.register(name, section)
-
-    def _refuse_taken(self, name: str) -> None:
-        if name in self.registrations:
-            raise StateConflictError(
-                f"operator '{self.context.operator_name}': '{name}' is a {self.registrations[name]} already; "
-                "give each state a name of its own"
-            )
 
     def state_keys(self, name: str) -> Iterable[Any]:
         table = self._tables.get(name)

@@ -7,12 +7,17 @@ to live it stores pairs (access time in epoch ms, value) where it would store va
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
+from yarrow.container.state.backend import (
+    KeyedBackendContext,
+    KeyedSection,
+    KeyedStateBackend,
+    TimerSection,
+)
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.folded_states import FoldedAggregatingState, FoldedReducingState
 from yarrow.container.state.ttl import TimeToLive, TtlListState, TtlMapState, TtlValueState
@@ -32,6 +37,10 @@ from yarrow.datastream.state import (
 )
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.snapshot.restored_state import RestoredKeyedState, RestoredRun
+
+if TYPE_CHECKING:
+    from yarrow.container.state.heap_sections import HeapSections
 
 S = TypeVar("S", bound=State)
 
@@ -61,8 +70,13 @@ class StateRegistration:
 class RegisteringBackend(KeyedStateBackend):
     """Checks registrations and makes handles of what a backend opens."""
 
-    def __init__(self, context: KeyedBackendContext) -> None:
+    def __init__(
+        self, context: KeyedBackendContext, restored: RestoredKeyedState, sections: HeapSections
+    ) -> None:
+        """`restored` is what the subtask restores in the canonical form."""
         self.context = context
+        self._restored = restored
+        self._sections = sections
         self.current_key: Any = NO_KEY
         #: By name, in the order in which the program asked for them.
         self.registrations: dict[str, StateRegistration] = {}
@@ -174,6 +188,32 @@ class RegisteringBackend(KeyedStateBackend):
         if handle is None:
             handle = self._handles[state.name] = opened()
         return handle
+
+    def restored_runs(self, state: StateRegistration) -> Iterator[RestoredRun]:
+        """What a canonical snapshot holds of a state, in its present form; once."""
+        return self._restored.take(
+            state.name,
+            state.kind,
+            state.value_type,
+            state.map_key_type,
+            ttl=state.ttl is not None,
+            access_time_ms=self.context.clock.epoch_ms(),
+        )
+
+    def register_timers(self, name: str, section: TimerSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register_timers(name, section)
+
+    def register_section(self, name: str, section: KeyedSection) -> None:
+        self._refuse_taken(name)
+        self._sections.register(name, section)
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self.registrations:
+            raise StateConflictError(
+                f"operator '{self.context.operator_name}': '{name}' is a {self.registrations[name]} already; "
+                "give each state a name of its own"
+            )
 
     def require_key(self, name: str) -> Any:
         """The current key; raises where there is none."""

@@ -15,9 +15,7 @@ from rocksdict import Options
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
     KeyedBackendContext,
-    KeyedSection,
     PendingKeyedSnapshot,
-    TimerSection,
 )
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.heap_sections import HeapSections
@@ -77,15 +75,14 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask."""
 
     def __init__(self, context: KeyedBackendContext, limits: StoreLimits = DEFAULT_LIMITS) -> None:
-        super().__init__(context)
-        self._limits = limits
-        self._canonical = RestoredKeyedState(
+        restored = RestoredKeyedState(
             context.restored, context.key_groups, context.read, context.operator_name, trusted=context.trusted
         )
+        super().__init__(context, restored, HeapSections(context, restored))
+        self._limits = limits
         self._native = [handle for handle in context.restored if isinstance(handle, RocksDBSnapshot)]
         #: Restored native states that the program has not asked for.
         self._carried: dict[str, StateMetaInfo] = {}
-        self._sections = HeapSections(context, self._canonical)
         self._stores: dict[str, StateStore] = {}
         #: Stores that read the keys of a chunk in advance.
         self._prefetched: list[ValueStore] = []
@@ -129,7 +126,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     def open_value(self, state: StateRegistration) -> ValueState[Any]:
         store = ValueStore(*self._prepare(state))
-        self._take(state.name, store, self._restored(state), store.put)
+        self._take(state.name, store, self._restored_entries(state), store.put)
         self._prefetched.append(store)
         self.wants_keys = True
         fix = None if self.context.object_reuse else freeze_or_copy
@@ -137,7 +134,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     def open_list(self, state: StateRegistration) -> ListState[Any]:
         store = ListStore(*self._prepare(state))
-        self._take(state.name, store, self._restored(state), store.append)
+        self._take(state.name, store, self._restored_entries(state), store.append)
         return RocksDBListState(store, state.name, self.context.operator_name, self)
 
     def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
@@ -151,7 +148,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
                 entries[map_keys.dump(map_key)] = store.checked(key, store.values.dump(value))
             store.put_all(key, entries)
 
-        self._take(state.name, store, self._restored(state), put)
+        self._take(state.name, store, self._restored_entries(state), put)
         return RocksDBMapState(store, state.name, self)
 
     def value_table(self, name: str, value_type: TypeInformation | None) -> ValueTable:
@@ -159,7 +156,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         store = self._stores.get(name)
         if store is None:
             store = table = TableStore(*self._prepare(state))
-            self._take(name, table, self._restored(state), table.put)
+            self._take(name, table, self._restored_entries(state), table.put)
         if not isinstance(store, TableStore):
             raise StateConflictError(
                 f"operator '{self.context.operator_name}': the state name '{name}' is taken by the operator itself; "
@@ -203,15 +200,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
     def _serializer(self, type_info: TypeInformation | None, name: str) -> ValueSerializer:
         return value_serializer(type_info, name, self.context.operator_name)
 
-    def _restored(self, state: StateRegistration) -> Iterator[tuple[Any, Any]]:
-        runs = self._canonical.take(
-            state.name,
-            state.kind,
-            state.value_type,
-            state.map_key_type,
-            ttl=state.ttl is not None,
-            access_time_ms=self.context.clock.epoch_ms(),
-        )
+    def _restored_entries(self, state: StateRegistration) -> Iterator[tuple[Any, Any]]:
+        runs = self.restored_runs(state)
         return ((key, value) for run in runs for key, value in zip(run.keys, run.values, strict=True))
 
     def _take(
@@ -228,21 +218,6 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
                 store.bound()
         store.bound()
         self._stores[name] = store
-
-    def register_timers(self, name: str, section: TimerSection) -> None:
-        self._refuse_taken(name)
-        self._sections.register_timers(name, section)
-
-    def register_section(self, name: str, section: KeyedSection) -> None:
-        self._refuse_taken(name)
-        self._sections.register(name, section)
-
-    def _refuse_taken(self, name: str) -> None:
-        if name in self.registrations:
-            raise StateConflictError(
-                f"operator '{self.context.operator_name}': '{name}' is a {self.registrations[name]} already; "
-                "give each state a name of its own"
-            )
 
     def state_keys(self, name: str) -> Iterable[Any]:
         store = self._stores.get(name)
@@ -291,7 +266,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         ]
         canonical = linked is None or (options.kind.is_savepoint and not options.native)
         forms = self._stored_forms() if canonical and linked is not None else []
-        rest = CanonicalPart(sections, self._canonical.carried(len(forms) + len(sections)))
+        rest = CanonicalPart(sections, self._restored.carried(len(forms) + len(sections)))
         if canonical:
             return CanonicalSnapshot(self._scope, linked, forms, rest)
         assert linked is not None
