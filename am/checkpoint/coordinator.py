@@ -503,7 +503,7 @@ class CheckpointCoordinator:
         return actions
 
     def _begin_anew(self, pending: PendingCheckpoint, cause: FailureCause) -> list[Action]:
-        """Nothing went wrong but the moment: a task or enumerator was just ending, and what was asked for is not lost."""
+        """Nothing went wrong but the moment: somebody was just ending, and what was asked for is not lost."""
         request = self._asked.get(pending.checkpoint_id)
         if request is not None and request.tries < _TRIES:
             del self._asked[pending.checkpoint_id]
