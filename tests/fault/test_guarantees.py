@@ -31,6 +31,7 @@ from yarrow.datastream.connectors.base import (
     SourceReaderContext,
     SplitEnumerator,
 )
+from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -304,14 +305,16 @@ class _OneByOne(gated_source._Reader):
         return super().poll(max_rows)
 
 
-class _Wavering(gated_source._Enumerator):
+class _Wavering(OnRequestEnumerator[GatedSplit]):
     """Gives out splits from the other end when it is restored: an assignment of before is not made again."""
 
     LAST: ClassVar[int] = -1
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:
-        if self._waiting:
-            self._context.assign_split(self._waiting.pop(self.LAST), subtask)
+        if self._unassigned:
+            split = self._unassigned[self.LAST]
+            self._unassigned.remove(split)
+            self._context.assign_split(split, subtask)
         else:
             self._context.signal_no_more_splits(subtask)
 
@@ -325,7 +328,7 @@ class ManySplits(GatedSource):
     def create_enumerator(self, context: Any, checkpoint: Any = None) -> SplitEnumerator[GatedSplit]:
         if checkpoint is None:
             return super().create_enumerator(context, checkpoint)
-        return _Wavering(context, list(checkpoint))
+        return _Wavering(context, checkpoint)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
         return _OneByOne(self, context)

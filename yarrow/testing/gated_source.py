@@ -23,6 +23,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
 from yarrow.runtime.common.clock import perf_counter
 
 Row = tuple[str, int, int]
@@ -79,7 +80,7 @@ class GatedSource(Source[Any, GatedSplit]):
         self, context: SplitEnumeratorContext[GatedSplit], checkpoint: Any = None
     ) -> SplitEnumerator[GatedSplit]:
         fresh = [GatedSplit(number, 0, self.rows) for number in range(self.splits)]
-        return _Enumerator(context, fresh if checkpoint is None else list(checkpoint))
+        return OnRequestEnumerator(context, unassigned_or(checkpoint, fresh))
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
         return _Reader(self, context)
@@ -87,24 +88,6 @@ class GatedSource(Source[Any, GatedSplit]):
     def all_rows(self) -> list[tuple[str, int, str, int]]:
         """Every row that it brings."""
         return [row_of(self.tag, s, i, self.keys) for s in range(self.splits) for i in range(self.rows)]
-
-
-class _Enumerator(SplitEnumerator[GatedSplit]):
-    def __init__(self, context: SplitEnumeratorContext[GatedSplit], waiting: list[GatedSplit]) -> None:
-        self._context = context
-        self._waiting = waiting
-
-    def handle_split_request(self, subtask: int, host: str | None) -> None:
-        if self._waiting:
-            self._context.assign_split(self._waiting.pop(0), subtask)
-        else:
-            self._context.signal_no_more_splits(subtask)
-
-    def add_splits_back(self, splits: Sequence[GatedSplit], subtask: int) -> None:
-        self._waiting.extend(splits)
-
-    def snapshot_state(self, checkpoint_id: int) -> Any:
-        return list(self._waiting)
 
 
 class _Reader(SourceReader[Any, GatedSplit]):
