@@ -1,0 +1,80 @@
+"""What every CheckpointRecoveryStore must keep to, shown on the one in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import (
+    CheckpointRecovery,
+    CheckpointRecoveryStore,
+    RecoveryStoreError,
+)
+from yarrow.runtime.common.ids import JobID
+
+JOB = JobID("1" * 32)
+
+
+def store(recovery: CheckpointRecovery | None = None) -> CheckpointRecoveryStore:
+    return (recovery or InMemoryCheckpointRecovery()).of_job(JOB)
+
+
+def test_ids_rise_over_leaderships() -> None:
+    leadership = InMemoryCheckpointRecovery()
+    first = store(leadership)
+    assert first.next_checkpoint_id() == 1
+    first.use_checkpoint_id(1)
+    first.use_checkpoint_id(4)
+    second = store(leadership.next_leadership())
+    assert second.next_checkpoint_id() == 5
+    for spent in (1, 3, 4):
+        with pytest.raises(RecoveryStoreError, match="not above 4"):
+            second.use_checkpoint_id(spent)
+    second.use_checkpoint_id(5)
+
+
+def test_a_former_leadership_writes_nothing_any_more() -> None:
+    leadership = InMemoryCheckpointRecovery()
+    first = store(leadership)
+    first.use_checkpoint_id(1)
+    first.add(1, "/chk-1")
+    second = store(leadership.next_leadership())
+    for write in (
+        lambda: first.use_checkpoint_id(2),
+        lambda: first.add(2, "/chk-2"),
+        lambda: first.discard(1),
+        lambda: first.note_savepoint(2),
+        lambda: first.close(terminal=True),
+    ):
+        with pytest.raises(RecoveryStoreError, match="epoch 2 now"):
+            write()
+    assert [(each.checkpoint_id, each.path, each.epoch) for each in second.completed()] == [(1, "/chk-1", 1)]
+    assert (second.next_checkpoint_id(), second.latest_savepoint_id) == (2, -1)
+
+
+def test_pointers_are_in_the_order_of_ids_and_never_changed() -> None:
+    kept = store()
+    kept.add(3, "/chk-3")
+    kept.add(2, "/savepoint", owned=False)
+    kept.add(3, "/chk-3")
+    with pytest.raises(RecoveryStoreError, match="at /chk-3 already"):
+        kept.add(3, "/elsewhere")
+    assert [(each.checkpoint_id, each.owned) for each in kept.completed()] == [(2, False), (3, True)]
+    kept.discard(2)
+    kept.discard(2)
+    assert [each.checkpoint_id for each in kept.completed()] == [3]
+
+
+def test_the_latest_savepoint_never_falls_and_all_goes_with_the_job() -> None:
+    leadership = InMemoryCheckpointRecovery()
+    kept = store(leadership)
+    kept.use_checkpoint_id(9)
+    kept.note_savepoint(9)
+    kept.note_savepoint(5)
+    kept.add(8, "/chk-8")
+    kept.close(terminal=False)
+    again = store(leadership.next_leadership())
+    assert (again.latest_savepoint_id, len(again.completed())) == (9, 1)
+    again.close(terminal=True)
+    again.close(terminal=True)
+    assert (again.latest_savepoint_id, again.completed(), again.next_checkpoint_id()) == (-1, (), 1)
