@@ -1,0 +1,91 @@
+"""HighAvailabilityServices: who leads, and what a new leader finds. The interfaces; implementations stand beside.
+
+Owner: calls of `LeaderContender` come on the event loop on which the election was started; stores block and are called
+through an executor. One election a master process: who wins leads its Dispatcher, ResourceManager, JobMasters and REST.
+
+Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the cluster id. The
+fencing token of each component begins with it (`token_of_epoch`), so a receiver that has seen a newer leader can refuse an
+older one for good; every write to a store is conditional on the epoch still being the newest.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
+
+#: Components whose leader can be looked up.
+DISPATCHER, RESOURCE_MANAGER, REST_SERVER = "dispatcher", "resource_manager", "rest_server"
+
+
+class LeadershipLostError(YarrowError):
+    """A write was refused, because another master has led since."""
+
+
+class LeaderContender(Protocol):
+    """Who wants to lead."""
+
+    def grant_leadership(self, epoch: int) -> None:
+        """From now on this process leads; `epoch` is larger than any before."""
+        ...
+
+    def revoke_leadership(self, cause: str) -> None:
+        """It leads no more; another may by now. Nothing durable may be written or removed."""
+        ...
+
+
+class LeaderElection(Protocol):
+    """The election of one master process."""
+
+    async def start(self, contender: LeaderContender) -> None:
+        """Takes part; returns before anybody has won. Raises when the election cannot be reached in time."""
+        ...
+
+    async def publish(self, component: str, leader: LeaderInformation) -> None:
+        """Tells everybody where the component is; LeadershipLostError when this process leads no more."""
+        ...
+
+    async def stop(self) -> None:
+        """Leads no more, at once; the contender is not told."""
+        ...
+
+
+class HighAvailabilityServices(Protocol):
+    """All that outlives a master process of one cluster id."""
+
+    @property
+    def is_highly_available(self) -> bool:
+        """False = the death of the master ends the cluster: stores are in memory and nothing is cleaned up after it."""
+        ...
+
+    @property
+    def election(self) -> LeaderElection: ...
+
+    def leader(self, component: str) -> LeaderRetrieval:
+        """Who leads a component, now and at each change."""
+        ...
+
+    async def close(self) -> None:
+        """Ends connections; keeps everything."""
+        ...
+
+    async def close_and_clean_up(self) -> None:
+        """Ends connections and removes all data of the cluster id: only after its last job has ended for good."""
+        ...
+
+
+def token_of_epoch(epoch: int, random_hex: str) -> str:
+    """A fencing token of 32 hexadecimal digits that begins with the epoch."""
+    return f"{epoch:016x}{random_hex[:16]}"
+
+
+def epoch_of_token(token: str) -> int:
+    """The epoch in a fencing token; 0 for one that was made without election."""
+    return int(token[:16], 16)
+
+
+def job_component(job_id: JobID) -> str:
+    """The component name of a job's JobMaster."""
+    return f"job-{job_id}"

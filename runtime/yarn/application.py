@@ -1,0 +1,89 @@
+"""What a client says about the application it submits: read by the ApplicationMaster and by TaskExecutors.
+
+Owner: none; frozen values. ApplicationDescription is written into every container and shown to whoever may read its
+logs: it holds no secret (the configuration is stripped of sensitive keys before).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+
+
+class DeploymentMode(Enum):
+    """Flink's three deployment modes."""
+
+    #: Takes jobs by REST until it is stopped.
+    SESSION = "session"
+    #: Runs the one job that its client has compiled, and ends with it.
+    PER_JOB = "per-job"
+    #: Runs `main()` of the user's program in the master's container, and ends with it and its last job.
+    APPLICATION = "application"
+
+
+class ProgramDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's program of an application: what `yarrow run` was given. Paths are relative to the container."""
+
+    #: Script, or archive of modules; empty with `module`.
+    path: str = ""
+    module: str = ""
+    arguments: tuple[str, ...] = ()
+    #: What -pyfs named, in its order.
+    python_files: tuple[str, ...] = ()
+
+
+class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a master needs to know besides its secrets."""
+
+    mode: DeploymentMode
+    name: str
+    #: Flink keys as texts, complete, without sensitive ones.
+    configuration: dict[str, str]
+    #: -n N of a session: TaskExecutors taken first and kept.
+    initial_task_executors: int = 0
+    program: ProgramDescription | None = None
+    #: True = the session ends when the client that started it goes (attached mode): the client sends heartbeats.
+    attached: bool = False
+    #: yarn.application-attempts.
+    max_attempts: int = 1
+    #: Interpreter in a container, absolute or relative to it.
+    interpreter: str
+    #: Where shipped code and staged files of this application lie on HDFS; removed with it. Empty = nothing is staged.
+    staging_directory: str = ""
+
+
+class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a process the master of the application."""
+
+    application_secret_id: str
+    identity: PemIdentity
+    data_secret: bytes
+    #: SHA-256 of the REST token: the master compares, and cannot tell the token to anybody.
+    rest_token_hash: bytes
+    #: Sensitive keys of the configuration.
+    sensitive_configuration: dict[str, str] = {}
+
+
+class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a process a TaskExecutor of the application."""
+
+    application_secret_id: str
+    identity: PemIdentity
+    data_secret: bytes
+    sensitive_configuration: dict[str, str] = {}
+
+
+class ClientSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """What lets a client drive the application; one file of mode 0600 for each application."""
+
+    application_id: str
+    name: str
+    rest_token: str
+    #: The pair by which Skein's own connections to the application are made.
+    skein_certificate: bytes
+    skein_key: bytes
+    #: Where REST was when somebody looked last; empty = nobody has.
+    rest_address: str = ""

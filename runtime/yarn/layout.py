@@ -1,0 +1,45 @@
+"""Names that client, ApplicationMaster and TaskExecutors of one YARN application agree upon: files in a container's
+folder, environment variables, keys of the application's key-value store.
+
+Owner: none; constants only. No value that stands in an environment variable or in the key-value store is a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Name of the Skein service whose containers are TaskExecutors.
+TASK_EXECUTOR_SERVICE: Final = "taskexecutor"
+
+# Files and folders, relative to a container's working directory.
+
+#: The application's description (ApplicationDescription as JSON); in every container; no secret in it.
+DESCRIPTION_FILE: Final = "yarrow-application.json"
+#: MasterSecrets, msgpack; in the master's container only.
+MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
+#: TaskExecutorSecrets, msgpack; in the containers of TaskExecutors only.
+TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
+#: The job of a per-job application: an encoded JobGraph whose files have been inlined or lie on HDFS.
+JOB_GRAPH_FILE: Final = "job.graph"
+#: Folder of the unpacked environment archive (interpreter, engine, user's packages).
+ENVIRONMENT_FOLDER: Final = "environment"
+#: Folder with what `yarn.ship-files` and the program's own files brought (application mode).
+USER_FOLDER: Final = "usrlib"
+
+# Environment variables of a TaskExecutor's container.
+
+#: The ResourceID that the ResourceManager knows the TaskExecutor by.
+RESOURCE_ID: Final = "YARROW_RESOURCE_ID"
+#: Address and fencing token of the ResourceManager that asked for the container; with high availability the
+#: TaskExecutor follows the leader in ZooKeeper and takes these as where to begin.
+RESOURCE_MANAGER_ADDRESS: Final = "YARROW_RESOURCE_MANAGER_ADDRESS"
+RESOURCE_MANAGER_ID: Final = "YARROW_RESOURCE_MANAGER_ID"
+
+# Keys of the application's key-value store (Skein's; lives in the memory of the present attempt).
+
+#: `http://host:port` of REST for clients with a token; set when REST answers.
+KV_REST_ADDRESS: Final = "yarrow.rest.address"
+#: A sentence about what the application waits for (containers that are not granted), empty when it waits for nothing.
+KV_WAITING_FOR: Final = "yarrow.waiting-for"
+#: Number of the present attempt, and how many there may be, as `2/2`.
+KV_ATTEMPT: Final = "yarrow.attempt"
