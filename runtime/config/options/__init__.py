@@ -33,6 +33,7 @@ from yarrow.runtime.config.options import (
     taskmanager,
     testing,
     web,
+    yarn,
 )
 
 __all__ = ["ALL_OPTIONS", "OPTION_GROUPS", "OPTION_OF_NAME", "OptionGroup", "index_of_names", "options_of"]
@@ -90,6 +91,7 @@ OPTION_GROUPS: Final = (
     OptionGroup("Sinks", sink),
     OptionGroup("Restart after a failure", restart_strategy),
     OptionGroup("High availability", high_availability),
+    OptionGroup("YARN", yarn),
     OptionGroup("Security", security),
     OptionGroup("Processes", cluster),
     OptionGroup("Tests of the engine", testing),
