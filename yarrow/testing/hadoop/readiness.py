@@ -1,0 +1,115 @@
+"""When a daemon serves: an open port is not enough.
+
+Owner: the caller's thread. A NameNode is ready when it has left safe mode and knows a live DataNode, a
+ResourceManager when both nodes are RUNNING. Nothing is started or stopped here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.hadoop import web
+from yarrow.testing.hadoop.errors import NotReadyError
+from yarrow.testing.hadoop.layout import LOOPBACK, NODE_ADDRESSES
+from yarrow.testing.hadoop.ports import Ports
+
+_POLL_SECONDS = 0.2
+_TAIL_BYTES = 3000
+_clock = SystemClock()
+
+
+def what_is_missing(ports: Ports, daemon: str) -> str | None:
+    """Why a daemon does not serve yet; None when it does."""
+    try:
+        return _CHECKS[daemon](ports)
+    except (OSError, ValueError, KeyError) as error:
+        return f"it does not answer ({error})"
+
+
+def wait_until_serving(
+    ports: Ports, daemons: list[str], seconds: float, is_alive: Callable[[str], bool], log_of: Callable[[str], Path]
+) -> None:
+    """Waits until all daemons serve.
+
+    Raises NotReadyError with the end of a daemon's log as soon as one has ended, or when `seconds` are over.
+    """
+    deadline = _clock.monotonic() + seconds
+    waiting = list(daemons)
+    while waiting:
+        ended = next((name for name in waiting if not is_alive(name)), None)
+        if ended is not None:
+            raise NotReadyError(f"{ended} has ended; the end of {log_of(ended)}:\n{tail(log_of(ended))}")
+        missing = {name: what_is_missing(ports, name) for name in waiting}
+        waiting = [name for name in waiting if missing[name] is not None]
+        if waiting and _clock.monotonic() > deadline:
+            name = waiting[0]
+            raise NotReadyError(
+                f"{name} does not serve after {seconds:.0f} s: {missing[name]}; the end of {log_of(name)}:\n"
+                f"{tail(log_of(name))}"
+            )
+        if waiting:
+            time.sleep(_POLL_SECONDS)
+
+
+def tail(log: Path, size: int = _TAIL_BYTES) -> str:
+    """The last bytes of a file; empty where there is none."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - size))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _zookeeper(ports: Ports) -> str | None:
+    answer = web.ask_zookeeper(ports["zookeeper.client"], "srvr")
+    return None if "Mode:" in answer else f"it answers {answer.strip()!r}"
+
+
+def _name_node(ports: Ports) -> str | None:
+    state = web.name_node_state(ports["namenode.web"])
+    if state.get("FSState") != "Operational":
+        return f"HDFS is in safe mode ({state.get('FSState', 'no state yet')})"
+    return None
+
+
+def _data_node(ports: Ports) -> str | None:
+    beans = web.get(f"http://{LOOPBACK}:{ports['datanode.web']}/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo")
+    if not beans["beans"]:
+        return "it has no figures yet"
+    live = web.name_node_state(ports["namenode.web"]).get("NumLiveDataNodes", 0)
+    return None if live else "the NameNode knows no live DataNode"
+
+
+def _resource_manager(ports: Ports) -> str | None:
+    info = web.get(f"http://{LOOPBACK}:{ports['resourcemanager.web']}/ws/v1/cluster/info")["clusterInfo"]
+    return None if info["state"] == "STARTED" else f"it is {info['state']}"
+
+
+def running_nodes(ports: Ports) -> set[str]:
+    """The ids (host:port) of the nodes that YARN counts as RUNNING."""
+    url = f"http://{LOOPBACK}:{ports['resourcemanager.web']}/ws/v1/cluster/nodes?states=RUNNING"
+    nodes = (web.get(url)["nodes"] or {}).get("node", [])
+    return {node["id"] for node in nodes}
+
+
+def _node_manager(name: str) -> Callable[[Ports], str | None]:
+    def check(ports: Ports) -> str | None:
+        web.get(f"http://{NODE_ADDRESSES[name]}:{ports[f'{name}.web']}/ws/v1/node/info")
+        port = ports[f"{name}.rpc"]
+        running = running_nodes(ports)
+        return None if any(node.endswith(f":{port}") for node in running) else "YARN does not count it as RUNNING"
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[Ports], str | None]] = {
+    "zookeeper": _zookeeper,
+    "namenode": _name_node,
+    "datanode": _data_node,
+    "resourcemanager": _resource_manager,
+    **{name: _node_manager(name) for name in NODE_ADDRESSES},
+}

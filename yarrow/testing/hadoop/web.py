@@ -1,0 +1,66 @@
+"""The web interfaces of Hadoop as a test asks them: JSON by GET, folders by WebHDFS, ZooKeeper's one word.
+
+Owner: any thread; every call blocks for seconds at most. Goes past the proxies of the environment: everything
+is on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from yarrow.testing.hadoop.layout import LOOPBACK
+
+_SECONDS = 5.0
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def get(url: str) -> Any:
+    """The JSON at a URL. Raises OSError where nobody answers in time or the answer is an error."""
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    return _send(request)
+
+
+def name_node_state(port: int) -> dict[str, Any]:
+    """The NameNode's figures of its file system: FSState, NumLiveDataNodes and more."""
+    query = "Hadoop:service=NameNode,name=FSNamesystemState"
+    beans = get(f"http://{LOOPBACK}:{port}/jmx?qry={quote(query)}")["beans"]
+    return dict(beans[0]) if beans else {}
+
+
+def make_folder(port: int, path: str, permission: str, user: str) -> None:
+    """Makes a folder of HDFS, and sets the permission of one that is there."""
+    for operation in ("MKDIRS", "SETPERMISSION"):
+        query = urlencode({"op": operation, "permission": permission, "user.name": user})
+        url = f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}"
+        _send(urllib.request.Request(url, method="PUT"))
+
+
+def list_folder(port: int, path: str, user: str) -> list[str]:
+    """The names in a folder of HDFS; empty where there is no such folder."""
+    query = urlencode({"op": "LISTSTATUS", "user.name": user})
+    try:
+        found = get(f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}")
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return []
+        raise
+    return [entry["pathSuffix"] for entry in found["FileStatuses"]["FileStatus"]]
+
+
+def ask_zookeeper(port: int, word: str) -> str:
+    """The answer to one of ZooKeeper's four-letter words."""
+    with socket.create_connection((LOOPBACK, port), _SECONDS) as connection:
+        connection.sendall(word.encode())
+        parts = iter(lambda: connection.recv(4096), b"")
+        return b"".join(parts).decode()
+
+
+def _send(request: urllib.request.Request) -> Any:
+    with _opener.open(request, timeout=_SECONDS) as answer:
+        body = answer.read()
+    return json.loads(body) if body else None
