@@ -5,6 +5,7 @@ Owner: none (pure). A caller's mistake is a 4xx that says what to do; what the c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from yarrow.runtime.common.errors import (
@@ -21,9 +22,11 @@ from yarrow.runtime.rpc.errors import MessageTooLargeError, RpcTimeoutError, Rpc
 class RestError(YarrowError):
     """A request is refused with this status."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = int(status)
+        #: Headers of the answer.
+        self.headers = dict(headers or {})
 
 
 class BadRequestError(RestError):
@@ -38,6 +41,13 @@ class NotFoundError(RestError):
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.NOT_FOUND, message)
+
+
+class UnauthorizedError(RestError):
+    """The client has not shown that it may come in."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.UNAUTHORIZED, message, {"www-authenticate": "Bearer"})
 
 
 class ForbiddenError(RestError):

@@ -1,4 +1,4 @@
-"""What holds for every request before and after its handler: versions, origin, sizes, deadlines, headers.
+"""What holds for every request before and after its handler: versions, entrance, sizes, deadlines, headers.
 
 Owner: the event loop of the REST server. Plain ASGI, no state between requests. It never looks into a body.
 """
@@ -6,28 +6,23 @@ Owner: the event loop of the REST server. Plain ASGI, no state between requests.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import socket
+from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from yarrow.am.rest.errors import ForbiddenError, RestError
+from yarrow.am.rest.entrances import READING, entrance_of
+from yarrow.am.rest.errors import RestError
 from yarrow.am.rest.services import RestSettings
 
 _log = logging.getLogger(__name__)
 
 JSON_TYPE = "application/json; charset=UTF-8"
 _PREFIX = "/v1"
-#: Methods that change nothing by themselves.
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Paths whose GET runs a program, takes rows away or cancels a job.
-_ACTING_GETS = ("/plan", "/yarn-cancel", "/yarn-stop")
 
 
 class RequestGuard:
@@ -36,7 +31,7 @@ class RequestGuard:
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
         self._app = app
         self._settings = settings
-        self._origins = OriginCheck(settings)
+        self._entrance = entrance_of(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,11 +50,11 @@ class RequestGuard:
             await send(message)
 
         try:
-            await self._origins.check(scope)
+            await self._entrance.check(scope)
             _assume_json(scope)
             await self._app(scope, self._limited(scope, receive), send_with_headers)
         except RestError as error:
-            await send_error(send_with_headers, error.status, str(error))
+            await send_error(send_with_headers, error.status, str(error), error.headers)
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             if started:
@@ -105,12 +100,13 @@ def _too_large(limit: int) -> str:
     )
 
 
-async def send_error(send: Send, status: int, text: str) -> None:
+async def send_error(send: Send, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
     """An answer in the form of Flink's errors."""
     body = msgspec.json.encode({"errors": [text]})
     headers = [
         (b"content-type", JSON_TYPE.encode()),
         (b"content-length", str(len(body)).encode()),
+        *((name.encode(), value.encode()) for name, value in (more or {}).items()),
     ]
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -130,76 +126,9 @@ def _assume_json(scope: Scope) -> None:
 
     The check of origins came before: a page of another origin cannot make use of it.
     """
-    if scope["method"] in _READING:
+    if scope["method"] in READING:
         return
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
     if not kind.startswith("multipart/") and kind != "application/octet-stream":
         headers = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
         scope["headers"] = [*headers, (b"content-type", b"application/json")]
-
-
-class OriginCheck:
-    """Refuses what a web page of another origin asks for with the help of a browser on the inside.
-
-    A request that changes something must name this server by an address or by a name of this host, so that a
-    name which an attacker makes point here is no way in; and if it says which page it comes from, that page
-    must be this server's own or the origin that `web.access-control-allow-origin` names. Clients that are no
-    browsers send no Origin.
-    """
-
-    def __init__(self, settings: RestSettings) -> None:
-        self._origin = settings.allow_origin if settings.allow_origin != "*" else None
-        self._names = {"localhost", socket.gethostname().lower(), *settings.host_names}
-        self._asked_for_full_name = False
-
-    async def check(self, scope: Scope) -> None:
-        """Raises ForbiddenError, saying what was expected."""
-        if not _acts(scope):
-            return
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not await self._knows(_host_name(host)):
-            raise ForbiddenError(
-                f"The request is for the host {host!r}, which is not this one: use an address,"
-                f" {' or '.join(sorted(self._names))}, or set rest.address to the name that is used."
-            )
-        origin = headers.get("origin")
-        if origin is not None and origin != self._origin and urlsplit(origin).netloc.lower() != host.lower():
-            raise ForbiddenError(
-                f"A page of {origin!r} may not change anything here: only pages of this server, or of the"
-                " origin that web.access-control-allow-origin names."
-            )
-        if origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise ForbiddenError("A page of another site may not change anything here.")
-
-    async def _knows(self, name: str) -> bool:
-        if name in self._names or _is_address(name):
-            return True
-        if not self._asked_for_full_name:
-            # Asking may wait for a name server, so it is done for the first unknown name only.
-            self._asked_for_full_name = True
-            self._names.add((await asyncio.to_thread(socket.getfqdn)).lower())
-        return name in self._names
-
-
-def _acts(scope: Scope) -> bool:
-    if scope["method"] not in _READING:
-        return True
-    path: str = scope["path"]
-    program_plan = path.startswith("/jars/") and path.endswith(_ACTING_GETS)
-    return program_plan or (path.startswith("/jobs/") and ("/yarn-" in path or "/collect/" in path))
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

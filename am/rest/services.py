@@ -11,6 +11,7 @@ import platform
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 import yarrow.runtime.config.options.metrics as metric_options
@@ -61,10 +62,21 @@ class RestServices:
         return await submit_job_graph(self.dispatcher, self.put_blob, graph)
 
 
+class EntranceKind(Enum):
+    """How clients come in at a listener; am/rest/entrances.py says what each checks."""
+
+    LOOPBACK = "loopback"
+    TOKEN = "token"
+    PROXY = "proxy"
+
+
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     """Options of the server, read once. Times are in seconds."""
 
+    entrance: EntranceKind = EntranceKind.LOOPBACK
+    #: SHA-256 of the token, for EntranceKind.TOKEN.
+    token_hash: bytes = field(default=b"", repr=False)
     max_request_bytes: int = 100 << 20
     #: From the first byte of a connection to the end of the request's head.
     head_timeout: float = 15.0

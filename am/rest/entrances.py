@@ -1,0 +1,164 @@
+"""Who may come in, and to do what: the three entrances of REST, each a listener with one check before every request.
+
+Owner: the event loop of the REST server. A check looks at method, path and headers, never at a body. A token
+is compared by its hash, in constant time, and is never logged.
+
+- loopback: embedded and standalone clusters on one host. No token; what changes something must be asked for
+  under a name of this host and by no page of another origin.
+- token: YARN, and every other interface. `Authorization: Bearer TOKEN` with every request.
+- proxy: the listener that YARN's proxy reaches. The proxy lets in whom YARN lets see the application and passes
+  no Authorization on: views only, and cancelling by GET where `yarn.proxy.allow-cancel` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import socket
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from yarrow.am.rest.errors import ForbiddenError, UnauthorizedError
+from yarrow.am.rest.services import EntranceKind, RestSettings
+
+#: Methods that change nothing by themselves.
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What cancels or stops a job by GET.
+_YARN_GETS = ("/yarn-cancel", "/yarn-stop")
+_SCHEME = "bearer"
+
+
+class Entrance(Protocol):
+    """One way in."""
+
+    async def check(self, scope: Scope) -> None:
+        """Raises UnauthorizedError or ForbiddenError, saying what was expected."""
+        ...
+
+
+def entrance_of(settings: RestSettings) -> Entrance:
+    """The entrance that the settings of a listener name."""
+    if settings.entrance is EntranceKind.TOKEN:
+        return TokenEntrance(settings.token_hash)
+    if settings.entrance is EntranceKind.PROXY:
+        return ProxyEntrance(settings.cancel_by_get)
+    return LoopbackEntrance(settings)
+
+
+def token_hash(token: str) -> bytes:
+    """What a server keeps of a token: enough to recognise it, not to use it."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+class TokenEntrance:
+    """Lets in who knows the application's token. A page of another origin cannot: a browser sends none by itself."""
+
+    def __init__(self, expected: bytes) -> None:
+        """`expected`: the token's `token_hash`; ValueError for anything else."""
+        if len(expected) != hashlib.sha256().digest_size:
+            raise ValueError("the hash of a REST token has 32 bytes")
+        self._expected = expected
+
+    async def check(self, scope: Scope) -> None:
+        given = Headers(scope=scope).getlist("authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        known = hmac.compare_digest(token_hash(token.strip()), self._expected)
+        if scheme.lower() != _SCHEME or not known:
+            what = (
+                "The request bears no token." if not given else "The token is not that of this application."
+            )
+            raise UnauthorizedError(
+                f"{what} Send `Authorization: Bearer TOKEN` with the one that `yarrow token APPLICATION` prints, or go"
+                " through `yarrow proxy APPLICATION`, which adds it."
+            )
+
+
+class ProxyEntrance:
+    """Shows views to those whom YARN lets see the application."""
+
+    def __init__(self, allow_cancel: bool) -> None:
+        self._allow_cancel = allow_cancel
+
+    async def check(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if self._allow_cancel and scope["method"] == "GET" and path.endswith(_YARN_GETS):
+            return
+        if acts(scope):
+            raise ForbiddenError(
+                f"{scope['method']} {path} changes something, which is not done through YARN's proxy: use the `yarrow`"
+                " command, or REST with the application's token. Cancelling a job through the proxy can be allowed by"
+                " yarn.proxy.allow-cancel."
+            )
+
+
+class LoopbackEntrance:
+    """Refuses what a web page of another origin asks for with the help of a browser on the inside.
+
+    A request that changes something must name this server by an address or by a name of this host, so that a
+    name which an attacker makes point here is no way in; and if it says which page it comes from, that page
+    must be this server's own or the origin that `web.access-control-allow-origin` names. Clients that are no
+    browsers send no Origin.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        self._origin = settings.allow_origin if settings.allow_origin != "*" else None
+        self._names = {"localhost", socket.gethostname().lower(), *settings.host_names}
+        self._asked_for_full_name = False
+
+    async def check(self, scope: Scope) -> None:
+        """Raises ForbiddenError, saying what was expected."""
+        if not acts(scope):
+            return
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not await self._knows(_host_name(host)):
+            raise ForbiddenError(
+                f"The request is for the host {host!r}, which is not this one: use an address,"
+                f" {' or '.join(sorted(self._names))}, or set rest.address to the name that is used."
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin != self._origin and urlsplit(origin).netloc.lower() != host.lower():
+            raise ForbiddenError(
+                f"A page of {origin!r} may not change anything here: only pages of this server, or of the"
+                " origin that web.access-control-allow-origin names."
+            )
+        if origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise ForbiddenError("A page of another site may not change anything here.")
+
+    async def _knows(self, name: str) -> bool:
+        if name in self._names or _is_address(name):
+            return True
+        if not self._asked_for_full_name:
+            # Asking may wait for a name server, so it is done for the first unknown name only.
+            self._asked_for_full_name = True
+            self._names.add((await asyncio.to_thread(socket.getfqdn)).lower())
+        return name in self._names
+
+
+def acts(scope: Scope) -> bool:
+    """Whether a request changes something, runs a program or takes rows away that another waits for."""
+    if scope["method"] not in READING:
+        return True
+    path: str = scope["path"]
+    program_plan = path.startswith("/jars/") and path.endswith("/plan")
+    return program_plan or (path.startswith("/jobs/") and ("/yarn-" in path or "/collect/" in path))
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
