@@ -1,0 +1,322 @@
+"""YARN through Skein: the one module that imports `skein`; its types go no further.
+
+Owner: any thread; every call blocks for a message to Skein's driver (client) or to its ApplicationMaster (master), so
+endpoints call through an executor. Errors of Skein and YARN leave as YarnError (failures.py finds the words).
+It starts no JVM before the first call that needs one, and holds no secret longer than the object that was given it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.yarn.failures import explain
+from yarrow.runtime.yarn.gateways import (
+    ApplicationNotFoundError,
+    ApplicationReport,
+    ApplicationSubmission,
+    ContainerShape,
+    ContainerStatus,
+    FinalStatus,
+    Resource,
+    YarnError,
+    YarnState,
+)
+from yarrow.runtime.yarn.layout import TASK_EXECUTOR_SERVICE
+from yarrow.runtime.yarn.skein_driver import SkeinDriver
+
+with warnings.catch_warnings():
+    # It reads distutils, which Python 3.11 warns of.
+    warnings.simplefilter("ignore")
+    import skein
+
+log = logging.getLogger(__name__)
+
+_ENDED: Final = ("SUCCEEDED", "FAILED", "KILLED")
+_ALL_CONTAINER_STATES: Final = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
+_NOT_ENDED: Final = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
+#: Between two looks at a key that is not there yet.
+_VALUE_POLL_SECONDS: Final = 0.05
+
+
+class SkeinClientGateway:
+    """YarnClientGateway: submits, reports and kills through a driver (a JVM) of its own, which ends with `close`.
+
+    `credentials` is the pair, as PEM, for connections to the applications that this object submits or talks to.
+    """
+
+    def __init__(self, driver: SkeinDriver, credentials: tuple[bytes, bytes], clock: Clock) -> None:
+        self._driver = driver
+        self._certificate, self._key = credentials
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    def submit(self, submission: ApplicationSubmission) -> str:
+        """Uploads the local resources and submits; the application's id."""
+        security = _security(self._certificate, self._key)
+        with _translated(f"submit the application {submission.name!r} to queue {submission.queue}"):
+            return str(self._connected().submit(_specification(submission, security)))
+
+    def report(self, application_id: str) -> ApplicationReport:
+        """Raises ApplicationNotFoundError."""
+        with _translated(f"read the report of {application_id}", application_id):
+            return _report(self._connected().application_report(application_id))
+
+    def applications(self, name: str | None = None) -> Sequence[ApplicationReport]:
+        """Our applications that have not ended."""
+        with _translated("list the applications on YARN"):
+            found = self._connected().get_applications(states=_NOT_ENDED, name=name or "")
+        return [_report(report) for report in found]
+
+    def kill(self, application_id: str) -> None:
+        """No effect on one that has ended."""
+        with _translated(f"kill {application_id}", application_id):
+            self._connected().kill_application(application_id)
+
+    def queues(self) -> Sequence[str]:
+        """Names of the queues there are."""
+        with _translated("list the queues of YARN"):
+            return sorted(str(queue.name) for queue in self._connected().get_all_queues())
+
+    def value(self, application_id: str, key: str, timeout: float) -> str:
+        """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
+        with _translated(f"read {key} of {application_id}", application_id):
+            report = self._connected().application_report(application_id)
+        if str(report.state) != "RUNNING":
+            raise YarnError(
+                f"{application_id} is {report.state} and not RUNNING: its ApplicationMaster cannot be asked for {key}."
+            )
+        return self.value_at(f"{report.host}:{report.port}", application_id, key, timeout)
+
+    def value_at(self, master_address: str, application_id: str, key: str, timeout: float) -> str:
+        """As `value`, from Skein's ApplicationMaster at `master_address`, without a driver."""
+        deadline = self._clock.monotonic() + timeout
+        pause = threading.Event()
+        with self._application(master_address, application_id) as application:
+            while True:
+                with _translated(f"read {key} of {application_id}", application_id):
+                    value = application.kv.get(key)
+                if value is not None:
+                    return str(value.decode())
+                if self._clock.monotonic() > deadline:
+                    raise YarnError(
+                        f"The master of {application_id} has not published {key} within {timeout:g} s: see its log,"
+                        f" `yarn logs -applicationId {application_id}`."
+                    )
+                pause.wait(_VALUE_POLL_SECONDS)
+
+    def credentials(self) -> tuple[bytes, bytes]:
+        """The certificate and key, as PEM, that connections to applications submitted by this object need."""
+        return self._certificate, self._key
+
+    def close(self) -> None:
+        """Ends the driver."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        self._driver.close()
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                address = self._driver.address()
+                security = _security(*self._driver.credentials)
+                self._client = skein.Client(address=address, security=security)
+            return self._client
+
+    @contextmanager
+    def _application(self, address: str, application_id: str) -> Iterator[Any]:
+        security = _security(self._certificate, self._key)
+        application = skein.ApplicationClient(address, application_id, security=security)
+        try:
+            yield application
+        finally:
+            application.close()
+
+
+class SkeinMasterGateway:
+    """YarnMasterGateway: asks the Java ApplicationMaster of the container in which this process runs."""
+
+    def __init__(self) -> None:
+        with _translated("find Skein's ApplicationMaster of this container"):
+            self._application = skein.ApplicationClient.from_current()
+        self._added_pages: set[str] = set()
+
+    @property
+    def application_id(self) -> str:
+        """YARN's id of the application that this container belongs to."""
+        return str(self._application.id)
+
+    def request_container(self, environment: Mapping[str, str]) -> str:
+        """Asks for one more container of TASK_EXECUTOR_SERVICE; its handle."""
+        with _translated("ask for a container"):
+            return str(self._application.add_container(TASK_EXECUTOR_SERVICE, env=dict(environment)).id)
+
+    def containers(self) -> Sequence[ContainerStatus]:
+        """All that were asked for in this attempt, ended ones too."""
+        with _translated("list the containers of this application"):
+            found = self._application.get_containers(
+                services=(TASK_EXECUTOR_SERVICE,), states=_ALL_CONTAINER_STATES
+            )
+        return [_container(container) for container in found]
+
+    def release_container(self, handle: str) -> None:
+        """Gives one back, granted or not; no effect when it has ended."""
+        try:
+            with _translated(f"release the container {handle}"):
+                self._application.kill_container(handle)
+        except YarnError:
+            # Skein refuses for a container that has ended; whether it has is read from its state, not from words.
+            if any(one.handle == handle and not one.has_ended for one in self.containers()):
+                raise
+
+    def publish(self, key: str, value: str) -> None:
+        """Writes into the application's key-value store."""
+        with _translated(f"publish {key}"):
+            self._application.kv[key] = value.encode()
+
+    def add_page(self, route: str, address: str, link_name: str) -> None:
+        """Makes `address` reachable below the tracking URL, in place of what was at `route`."""
+        with _translated(f"add the page {route} to Skein's web pages"):
+            if route in self._added_pages:
+                self._application.ui.remove_page(route)
+            self._application.ui.add_page(route, address, link_name)
+        self._added_pages.add(route)
+
+    def set_progress(self, progress: float) -> None:
+        """0.0 to 1.0; what is beyond is cut off."""
+        with _translated("report progress"):
+            self._application.set_progress(min(1.0, max(0.0, progress)))
+
+    def finish(self, status: FinalStatus, diagnostics: str) -> None:
+        """Ends the application with this status and text; the process has little time left afterwards."""
+        try:
+            with _translated("end the application"):
+                self._application.shutdown(status=status.value, diagnostics=diagnostics)
+        except YarnError as error:
+            if not isinstance(error.__cause__, ConnectionError):
+                raise
+            # The ApplicationMaster may have gone before its answer.
+            log.info("Skein's ApplicationMaster ended the application without an answer: %s", error)
+
+
+@contextmanager
+def _translated(action: str, application_id: str = "") -> Iterator[None]:
+    """Errors of Skein as YarnError: what was tried, what YARN said, which setting decides."""
+    try:
+        yield
+    except YarnError:
+        raise
+    except KeyError as error:
+        if not application_id:
+            raise explain(action, _text(error)) from error
+        raise ApplicationNotFoundError(
+            f"YARN knows no application {application_id}, or has forgotten it:"
+            " see `yarn application -list -appStates ALL`."
+        ) from error
+    except (skein.SkeinError, ValueError, TypeError, OSError) as error:
+        raise explain(action, _text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0]) if error.args else type(error).__name__
+
+
+def _security(certificate: bytes, key: bytes) -> Any:
+    return skein.Security(cert_bytes=certificate, key_bytes=key)
+
+
+def _specification(submission: ApplicationSubmission, security: Any) -> Any:
+    task_executor = skein.Service(
+        resources=_resources(submission.task_executor),
+        script=submission.task_executor_script,
+        # None at the beginning, none started again by Skein, and none whose end is the application's: all of
+        # that is the ResourceManager's.
+        instances=0,
+        max_restarts=0,
+        allow_failures=True,
+        files=_files(submission.task_executor_resources),
+        env=dict(submission.task_executor_environment),
+        node_label=submission.task_executor.node_label,
+    )
+    master = skein.Master(
+        resources=_resources(submission.master),
+        script=submission.master_script,
+        files=_files(submission.master_resources),
+        env=dict(submission.master_environment),
+        security=security,
+    )
+    return skein.ApplicationSpec(
+        name=submission.name,
+        queue=submission.queue,
+        node_label=submission.node_label,
+        tags=set(submission.tags),
+        file_systems=list(submission.file_systems),
+        acls=_access(submission),
+        max_attempts=submission.max_attempts,
+        master=master,
+        services={TASK_EXECUTOR_SERVICE: task_executor},
+    )
+
+
+def _resources(shape: ContainerShape) -> Any:
+    return skein.Resources(memory=shape.memory_mb, vcores=shape.vcores)
+
+
+def _files(resources: Sequence[Resource]) -> dict[str, Any]:
+    return {
+        resource.target: skein.File(
+            source=resource.source,
+            type="ARCHIVE" if resource.is_archive else "FILE",
+            visibility="PRIVATE" if resource.shared else "APPLICATION",
+        )
+        for resource in resources
+    }
+
+
+def _access(submission: ApplicationSubmission) -> Any:
+    if not submission.view_users and not submission.modify_users:
+        return skein.ACLs()
+    return skein.ACLs(
+        enable=True,
+        view_users=list(submission.view_users),
+        modify_users=list(submission.modify_users),
+        ui_users=list(submission.view_users),
+    )
+
+
+def _report(report: Any) -> ApplicationReport:
+    return ApplicationReport(
+        application_id=str(report.id),
+        name=str(report.name),
+        user=str(report.user),
+        queue=str(report.queue),
+        state=YarnState(str(report.state)),
+        final_status=FinalStatus(str(report.final_status)),
+        diagnostics=str(report.diagnostics or ""),
+        tracking_url=str(report.tracking_url or ""),
+        tags=frozenset(report.tags),
+        start_ms=_epoch_ms(report.start_time),
+        finish_ms=_epoch_ms(report.finish_time),
+    )
+
+
+def _epoch_ms(moment: Any) -> int:
+    return 0 if moment is None else int(moment.timestamp() * 1000)
+
+
+def _container(container: Any) -> ContainerStatus:
+    return ContainerStatus(
+        handle=str(container.id),
+        state=str(container.state),
+        container_id=str(container.yarn_container_id or ""),
+        node=str(container.yarn_node_http_address or ""),
+        exit_message=str(container.exit_message or ""),
+    )
