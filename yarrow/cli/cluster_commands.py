@@ -17,7 +17,7 @@ from pathlib import Path
 
 from yarrow.cli.cluster_directory import ClusterDirectory, Daemon, start_ticks
 from yarrow.cli.errors import CommandError
-from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
+from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.targets import default_conf_directory, rest_address
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.files import CONF_DIR_VARIABLES
@@ -50,7 +50,7 @@ def start_cluster(config: Settings, dynamic: Sequence[str]) -> None:
         _wait(directory, config, started, "the JobManager", lambda: directory.leader() is not None)
         for _ in range(task_executors):
             _start(directory, config, _TASK_MANAGER, dynamic, started)
-        rest = RestClient.of(config, *rest_address(config))
+        rest = RestClient.of(config, *rest_address(config), retry=RetryPolicy(0))
         _wait(directory, config, started, "the TaskExecutors", lambda: _registered(rest) >= task_executors)
     except BaseException:
         _stop(directory, started)

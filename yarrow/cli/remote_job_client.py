@@ -31,7 +31,8 @@ from yarrow.runtime.common.errors import (
     JobExecutionError,
 )
 from yarrow.runtime.rpc.messages import CollectRows
-from yarrow.testing.job_results import CollectedRows, public_status
+from yarrow.testing.collected_rows import CollectedRows
+from yarrow.testing.job_results import public_status
 
 T = TypeVar("T")
 

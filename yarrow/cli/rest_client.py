@@ -1,6 +1,7 @@
 """RestClient: Flink's REST API over the standard library, for commands and the remote executor.
 
-Owner: any thread; blocking, one connection a request. Errors of the server become RestError with its own words.
+Owner: any thread; blocking, one connection a request. Errors of the server become RestError with its own words. What
+is lost on the way is asked again where that cannot do a thing twice; a master that has moved is looked up anew.
 """
 
 from __future__ import annotations
@@ -8,15 +9,26 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import ssl
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.config.options import rest, security
 from yarrow.runtime.config.settings import Settings
 
+if TYPE_CHECKING:
+    from yarrow.cli.rest_tls import RestTls
+
 _TIMEOUT = 15.0
+_UPLOAD_TIMEOUT = 300.0
+_MAX_ANSWER = 100 << 20
+_START_ONE = (
+    "Is the cluster running? Start one with `yarrow start-cluster`, or name another with -m host:port."
+)
 
 
 class RestError(CommandError):
@@ -32,27 +44,80 @@ class RestUnavailableError(CommandError):
     """No REST server answers at the address."""
 
 
-class RestClient:
-    """Talks to one server."""
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a request that was lost is sent again, and the seconds between."""
 
-    def __init__(self, host: str, port: int, tls: bool = False, timeout: float = _TIMEOUT) -> None:
-        self.host, self.port, self._tls = host, port, tls
-        self._timeout = timeout
+    max_attempts: int = 20
+    delay: float = 3.0
 
     @staticmethod
-    def of(config: Settings, host: str, port: int) -> RestClient:
-        """With TLS and time-outs as configured."""
+    def of(config: Settings) -> RetryPolicy:
+        """As rest.retry.* say."""
+        return RetryPolicy(config.get(rest.RETRY_MAX_ATTEMPTS), config.get(rest.RETRY_DELAY).seconds)
+
+
+class RestClient:
+    """Talks to one server.
+
+    A request is repeated only when this client has had an answer before (else nobody is there, which is said at
+    once) and when it is a GET, or was not sent at all. `locate` names the server's present address before a
+    repetition; what it raises ends the request.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: RestTls | None = None,
+        timeout: float = _TIMEOUT,
+        token: str = "",
+        retry: RetryPolicy = RetryPolicy(),
+        max_answer: int = _MAX_ANSWER,
+        locate: Callable[[], str] | None = None,
+        remedy: str = _START_ONE,
+    ) -> None:
+        self.host, self.port, self._tls = host, port, tls
+        self._timeout = timeout
+        self._token = token
+        self._retry = retry
+        self._max_answer = max_answer
+        self._locate = locate
+        self._remedy = remedy
+        self._answered = False
+
+    @staticmethod
+    def of(
+        config: Settings,
+        host: str,
+        port: int,
+        *,
+        token: str = "",
+        retry: RetryPolicy | None = None,
+        locate: Callable[[], str] | None = None,
+        remedy: str = _START_ONE,
+    ) -> RestClient:
+        """With TLS, limits and time-outs as configured, and the configured `retry` unless one is given."""
+        from yarrow.cli.rest_tls import RestTls
+
         return RestClient(
             host,
             port,
-            tls=config.get(security.REST_ENABLED),
+            tls=RestTls.of(config) if config.get(security.REST_ENABLED) else None,
             timeout=config.get(rest.CONNECTION_TIMEOUT).seconds,
+            token=token,
+            retry=RetryPolicy.of(config) if retry is None else retry,
+            max_answer=config.get(rest.CLIENT_MAX_CONTENT_LENGTH).bytes,
+            locate=locate,
+            remedy=remedy,
         )
 
     @property
     def address(self) -> str:
         """URL of the server."""
-        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._tls is not None else 'http'}://{host}:{self.port}"
 
     def get(self, path: str) -> Any:
         """The JSON answer to GET."""
@@ -74,33 +139,89 @@ class RestClient:
         timeout: float | None = None,
     ) -> bytes:
         """The raw answer. Raises RestError or RestUnavailableError."""
-        connection = self._connect(timeout or self._timeout)
-        try:
-            connection.request(method, path, body, dict(headers or {}))
-            response = connection.getresponse()
-            data = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise RestUnavailableError(
-                f"No REST server answers at {self.address}: {error or type(error).__name__}. Is the cluster"
-                " running? Start one with `yarrow start-cluster`, or name another with -m host:port."
-            ) from error
-        finally:
-            connection.close()
-        if response.status >= 400:
-            raise _refusal(method, path, response.status, data)
-        return data
+        pause, attempts = threading.Event(), 0
+        while True:
+            try:
+                answer = self._once(method, path, body, headers or {}, timeout or self._timeout)
+            except (RestUnavailableError, RestError) as error:
+                attempts += 1
+                if attempts > self._retry.max_attempts or not self._may_repeat(method, error):
+                    raise
+            else:
+                self._answered = True
+                return answer
+            pause.wait(self._retry.delay)
+            if self._locate is not None:
+                self._move(self._locate())
 
     def upload(self, path: str, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Any:
         """POST as multipart: `request` as JSON, and files by name, as Flink's clients send them."""
         boundary = os.urandom(16).hex()
         body = multipart(boundary, json.dumps(request).encode(), files)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-        return json.loads(self.request("POST", path, body, headers, timeout=300.0))
+        return json.loads(self.request("POST", path, body, headers, timeout=_UPLOAD_TIMEOUT))
+
+    def open(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        """Sends one request, with the token, and leaves the answer to be read in pieces and closed by the caller.
+
+        Raises OSError and HTTPException as they come.
+        """
+        connection = self._connect(self._timeout)
+        try:
+            connection.request(method, path, body, {**headers, **self._authorization()})
+            response = connection.getresponse()
+            # The answer has a file of its own on the socket, which stays open until that is closed.
+            if connection.sock is not None:
+                connection.sock.close()
+            return response
+        except BaseException:
+            connection.close()
+            raise
+
+    def _may_repeat(self, method: str, error: Exception) -> bool:
+        if isinstance(error, RestError):
+            # The server is there, and what stands behind it does not lead yet (or no longer).
+            return method == "GET" and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+        if not self._answered:
+            return False
+        return method == "GET" or isinstance(error.__cause__, ConnectionRefusedError)
+
+    def _move(self, address: str) -> None:
+        """Goes on at `address`, a URL; an empty one changes nothing."""
+        if address:
+            parts = urlsplit(address)
+            self.host, self.port = parts.hostname or self.host, parts.port or self.port
+
+    def _once(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> bytes:
+        connection = self._connect(timeout)
+        try:
+            connection.request(method, path, body, {**headers, **self._authorization()})
+            response = connection.getresponse()
+            data = response.read(self._max_answer + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise RestUnavailableError(
+                f"No REST server answers at {self.address}: {error or type(error).__name__}. {self._remedy}"
+            ) from error
+        finally:
+            connection.close()
+        if len(data) > self._max_answer:
+            raise RestError(
+                f"{method} {path}: the answer is longer than {rest.CLIENT_MAX_CONTENT_LENGTH.key}"
+                f" ({self._max_answer} bytes); raise it with -D.",
+                response.status,
+            )
+        if response.status >= 400:
+            raise _refusal(method, path, response.status, data)
+        return data
+
+    def _authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        if self._tls:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+        if self._tls is not None:
+            return self._tls.connection(self.host, self.port, timeout)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
 
