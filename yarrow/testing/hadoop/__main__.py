@@ -36,8 +36,10 @@ def up(cluster: HadoopCluster, options: argparse.Namespace) -> int:
     began = clock.monotonic()
     started = cluster.up()
     took = f"up after {clock.monotonic() - began:.1f} s" if started else "runs already"
-    print(f"Hadoop in {cluster.directory} {took}: YARN {cluster.resource_manager_web}, HDFS {cluster.hdfs_url},")
-    print(f"ZooKeeper {cluster.zookeeper_quorum}. For a shell: eval \"$(scripts/hadoop env)\"")
+    print(
+        f"Hadoop in {cluster.directory} {took}: YARN {cluster.resource_manager_web}, HDFS {cluster.hdfs_url},"
+    )
+    print(f'ZooKeeper {cluster.zookeeper_quorum}. For a shell: eval "$(scripts/hadoop env)"')
     return 0
 
 

@@ -10,12 +10,22 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yarrow.testing.hadoop import configuration, containers, launchers, ports, processes, readiness, state, web
+from yarrow.testing.hadoop import (
+    configuration,
+    containers,
+    launchers,
+    ports,
+    processes,
+    readiness,
+    state,
+    web,
+)
 from yarrow.testing.hadoop.containers import ContainerProcess
 from yarrow.testing.hadoop.errors import HadoopError
 from yarrow.testing.hadoop.jars import jar_folder
@@ -28,6 +38,7 @@ from yarrow.testing.hadoop.layout import (
     default_directory,
     user,
 )
+from yarrow.testing.hadoop.leftovers import Leftovers, Places, znodes_below
 from yarrow.testing.hadoop.state import ClusterState
 from yarrow.testing.hadoop.system_packages import java_home
 
@@ -35,7 +46,10 @@ from yarrow.testing.hadoop.system_packages import java_home
 START_SECONDS = 120.0
 _STOP_SECONDS = 8.0
 _COMMAND_SECONDS = 120.0
+_LOOK_AGAIN_SECONDS = 0.25
 _ENDED = {"FINISHED", "FAILED", "KILLED"}
+_EVERYWHERE = Places()
+_NOTHING = Leftovers()
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class HadoopCluster:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._clock = SystemClock()
 
     @staticmethod
     def at(directory: Path | str | None = None) -> HadoopCluster:
@@ -211,10 +226,10 @@ class HadoopCluster:
 
     def containers(self, application: str) -> list[dict[str, Any]]:
         """What the nodes that answer say of an application's containers: `id`, `state`, `nodeId`, memory."""
-        found = []
-        for node in web.get(f"{self.resource_manager_web}/ws/v1/cluster/nodes?states=RUNNING")["nodes"]["node"]:
+        found: list[dict[str, Any]] = []
+        for node in readiness.running_nodes(self.ports):
             listed = web.get(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")["containers"]
-            found += [entry for entry in (listed or {}).get("container", [])]
+            found += (listed or {}).get("container", [])
         return [entry for entry in found if containers.names_in(entry["id"])[0] == application]
 
     def container_processes(self, application: str | None = None) -> list[ContainerProcess]:
@@ -238,6 +253,17 @@ class HadoopCluster:
         done = self.run("yarn", "application", "-kill", application)
         if done.returncode != 0:
             raise HadoopError(f"{application} could not be killed: {(done.stderr or done.stdout)[-1000:]}")
+
+    def leftovers(
+        self, places: Places = _EVERYWHERE, before: Leftovers = _NOTHING, seconds: float = 0.0
+    ) -> Leftovers:
+        """What programs have left since `before`; waits up to `seconds` for it to go by itself."""
+        deadline = self._clock.monotonic() + seconds
+        while True:
+            left = self._look(places).since(before)
+            if not left or self._clock.monotonic() >= deadline:
+                return left
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def run(self, *command: str, seconds: float = _COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
         """Runs a program (`yarn`, `hdfs`, or any other) in this cluster's environment, its output caught."""
@@ -322,9 +348,28 @@ class HadoopCluster:
         kept = {name: os.environ[name] for name in inherited if name in os.environ}
         return {**kept, **self.environment(), "JAVA_HOME": known.java_home}
 
+    def _look(self, places: Places) -> Leftovers:
+        folders = places.folders if places.folders is not None else (f"/user/{user()}", "/tmp")
+        port = self.ports["namenode.web"]
+        files = [path for folder in folders for path in web.files_below(port, folder, user())]
+        return Leftovers(
+            applications=[app["id"] for app in self.applications() if app["state"] not in _ENDED],
+            processes=[
+                f"{process.pid} {process.container}: {process.command}"
+                for process in self.container_processes()
+            ],
+            znodes=znodes_below(self.zookeeper_quorum, places.znode_root),
+            files=[path for path in files if not places.is_kept(path)],
+        )
+
     def _make_folders(self, known: ClusterState) -> None:
         port = known.ports["namenode.web"]
-        for path, permission in (("/tmp", "1777"), ("/tmp/logs", "1777"), ("/user", "755"), (f"/user/{user()}", "755")):
+        for path, permission in (
+            ("/tmp", "1777"),
+            ("/tmp/logs", "1777"),
+            ("/user", "755"),
+            (f"/user/{user()}", "755"),
+        ):
             web.make_folder(port, path, permission, user())
 
     def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
@@ -369,5 +414,3 @@ class HadoopCluster:
         if name not in names:
             raise HadoopError(f"{name} is no daemon of a cluster: it is one of {', '.join(names)}")
         return name
-
-

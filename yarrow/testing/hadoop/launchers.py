@@ -74,7 +74,7 @@ def script(name: str, java_home: Path, conf: Path, jars: Path) -> str:
     known = " ".join(["classpath", "version", *_MAINS[name]]).replace("app|", "")
     return (
         f"{head}{cases}"
-        f'    *) echo "{name}: unknown command \'$command\'; this launcher knows: {known}" >&2; exit 1 ;;\n'
+        f"    *) echo \"{name}: unknown command '$command'; this launcher knows: {known}\" >&2; exit 1 ;;\n"
         "esac\n"
     )
 

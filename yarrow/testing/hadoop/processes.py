@@ -69,7 +69,9 @@ def is_alive(record: ProcessRecord) -> bool:
 def is_stopped(record: ProcessRecord) -> bool:
     """Whether the process lives but was stopped by a signal."""
     try:
-        return Path(f"/proc/{record.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "Tt"
+        return (
+            Path(f"/proc/{record.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "Tt"
+        )
     except OSError:
         return False
 
@@ -108,22 +110,3 @@ def stop(records: Iterable[ProcessRecord], grace: float) -> None:
     left = wait_until_ended(killed, 10.0)
     if left:
         raise HadoopError(f"processes {[record.pid for record in left]} could not be killed")
-
-
-def working_below(folders: Iterable[Path]) -> dict[ProcessRecord, Path]:
-    """Processes of this machine whose working directory lies below one of the folders."""
-    roots = [os.path.realpath(folder) + os.sep for folder in folders]
-    found: dict[ProcessRecord, Path] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            # A folder that was removed meanwhile reads as "<path> (deleted)".
-            folder = os.readlink(f"/proc/{entry}/cwd")
-        except OSError:
-            continue
-        if any(folder.startswith(root) for root in roots):
-            record = identify(int(entry))
-            if record is not None:
-                found[record] = Path(folder.removesuffix(" (deleted)"))
-    return found

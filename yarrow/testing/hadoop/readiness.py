@@ -6,9 +6,11 @@ ResourceManager when both nodes are RUNNING. Nothing is started or stopped here.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.hadoop import web
@@ -30,7 +32,11 @@ def what_is_missing(ports: Ports, daemon: str) -> str | None:
 
 
 def wait_until_serving(
-    ports: Ports, daemons: list[str], seconds: float, is_alive: Callable[[str], bool], log_of: Callable[[str], Path]
+    ports: Ports,
+    daemons: list[str],
+    seconds: float,
+    is_alive: Callable[[str], bool],
+    log_of: Callable[[str], Path],
 ) -> None:
     """Waits until all daemons serve.
 
@@ -77,9 +83,12 @@ def _name_node(ports: Ports) -> str | None:
 
 
 def _data_node(ports: Ports) -> str | None:
-    beans = web.get(f"http://{LOOPBACK}:{ports['datanode.web']}/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo")
-    if not beans["beans"]:
-        return "it has no figures yet"
+    # One attribute: the others of the bean are errors in the log until the DataNode has registered.
+    query = "get=Hadoop:service=DataNode,name=DataNodeInfo::BPServiceActorInfo"
+    beans = web.get(f"http://{LOOPBACK}:{ports['datanode.web']}/jmx?{query}")["beans"]
+    actors = json.loads(beans[0]["BPServiceActorInfo"]) if beans else []
+    if not actors or any(actor["ActorState"] != "RUNNING" for actor in actors):
+        return "it has not registered with the NameNode"
     live = web.name_node_state(ports["namenode.web"]).get("NumLiveDataNodes", 0)
     return None if live else "the NameNode knows no live DataNode"
 
@@ -89,19 +98,23 @@ def _resource_manager(ports: Ports) -> str | None:
     return None if info["state"] == "STARTED" else f"it is {info['state']}"
 
 
-def running_nodes(ports: Ports) -> set[str]:
-    """The ids (host:port) of the nodes that YARN counts as RUNNING."""
+def running_nodes(ports: Ports) -> list[dict[str, Any]]:
+    """YARN's report of the nodes that it counts as RUNNING."""
     url = f"http://{LOOPBACK}:{ports['resourcemanager.web']}/ws/v1/cluster/nodes?states=RUNNING"
-    nodes = (web.get(url)["nodes"] or {}).get("node", [])
-    return {node["id"] for node in nodes}
+    return list((web.get(url)["nodes"] or {}).get("node", []))
 
 
 def _node_manager(name: str) -> Callable[[Ports], str | None]:
     def check(ports: Ports) -> str | None:
-        web.get(f"http://{NODE_ADDRESSES[name]}:{ports[f'{name}.web']}/ws/v1/node/info")
-        port = ports[f"{name}.rpc"]
-        running = running_nodes(ports)
-        return None if any(node.endswith(f":{port}") for node in running) else "YARN does not count it as RUNNING"
+        address = f"{NODE_ADDRESSES[name]}:{ports[f'{name}.web']}"
+        began = web.get(f"http://{address}/ws/v1/node/info")["nodeInfo"]["nmStartupTime"]
+        # What YARN heard before this process began, it heard from the one before it.
+        heard = [
+            node["lastHealthUpdate"]
+            for node in running_nodes(ports)
+            if node["id"].endswith(f":{ports[f'{name}.rpc']}")
+        ]
+        return None if heard and heard[0] >= began else "YARN does not count it as RUNNING"
 
     return check
 

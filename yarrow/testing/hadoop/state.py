@@ -53,6 +53,10 @@ def locked(layout: Layout) -> Iterator[None]:
     """Keeps other commands from changing the same cluster meanwhile; waits for them."""
     lock = Path(f"{layout.root}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with open(lock, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with open(lock, "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # The one who held it may have removed the cluster and this file with it.
+            if lock.exists() and os.path.samestat(os.stat(lock), os.fstat(file.fileno())):
+                yield
+                return

@@ -10,6 +10,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -40,16 +41,23 @@ def make_folder(port: int, path: str, permission: str, user: str) -> None:
         _send(urllib.request.Request(url, method="PUT"))
 
 
-def list_folder(port: int, path: str, user: str) -> list[str]:
-    """The names in a folder of HDFS; empty where there is no such folder."""
+def files_below(port: int, path: str, user: str) -> list[str]:
+    """All files below a folder of HDFS, and its empty folders; nothing where there is no such folder."""
     query = urlencode({"op": "LISTSTATUS", "user.name": user})
     try:
-        found = get(f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}")
+        listed = get(f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}")["FileStatuses"][
+            "FileStatus"
+        ]
     except urllib.error.HTTPError as error:
-        if error.code == 404:
+        if error.code == HTTPStatus.NOT_FOUND:
             return []
         raise
-    return [entry["pathSuffix"] for entry in found["FileStatuses"]["FileStatus"]]
+    found: list[str] = []
+    for entry in listed:
+        name = f"{path.rstrip('/')}/{entry['pathSuffix']}"
+        below = files_below(port, name, user) if entry["type"] == "DIRECTORY" else []
+        found += below or [name]
+    return found
 
 
 def ask_zookeeper(port: int, word: str) -> str:
