@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.hadoop import (
     configuration,
     containers,

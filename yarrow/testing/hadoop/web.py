@@ -41,6 +41,14 @@ def make_folder(port: int, path: str, permission: str, user: str) -> None:
         _send(urllib.request.Request(url, method="PUT"))
 
 
+def delete_folder(port: int, path: str, user: str) -> None:
+    """Removes a folder of HDFS with everything in it; nothing happens where there is none."""
+    query = urlencode({"op": "DELETE", "recursive": "true", "user.name": user})
+    _send(
+        urllib.request.Request(f"http://{LOOPBACK}:{port}/webhdfs/v1{quote(path)}?{query}", method="DELETE")
+    )
+
+
 def files_below(port: int, path: str, user: str) -> list[str]:
     """All files below a folder of HDFS, and its empty folders; nothing where there is no such folder."""
     query = urlencode({"op": "LISTSTATUS", "user.name": user})
