@@ -174,3 +174,10 @@ ENVIRONMENT: Final = option(
     " the client's interpreter under the same path; an `hdfs://` address: an archive that was packed before. A key of"
     " Yarrow alone.",
 )
+INITIAL_TASK_EXECUTORS: Final = option(
+    "yarn.initial-task-executors",
+    COUNT,
+    "0",
+    "TaskExecutors that an application takes first and keeps, whether jobs need them or not; the rest come and go. A key"
+    " of Yarrow alone.",
+)
