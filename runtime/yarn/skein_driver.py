@@ -1,8 +1,8 @@
 """Skein's driver: a JVM that speaks to YARN and HDFS for one client process, and ends with it.
 
 Owner: the client that made it; `begin` starts it in a thread so that the start overlaps with other work, `address`
-waits for it. The JVM ends when its standard input closes, so also when this process is killed. It must not be shared between
-processes: its certificate pair is made here and lives in memory and in the JVM's environment alone.
+waits for it. The JVM ends when its standard input closes, so also when this process is killed. It must not be shared
+between processes: its certificate pair is made here and lives in memory and in the JVM's environment alone.
 """
 
 from __future__ import annotations

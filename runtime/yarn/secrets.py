@@ -1,0 +1,123 @@
+"""The secrets of one application: made by its client, dealt out so that each role gets no more than its own.
+
+Owner: the client's thread that submits. The certificate authority's key is forgotten when `make_secrets` returns. Files
+are written with mode 0600 into a folder of mode 0700; nothing of this goes into arguments, environments or logs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.security.certificates import CertificateAuthority
+from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
+
+#: Roles, as they stand in the names of certificates.
+MASTER_ROLE: Final = "jobmanager"
+TASK_EXECUTOR_ROLE: Final = "taskexecutor"
+_TOKEN_BYTES: Final = 32
+#: The name that Skein's two ends expect.
+_SKEIN_NAME: Final = "skein-internal"
+_VALID_DAYS: Final = 3650
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSecrets:
+    """All secrets of one application; only its client ever holds them together."""
+
+    secret_id: str
+    master: PemIdentity = field(repr=False)
+    task_executor: PemIdentity = field(repr=False)
+    data_secret: bytes = field(repr=False)
+    rest_token: str = field(repr=False)
+    #: Certificate and key, as PEM, of Skein's connections to the application.
+    skein: tuple[bytes, bytes] = field(repr=False)
+
+    def for_master(self, sensitive: Mapping[str, str]) -> MasterSecrets:
+        """What the master gets: of the token only its hash."""
+        return MasterSecrets(
+            application_secret_id=self.secret_id,
+            identity=self.master,
+            data_secret=self.data_secret,
+            rest_token_hash=token_hash(self.rest_token),
+            sensitive_configuration=dict(sensitive),
+        )
+
+    def for_task_executor(self, sensitive: Mapping[str, str]) -> TaskExecutorSecrets:
+        """What TaskExecutors get: nothing that a client or the master proves itself by."""
+        return TaskExecutorSecrets(
+            application_secret_id=self.secret_id,
+            identity=self.task_executor,
+            data_secret=self.data_secret,
+            sensitive_configuration=dict(sensitive),
+        )
+
+
+def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
+    """New secrets for an application that is about to be submitted."""
+    secret_id = ids.hex_id()
+    authority = CertificateAuthority(secret_id, clock)
+    return ApplicationSecrets(
+        secret_id=secret_id,
+        master=authority.issue(f"{MASTER_ROLE} {secret_id}"),
+        task_executor=authority.issue(f"{TASK_EXECUTOR_ROLE} {secret_id}"),
+        data_secret=secrets.token_bytes(_TOKEN_BYTES),
+        rest_token=secrets.token_urlsafe(_TOKEN_BYTES),
+        skein=skein_pair(clock),
+    )
+
+
+def token_hash(token: str) -> bytes:
+    """What a master keeps of a REST token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def skein_pair(clock: Clock) -> tuple[bytes, bytes]:
+    """A self-signed certificate and its key as PEM, in the form in which both ends of Skein's connections use one pair.
+
+    Made here and not by Skein, whose pair ends after a year and takes longer to make.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _SKEIN_NAME)])
+    now = datetime.datetime.fromtimestamp(clock.epoch_ms() / 1000, datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # Clocks of two hosts differ.
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificate.public_bytes(encoding), private
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file that did not exist and that its owner alone may read."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(data)
+
+
+def write_secrets(path: Path, content: MasterSecrets | TaskExecutorSecrets) -> None:
+    """Writes the secrets of one role."""
+    write_private(path, msgspec.msgpack.encode(content))
