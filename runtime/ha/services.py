@@ -1,27 +1,37 @@
 """HighAvailabilityServices: who leads, and what a new leader finds. The interfaces; implementations stand beside.
 
-Owner: calls of `LeaderContender` come on the event loop on which the election was started; stores block and are called
-through an executor. One election a master process: who wins leads its Dispatcher, ResourceManager, JobMasters and REST.
+Owner: calls of `LeaderContender` come on the event loop on which the election was started; stores block and are
+called through an executor. One election a master process: who wins leads its Dispatcher, ResourceManager, JobMasters
+and REST.
 
-Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the cluster id. The
-fencing token of each component begins with it (`token_of_epoch`), so a receiver that has seen a newer leader can refuse an
-older one for good; every write to a store is conditional on the epoch still being the newest.
+Epochs: each grant has a number that is larger than that of every grant before, in the whole life of the cluster id.
+The fencing token of each component begins with it (`token_of_epoch`), so a receiver that has seen a newer leader can
+refuse an older one for good; every write to a store is conditional on the epoch still being the newest.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.common.ids import JobID, is_hex_id
+from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
+
+__all__ = [
+    "DISPATCHER",
+    "RESOURCE_MANAGER",
+    "REST_SERVER",
+    "HighAvailabilityServices",
+    "LeaderContender",
+    "LeaderElection",
+    "LeadershipLostError",
+    "epoch_of_token",
+    "job_component",
+    "token_of_epoch",
+]
 
 #: Components whose leader can be looked up.
 DISPATCHER, RESOURCE_MANAGER, REST_SERVER = "dispatcher", "resource_manager", "rest_server"
-
-
-class LeadershipLostError(YarrowError):
-    """A write was refused, because another master has led since."""
 
 
 class LeaderContender(Protocol):
@@ -51,6 +61,12 @@ class LeaderElection(Protocol):
         """Leads no more, at once; the contender is not told."""
         ...
 
+    def leads(self) -> bool:
+        """Whether this process leads at this very moment, by its own clock: False before `revoke_leadership` comes
+        where the process was stopped and continued. To be asked, from any thread, before what no epoch guards.
+        """
+        ...
+
 
 class HighAvailabilityServices(Protocol):
     """All that outlives a master process of one cluster id."""
@@ -61,7 +77,16 @@ class HighAvailabilityServices(Protocol):
         ...
 
     @property
+    def storage_directory(self) -> str:
+        """The folder of this cluster id for what is too large for a record; "" = this process's memory."""
+        ...
+
+    @property
     def election(self) -> LeaderElection: ...
+
+    def records(self, epoch: int) -> LeaderRecords:
+        """What the leadership of that epoch, granted to this process, reads and writes."""
+        ...
 
     def leader(self, component: str) -> LeaderRetrieval:
         """Who leads a component, now and at each change."""
@@ -76,14 +101,18 @@ class HighAvailabilityServices(Protocol):
         ...
 
 
+#: An epoch has so many hexadecimal digits in a token; the zeros before them tell it from a random token.
+_EPOCH_DIGITS, _MARK = 16, "0" * 8
+
+
 def token_of_epoch(epoch: int, random_hex: str) -> str:
-    """A fencing token of 32 hexadecimal digits that begins with the epoch."""
-    return f"{epoch:016x}{random_hex[:16]}"
+    """A fencing token of 32 hexadecimal digits that begins with the epoch and ends like `random_hex`."""
+    return f"{epoch:0{_EPOCH_DIGITS}x}{random_hex[-16:]}"
 
 
 def epoch_of_token(token: str) -> int:
-    """The epoch in a fencing token; 0 for one that was made without election."""
-    return int(token[:16], 16)
+    """The epoch in a fencing token; 0 for one that was made without election, or has another form."""
+    return int(token[:_EPOCH_DIGITS], 16) if is_hex_id(token) and token.startswith(_MARK) else 0
 
 
 def job_component(job_id: JobID) -> str:

@@ -1,0 +1,145 @@
+"""ZooKeeperServices: election, retrieval and records of one cluster id over one session; and a single look for clients.
+
+Owner: any loop; blocking parts run in threads. Made by `open_services`, which fails with a sentence when the quorum
+cannot be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.ha.records import LeaderRecords
+from yarrow.runtime.ha.settings import ZooKeeperSettings, storage_directory, zookeeper_settings
+from yarrow.runtime.ha.zookeeper_client import NoNodeError, ZooKeeperClient
+from yarrow.runtime.ha.zookeeper_election import LEADER_FOLDER, ZooKeeperElection, leader_node
+from yarrow.runtime.ha.zookeeper_retrieval import ZooKeeperRetrieval, decode_leader
+from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
+
+
+class ZooKeeperServices:
+    """Implements HighAvailabilityServices."""
+
+    is_highly_available = True
+
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        storage: str = "",
+        secret: bytes = b"",
+        ids: IdFactory | None = None,
+    ) -> None:
+        """`storage`: the folder of the cluster id; "" for processes that never lead."""
+        self.storage_directory = storage
+        self.client = ZooKeeperClient(settings, secret)
+        self._election = ZooKeeperElection(self.client, ids or RandomIdFactory())
+        self._retrievals: dict[str, ZooKeeperRetrieval] = {}
+
+    def start(self) -> None:
+        """Connects. Blocking; ZooKeeperUnreachableError."""
+        self.client.start()
+
+    @property
+    def election(self) -> ZooKeeperElection:
+        """See HighAvailabilityServices."""
+        return self._election
+
+    def records(self, epoch: int) -> LeaderRecords:
+        """See HighAvailabilityServices."""
+        return self._election.records(epoch)
+
+    def leader(self, component: str) -> LeaderRetrieval:
+        """See HighAvailabilityServices."""
+        if component not in self._retrievals:
+            self._retrievals[component] = ZooKeeperRetrieval(self.client, component)
+        return self._retrievals[component]
+
+    async def close(self) -> None:
+        """See HighAvailabilityServices."""
+        await self._election.stop()
+        await asyncio.to_thread(self.client.stop)
+
+    async def close_and_clean_up(self) -> None:
+        """See HighAvailabilityServices."""
+        await self._election.stop()
+        try:
+            await asyncio.to_thread(self._clean_up)
+        finally:
+            await asyncio.to_thread(self.client.stop)
+
+    def _clean_up(self) -> None:
+        # Pointers first: what they lead to is then of no use to anybody.
+        self.client.delete_all()
+        self.client.delete_parents()
+        if self.storage_directory:
+            file_system_for(self.storage_directory).delete(self.storage_directory, recursive=True)
+
+
+def open_services(config: Settings, secret: bytes = b"", *, stores: bool = True) -> ZooKeeperServices:
+    """Connected services of the cluster id of a configuration. Blocking.
+
+    `stores` False: of a process that only looks for leaders. Raises ConfigError naming what is not set,
+    ZooKeeperUnreachableError naming what was tried.
+    """
+    services = ZooKeeperServices(
+        zookeeper_settings(config), storage_directory(config) if stores else "", secret
+    )
+    services.start()
+    return services
+
+
+def find_leader(
+    config: Settings, component: str, seconds: float, secret: bytes = b""
+) -> LeaderInformation | None:
+    """Who leads a component; waits up to `seconds` for somebody. Blocking; errors as `open_services`."""
+    client = ZooKeeperClient(zookeeper_settings(config), secret)
+    client.start()
+    try:
+        found: list[LeaderInformation] = []
+        came = threading.Event()
+
+        def told(data: bytes | None) -> bool:
+            leader = decode_leader(data)
+            if leader is not None:
+                found.append(leader)
+                came.set()
+            return leader is None
+
+        client.watch_data(leader_node(component), told)
+        came.wait(seconds)
+        return found[0] if found else None
+    finally:
+        client.stop()
+
+
+def epoch_and_leaders(client: ZooKeeperClient) -> tuple[int, dict[str, LeaderInformation]]:
+    """The present epoch, 0 before the first, and who is published: for people who look. Blocking."""
+
+    def look(timeout: float) -> tuple[int, dict[str, LeaderInformation]]:
+        return _read(client.get, client.children, timeout)
+
+    return client.repeated(look, "reading who leads")
+
+
+def _read(
+    get: Callable[[str, float], tuple[bytes, int]],
+    children: Callable[[str, float], list[str]],
+    timeout: float,
+) -> tuple[int, dict[str, LeaderInformation]]:
+    leaders: dict[str, LeaderInformation] = {}
+    epoch = 0
+    try:
+        for name in children(LEADER_FOLDER, timeout):
+            if name == "epoch":
+                epoch = int(get(leader_node(name), timeout)[0])
+            elif name != "candidates":
+                leader = decode_leader(get(leader_node(name), timeout)[0])
+                if leader is not None:
+                    leaders[name] = leader
+    except NoNodeError:
+        return epoch, leaders
+    return epoch, leaders
