@@ -34,9 +34,12 @@ def safe_name(resource_id: ResourceID) -> str:
 class OutputFiles:
     """The files of one TaskExecutor in its log folder."""
 
-    def __init__(self, directory: Path, resource_id: ResourceID, sink: OutputSink | None = None) -> None:
+    def __init__(
+        self, directory: Path, resource_id: ResourceID, sink: OutputSink | None = None, stem: str = ""
+    ) -> None:
+        """`stem`: how the names begin; "" = by the resource id, where several TaskExecutors share the folder."""
         self._directory = directory
-        self._stem = f"taskexecutor-{safe_name(resource_id)}"
+        self._stem = stem or f"taskexecutor-{safe_name(resource_id)}"
         self._sink = sink
         self._files: dict[str, int] = {}
 

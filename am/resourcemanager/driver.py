@@ -24,6 +24,10 @@ class ResourceEventHandler(Protocol):
         """A process that the driver started has ended, released or not."""
         ...
 
+    def on_task_executors_delayed(self, explanation: str) -> None:
+        """Why those that were requested do not come; "" = nothing is waited for (any more)."""
+        ...
+
 
 class ResourceManagerDriver(Protocol):
     """Starts and ends TaskExecutors."""

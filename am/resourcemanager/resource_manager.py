@@ -32,6 +32,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorGone,
     TaskExecutorRegistered,
     TaskExecutorRequestFailed,
+    TaskExecutorsDelayed,
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
@@ -235,6 +236,9 @@ class ResourceManager(RpcEndpoint):
 
     def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
         self._lose_task_executor(resource_id, cause)
+
+    def on_task_executors_delayed(self, explanation: str) -> None:
+        self._handle(TaskExecutorsDelayed(explanation))
 
     # Carrying out.
 

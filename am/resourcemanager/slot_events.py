@@ -96,6 +96,13 @@ class TaskExecutorRequestFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskExecutorsDelayed:
+    """The driver says why those that were requested do not come; "" = they do."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """Asks for what is due."""
 
@@ -111,6 +118,7 @@ SlotManagerEvent = (
     | JobGone
     | TaskExecutorAllocated
     | TaskExecutorRequestFailed
+    | TaskExecutorsDelayed
     | TimePassed
 )
 

@@ -29,6 +29,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorGone,
     TaskExecutorRegistered,
     TaskExecutorRequestFailed,
+    TaskExecutorsDelayed,
     TimePassed,
 )
 from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState, fits
@@ -101,6 +102,8 @@ class SlotManager:
         self._jobs: dict[JobID, _Job] = {}
         self._starts = Starts(settings.starts)
         self._avoided = AvoidedSlots()
+        #: Why those on their way do not come, as the driver says.
+        self._delay = ""
         self._actions: list[SlotManagerAction] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TaskExecutorRegistered: self._registered,
@@ -113,6 +116,7 @@ class SlotManager:
             JobGone: self._job_gone,
             TaskExecutorAllocated: self._executor_allocated,
             TaskExecutorRequestFailed: self._executor_failed,
+            TaskExecutorsDelayed: self._executors_delayed,
             TimePassed: self._time_passed,
         }
 
@@ -251,6 +255,12 @@ class SlotManager:
 
     def _executor_failed(self, event: TaskExecutorRequestFailed, now: float) -> None:
         self._starts.request_failed(event.cause, now)
+
+    def _executors_delayed(self, event: TaskExecutorsDelayed, now: float) -> None:
+        self._delay = event.explanation
+        for job in self._jobs.values():
+            if job.missing():
+                self._explain(job)
 
     def _time_passed(self, event: TimePassed, now: float) -> None:
         if not self._settings.can_request:
@@ -461,7 +471,9 @@ class SlotManager:
         )
         if self.pending_task_executors:
             text += f", {self.pending_task_executors} TaskExecutors are starting"
-        if self._starts.failure:
+        if self._delay:
+            text += f"; {self._delay}"
+        elif self._starts.failure:
             text += f"; the last one did not start: {self._starts.failure}"
         elif not settings.can_request:
             text += "; this cluster starts none by itself: start more with `yarrow taskmanager`"

@@ -60,6 +60,8 @@ class TaskExecutorBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, str]
     #: Exists; receives `.log`, `.out` and `.err` files.
     log_directory: str
+    #: How the names of these files begin; "" = by the resource id, in a folder that several TaskExecutors share.
+    log_name: str = ""
     #: Exists, mode 0700, this process's own: sockets, temporary files; removed by whoever made it.
     working_directory: str
     #: Number of slots; 0 = as configured by taskmanager.numberOfTaskSlots.

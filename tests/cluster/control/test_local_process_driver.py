@@ -34,6 +34,9 @@ class Ended:
     def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
         self.causes[resource_id] = cause
 
+    def on_task_executors_delayed(self, explanation: str) -> None:
+        raise AssertionError("processes of this host are not waited for")
+
 
 @asynccontextmanager
 async def driving(

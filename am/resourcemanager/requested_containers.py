@@ -1,0 +1,121 @@
+"""RequestedContainers: the containers that a driver asked YARN for, what became of each, and what is said about it.
+
+Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on; one that
+nobody here asked for (the answer to a request was lost) is a stray, to be given back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.yarn.gateways import ContainerStatus
+
+#: YARN's words for a container that used too much, of the NodeManager and as Skein shortens them.
+_OVER_MEMORY = re.compile(r"(physical|virtual)'? memory limit|memory limit", re.IGNORECASE)
+#: The part of YARN's text that says something: a dump of processes follows.
+_MOST_QUOTED = 600
+
+
+@dataclass(slots=True)
+class RequestedContainer:
+    """One container on its way or granted."""
+
+    resource_id: ResourceID
+    handle: str
+    requested_at: float
+    container_id: str = ""
+    node: str = ""
+    released: bool = False
+
+    @property
+    def is_granted(self) -> bool:
+        return bool(self.container_id)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedContainer:
+    """A container is gone."""
+
+    resource_id: ResourceID
+    cause: str
+    #: True = it was given back: nothing went wrong.
+    released: bool
+
+
+class RequestedContainers:
+    """All of one attempt."""
+
+    def __init__(self, memory_mb: int) -> None:
+        """`memory_mb`: of each container, for texts."""
+        self._memory_mb = memory_mb
+        self._living: dict[str, RequestedContainer] = {}
+        self._ended: set[str] = set()
+
+    @property
+    def living(self) -> tuple[RequestedContainer, ...]:
+        """Those that have not ended, in the order of their requests."""
+        return tuple(self._living.values())
+
+    def requested(self, resource_id: ResourceID, handle: str, now: float) -> RequestedContainer:
+        """YARN has been asked for it."""
+        container = self._living[handle] = RequestedContainer(resource_id, handle, now)
+        return container
+
+    def find(self, resource_id: ResourceID) -> RequestedContainer | None:
+        """The living container of a TaskExecutor."""
+        return next((one for one in self._living.values() if one.resource_id == resource_id), None)
+
+    def take(self, statuses: Iterable[ContainerStatus]) -> list[EndedContainer]:
+        """Takes in what YARN says of all containers; those that have ended since the last time."""
+        ended = []
+        for status in statuses:
+            container = self._living.get(status.handle)
+            if container is None:
+                continue
+            container.container_id = status.container_id or container.container_id
+            container.node = status.node or container.node
+            if status.has_ended:
+                del self._living[status.handle]
+                self._ended.add(status.handle)
+                ended.append(
+                    EndedContainer(container.resource_id, self._cause(container, status), container.released)
+                )
+        return ended
+
+    def strays(self, statuses: Iterable[ContainerStatus]) -> list[str]:
+        """Handles of containers that run, or will, and that nobody here waits for."""
+        known = self._living.keys() | self._ended
+        return [status.handle for status in statuses if not status.has_ended and status.handle not in known]
+
+    def waiting(self, since: float) -> list[RequestedContainer]:
+        """Those that are not granted and were asked for at `since` or before."""
+        return [
+            one
+            for one in self._living.values()
+            if not one.is_granted and not one.released and one.requested_at <= since
+        ]
+
+    def _cause(self, container: RequestedContainer, status: ContainerStatus) -> str:
+        if container.released:
+            return "it was released"
+        where = f"its container {container.container_id or container.handle}"
+        if container.node:
+            where += f" on {container.node}"
+        said = shortened(status.exit_message)
+        if _OVER_MEMORY.search(status.exit_message):
+            return (
+                f"{where} was killed by YARN because it used more memory than it may, {self._memory_mb} MB: raise"
+                " taskmanager.memory.process.size (-ytm), or lower taskmanager.numberOfTaskSlots or the job's state."
+                f" YARN says: {said}"
+            )
+        how = {"SUCCEEDED": "has ended", "KILLED": "was killed", "FAILED": "failed"}[status.state]
+        return f"{where} {how}{f': {said}' if said else ''}"
+
+
+def shortened(message: str) -> str:
+    """YARN's words without the dump of processes that follows them, on one line."""
+    text = " ".join(message.partition("Dump of the process-tree")[0].split())
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]} ..."

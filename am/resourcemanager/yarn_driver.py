@@ -1,0 +1,230 @@
+"""YarnDriver: TaskExecutors in containers that YARN grants, over YarnMasterGateway.
+
+Owner: the ResourceManager's loop; the gateway's calls run in threads of the driver's own. It keeps no container that nobody
+asked for, asks for no more than it is told to, and says why one does not come. Which slots are needed is not its business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
+from yarrow.am.resourcemanager.requested_containers import RequestedContainers
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.yarn.gateways import ContainerShape, ContainerStatus, YarnError, YarnMasterGateway
+from yarrow.runtime.yarn.layout import (
+    KV_WAITING_FOR,
+    RESOURCE_ID,
+    RESOURCE_MANAGER_ADDRESS,
+    RESOURCE_MANAGER_ID,
+)
+
+T = TypeVar("T")
+
+#: Calls to YARN that may be under way at once.
+_CALLS_AT_ONCE: Final = 4
+_log = logging.getLogger(__name__)
+
+#: Why so many containers of the shape are not granted; blocking, and "" when nothing is known.
+ExplainWaiting = Callable[[ContainerShape, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class YarnDriverSettings:
+    """Seconds where nothing else is said."""
+
+    #: The application's attempt: part of the names of its TaskExecutors.
+    attempt: int
+    #: Of each container.
+    shape: ContainerShape
+    #: Between two looks at the containers while there are any.
+    poll_interval: float = 0.5
+    #: For which a request may be unanswered before it is asked why, and between two such questions.
+    patience: float = 3.0
+    #: For which ended containers are waited for at the end.
+    grace: float = 5.0
+
+
+class YarnDriver:
+    """The ResourceManagerDriver of YARN."""
+
+    def __init__(
+        self,
+        gateway: YarnMasterGateway,
+        settings: YarnDriverSettings,
+        clock: Clock,
+        explain_waiting: ExplainWaiting | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._settings = settings
+        self._clock = clock
+        self._explain = explain_waiting
+        self._containers = RequestedContainers(settings.shape.memory_mb)
+        self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="yarn")
+        self._handler: ResourceEventHandler | None = None
+        self._leader: LeaderInformation | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._something_to_poll = asyncio.Event()
+        self._number = 0
+        #: Requests whose answer has not come: their containers are no strays.
+        self._asking = 0
+        self._waiting_for = ""
+        self._asked_why_at = float("-inf")
+        self._failed_to_poll = False
+
+    @property
+    def can_request(self) -> bool:
+        return True
+
+    def container_of(self, resource_id: ResourceID) -> str:
+        """YARN's id of a TaskExecutor's container; empty when it has none."""
+        container = self._containers.find(resource_id)
+        return container.container_id if container is not None else ""
+
+    async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
+        self._handler = handler
+        self._leader = leader
+        self._polling = asyncio.get_running_loop().create_task(self._poll_for_ever(), name="poll containers")
+
+    async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
+        assert self._leader is not None, "initialize comes first"
+        self._number += 1
+        resource_id = ResourceID(f"container_{self._settings.attempt}_{self._number}")
+        environment = {
+            RESOURCE_ID: resource_id,
+            RESOURCE_MANAGER_ADDRESS: self._leader.address,
+            RESOURCE_MANAGER_ID: self._leader.leader_id,
+        }
+        self._asking += 1
+        try:
+            handle = await self._call(partial(self._gateway.request_container, environment))
+        except YarnError as error:
+            raise TaskExecutorStartError(f"YARN was asked for a container in vain: {error}") from error
+        finally:
+            self._asking -= 1
+        self._containers.requested(resource_id, handle, self._clock.monotonic())
+        self._something_to_poll.set()
+        _log.info("asked YARN for a container of %d MB for %s", self._settings.shape.memory_mb, resource_id)
+        return resource_id
+
+    async def release_task_executor(self, resource_id: ResourceID) -> None:
+        container = self._containers.find(resource_id)
+        if container is None or container.released:
+            return
+        container.released = True
+        await self._release(container.handle)
+
+    async def terminate(self) -> None:
+        polling, self._polling = self._polling, None
+        if polling is None:
+            return
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        await asyncio.gather(
+            *(self.release_task_executor(one.resource_id) for one in self._containers.living)
+        )
+        deadline = self._clock.monotonic() + self._settings.grace
+        while self._containers.living and self._clock.monotonic() < deadline:
+            await self._poll()
+            if self._containers.living:
+                await asyncio.sleep(min(0.1, self._settings.poll_interval))
+        for left in self._containers.living:
+            _log.warning("the container of %s has not ended; it ends with the application", left.resource_id)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # What YARN says.
+
+    async def _poll_for_ever(self) -> None:
+        while True:
+            await self._something_to_poll.wait()
+            await asyncio.sleep(self._settings.poll_interval)
+            await self._poll()
+            await self._say_what_is_waited_for()
+            if not self._containers.living:
+                self._something_to_poll.clear()
+
+    async def _poll(self) -> None:
+        asking = self._asking
+        try:
+            statuses = await self._call(self._gateway.containers)
+        except YarrowError as error:
+            if not self._failed_to_poll:
+                _log.warning("YARN does not say how the containers are: %s", error)
+            self._failed_to_poll = True
+            return
+        self._failed_to_poll = False
+        self._take(statuses)
+        if asking == 0 == self._asking:
+            await self._release_strays(statuses)
+
+    def _take(self, statuses: Iterable[ContainerStatus]) -> None:
+        for ended in self._containers.take(statuses):
+            level = logging.INFO if ended.released else logging.WARNING
+            _log.log(level, "TaskExecutor %s ended: %s", ended.resource_id, ended.cause)
+            if self._handler is not None:
+                self._handler.on_task_executor_terminated(ended.resource_id, ended.cause)
+
+    async def _release_strays(self, statuses: Iterable[ContainerStatus]) -> None:
+        for handle in self._containers.strays(statuses):
+            _log.warning("YARN has a container, %s, that nobody waits for: it is given back", handle)
+            await self._release(handle)
+
+    async def _release(self, handle: str) -> None:
+        try:
+            await self._call(partial(self._gateway.release_container, handle))
+        except YarnError as error:
+            # It ends with the application at the latest.
+            _log.warning("the container %s was not given back: %s", handle, error)
+
+    # What does not come.
+
+    async def _say_what_is_waited_for(self) -> None:
+        now = self._clock.monotonic()
+        waiting = self._containers.waiting(since=now - self._settings.patience)
+        if waiting and now - self._asked_why_at < self._settings.patience:
+            return
+        text = ""
+        if waiting:
+            self._asked_why_at = now
+            text = await self._why(len(waiting), now - waiting[0].requested_at)
+        if text.partition(";")[2] != self._waiting_for.partition(";")[2] or bool(text) != bool(
+            self._waiting_for
+        ):
+            await self._tell(text)
+
+    async def _why(self, number: int, seconds: float) -> str:
+        shape = self._settings.shape
+        text = f"YARN has not granted {number} containers of {shape.memory_mb} MB and {shape.vcores} cores for {seconds:.0f} s"
+        reason = ""
+        if self._explain is not None:
+            try:
+                reason = await self._call(partial(self._explain, shape, number))
+            except YarrowError as error:
+                reason = f"it could not be asked why: {error}"
+        return f"{text}; {reason or 'it gives no reason'}"
+
+    async def _tell(self, text: str) -> None:
+        if text:
+            _log.warning("%s", text)
+        elif self._waiting_for:
+            _log.info("YARN has granted what was waited for")
+        self._waiting_for = text
+        if self._handler is not None:
+            self._handler.on_task_executors_delayed(text)
+        try:
+            await self._call(partial(self._gateway.publish, KV_WAITING_FOR, text))
+        except YarnError as error:
+            _log.warning("what is waited for was not published: %s", error)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

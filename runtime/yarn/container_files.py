@@ -1,0 +1,110 @@
+"""What a process finds in its YARN container: the application's description, its secrets, host and folder of logs.
+
+Owner: the main thread at the start of a process; blocking. Secrets are tightened to mode 0600 before they are read, since
+YARN localizes files with modes of its own; a file that others may read and that cannot be tightened is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
+
+Secrets = TypeVar("Secrets", MasterSecrets, TaskExecutorSecrets)
+
+#: `container_e01_1700000000000_0001_02_000003`: epoch (where there is one), cluster, application, attempt, number.
+_CONTAINER_ID = re.compile(r"container_(?:e\d+_)?\d+_\d+_(\d+)_\d+")
+_READABLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class ContainerFolderError(YarrowError):
+    """A container lacks what every container of an application has, or has it in a form that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFolder:
+    """Where a process of a container is."""
+
+    path: Path
+    container_id: str
+    #: Number of the application's attempt, from 1.
+    attempt: int
+    #: Name or address by which others reach this node.
+    host: str
+    log_directory: Path
+
+    @staticmethod
+    def of(environment: Mapping[str, str]) -> ContainerFolder:
+        """Reads what the NodeManager has set; ContainerFolderError names what is missing."""
+        container_id = environment.get("CONTAINER_ID", "")
+        match = _CONTAINER_ID.fullmatch(container_id)
+        if match is None:
+            raise ContainerFolderError(
+                f"CONTAINER_ID is {container_id!r}, which is no container's id: this process is started by YARN"
+            )
+        logs = environment.get("LOG_DIRS", "").split(",")[0]
+        return ContainerFolder(
+            path=Path.cwd(),
+            container_id=container_id,
+            attempt=int(match[1]),
+            host=environment.get("NM_HOST") or socket.getfqdn(),
+            log_directory=Path(logs) if logs else Path.cwd(),
+        )
+
+
+def read_description(folder: Path) -> ApplicationDescription:
+    """The application's description; ContainerFolderError when it is missing or of another version."""
+    return _decode(folder / DESCRIPTION_FILE, msgspec.json.Decoder(ApplicationDescription))
+
+
+def read_secrets(path: Path, kind: type[Secrets]) -> Secrets:
+    """Secrets from a file that nobody else may read; ContainerFolderError says why it cannot be used."""
+    # What counts is what the mode is then.
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o600)
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise ContainerFolderError(f"{path.name} cannot be read: {error}") from None
+    if mode & _READABLE_BY_OTHERS:
+        raise ContainerFolderError(
+            f"{path.name} may be read by others (mode {stat.S_IMODE(mode):04o}) and cannot be tightened: the folders of"
+            " the NodeManager must be on a file system that keeps modes, and belong to the container's user"
+        )
+    return _decode(path, msgspec.msgpack.Decoder(kind))
+
+
+def configuration_of(description: ApplicationDescription, sensitive: Mapping[str, str]) -> Settings:
+    """The application's whole configuration."""
+    config = Settings(description.configuration, "the application's configuration")
+    return config.overlay(Settings(dict(sensitive), "the application's secrets"))
+
+
+_T = TypeVar("_T")
+
+
+def _decode(path: Path, decoder: msgspec.json.Decoder[_T] | msgspec.msgpack.Decoder[_T]) -> _T:
+    try:
+        return decoder.decode(path.read_bytes())
+    except OSError as error:
+        raise ContainerFolderError(
+            f"the container's folder has no {path.name} ({error.strerror}): applications are started by `yarrow`"
+        ) from None
+    except msgspec.DecodeError as error:
+        # The text names fields and types, never values.
+        raise ContainerFolderError(
+            f"{path.name} is not of this version of Yarrow: {error}. Client and containers need the same version"
+        ) from None
