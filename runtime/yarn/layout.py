@@ -19,8 +19,10 @@ DESCRIPTION_FILE: Final = "yarrow-application.json"
 MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
 #: TaskExecutorSecrets, msgpack; in the containers of TaskExecutors only.
 TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
-#: The job of a per-job application: an encoded JobGraph whose files have been inlined or lie on HDFS.
+#: The job of a per-job application, with its files: runtime/yarn/packed_job.py writes and reads it.
 JOB_GRAPH_FILE: Final = "job.graph"
+#: Folder with the files that this job ships, each under its blob key (the SHA-256 of its bytes).
+JOB_FILES_FOLDER: Final = "job.files"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
 #: Folder with what `yarn.ship-files` and the program's own files brought (application mode).
