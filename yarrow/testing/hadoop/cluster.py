@@ -174,7 +174,6 @@ class HadoopCluster:
             state.save(self._layout, known)
             if not keep:
                 shutil.rmtree(self._layout.root)
-                Path(f"{self._layout.root}.lock").unlink(missing_ok=True)
             return True
 
     def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -182,7 +181,8 @@ class HadoopCluster:
 
         Raises HadoopError when the daemon does not run.
         """
-        record = self._state().processes.get(self._checked(daemon))
+        self._checked(daemon)
+        record = self._state().processes.get(daemon)
         if record is None or not processes.send(record, number):
             raise HadoopError(f"{daemon} does not run in {self.directory}: start it first")
         if number == signal.SIGKILL and processes.wait_until_ended([record], 10.0):
@@ -190,11 +190,12 @@ class HadoopCluster:
 
     def start(self, daemon: str) -> bool:
         """Starts one daemon that has ended, on its ports and data; False when it runs. Waits for nothing."""
+        wanted = daemon_named(self._checked(daemon))
         with state.locked(self._layout):
             known = self._state()
-            if self._is_alive(known, self._checked(daemon)):
+            if self._is_alive(known, wanted.name):
                 return False
-            self._launch(known, daemon_named(daemon))
+            self._launch(known, wanted)
             return True
 
     def wait_until_ready(self, *daemons: str, seconds: float = START_SECONDS) -> None:

@@ -56,7 +56,11 @@ def locked(layout: Layout) -> Iterator[None]:
     while True:
         with open(lock, "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # The one who held it may have removed the cluster and this file with it.
+            # Whoever held it may have removed the cluster, and this file with it.
             if lock.exists() and os.path.samestat(os.stat(lock), os.fstat(file.fileno())):
-                yield
+                try:
+                    yield
+                finally:
+                    if not layout.root.exists():
+                        lock.unlink()
                 return

@@ -1,0 +1,134 @@
+"""The real Hadoop that every test of this folder runs on, brought up once for the run.
+
+YARROW_HADOOP_DIRECTORY names a cluster that runs already: it is used and left as it is. After each test every daemon
+serves again and nothing of the test is left; when a test fails, the logs of its containers are in the report.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.hadoop.errors import HadoopError, MissingProgramError
+from yarrow.testing.hadoop.layout import default_directory, user
+from yarrow.testing.hadoop.leftovers import Places
+from yarrow.testing.hadoop.web import delete_folder
+
+SHARED = "YARROW_HADOOP_DIRECTORY"
+#: Seconds in which what a test has ended goes by itself.
+GRACE = 20.0
+#: The end of each container's log that a failed test shows.
+LOG_BYTES = 8_000
+
+PLACES = Places(kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
+
+_APPLICATIONS_BEFORE = pytest.StashKey[set[str]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder needs the cluster."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.yarn)
+
+
+@pytest.fixture(scope="session")
+def hadoop() -> Iterator[HadoopCluster]:
+    """The cluster of this run, serving."""
+    directory = os.environ.get(SHARED)
+    if directory:
+        cluster = HadoopCluster.at(directory)
+        cluster.wait_until_ready()
+        yield cluster
+        return
+    take_down_abandoned()
+    cluster = HadoopCluster.at(f"{default_directory()}-tests-{os.getpid()}")
+    try:
+        cluster.up()
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+    try:
+        yield cluster
+    finally:
+        cluster.down()
+
+
+def take_down_abandoned() -> None:
+    """Ends the clusters of test runs that were killed before they could."""
+    beginning = f"{default_directory().name}-tests-"
+    for folder in default_directory().parent.glob(f"{beginning}*"):
+        owner = folder.name.removeprefix(beginning)
+        if folder.is_dir() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            HadoopCluster.at(folder).down()
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_on_the_cluster(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves applications, processes, znodes or files; brings back daemons that it ended.
+
+    On a cluster that others use as well it says what came meanwhile, and fails nothing.
+    """
+    before = hadoop.leftovers(PLACES)
+    request.node.stash[_APPLICATIONS_BEFORE] = {entry["id"] for entry in hadoop.applications()}
+    yield
+    bring_back(hadoop)
+    left = hadoop.leftovers(PLACES, before, GRACE)
+    if left and SHARED in os.environ:
+        print(f"On the shared cluster since this test began:\n{left}")
+        return
+    for application in left.applications:
+        hadoop.kill_application(application)
+    assert not left, f"the test left on the cluster:\n{left}"
+
+
+@pytest.fixture
+def hdfs_folder(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An hdfs:// folder for the data of one test, removed after it."""
+    path = f"/tests/{os.getpid()}-{request.node.name.replace('/', '-')}"
+    yield f"{hadoop.hdfs_url}{path}"
+    bring_back(hadoop)
+    delete_folder(hadoop.ports["namenode.web"], path, user())
+
+
+@pytest.fixture
+def hadoop_environment(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HADOOP_CONF_DIR, JAVA_HOME and PATH of this process name the cluster."""
+    for name, value in hadoop.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def bring_back(cluster: HadoopCluster) -> None:
+    """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
+    for daemon in cluster.status():
+        if daemon.pid is not None and not daemon.serving:
+            cluster.kill(daemon.name, signal.SIGCONT)
+    cluster.up()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the logs of a failed test's containers to its report."""
+    report = yield
+    hadoop = getattr(item, "funcargs", {}).get("hadoop")
+    if report.failed and hadoop is not None and _APPLICATIONS_BEFORE in item.stash:
+        try:
+            for entry in hadoop.applications():
+                if entry["id"] not in item.stash[_APPLICATIONS_BEFORE]:
+                    report.sections.append((f"{entry['id']} {entry['state']}", describe(hadoop, entry["id"])))
+        except (HadoopError, OSError) as error:
+            report.sections.append(("logs of containers", f"could not be read: {error}"))
+    return report
+
+
+def describe(cluster: HadoopCluster, application: str) -> str:
+    """Diagnostics and the ends of the logs of one application."""
+    parts = [str(cluster.application(application).get("diagnostics", ""))]
+    parts += [f"== {name}\n{text}" for name, text in cluster.container_logs(application, LOG_BYTES).items()]
+    return "\n".join(parts)
