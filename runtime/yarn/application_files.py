@@ -74,11 +74,16 @@ class ApplicationFiles:
         application_id = pairs.get("applicationID", "")
         if not _APPLICATION_ID.fullmatch(application_id):
             raise YarnError(
-                f"{self._properties} names no application (applicationID={application_id!r}): remove it, or name the"
+                f"{self._properties} names no application (applicationID={application_id!r}): remove it, or"
+                " name the"
                 " session by -yid or -Dyarn.application.id."
             )
-        dynamic = pairs.get("dynamicPropertiesString", "").split(_BETWEEN_PROPERTIES)
-        return SessionProperties(application_id, dict(_pairs(dynamic)))
+        dynamic = [
+            one.partition("=") for one in pairs.get("dynamicPropertiesString", "").split(_BETWEEN_PROPERTIES)
+        ]
+        return SessionProperties(
+            application_id, {key: value for key, separator, value in dynamic if separator}
+        )
 
     def write_properties(self, session: SessionProperties) -> Path:
         """Makes `session` the one that a plain `run` uses; the file's path."""
@@ -159,7 +164,8 @@ class ApplicationFiles:
             descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=self.folder)
         except OSError as error:
             raise YarnError(
-                f"{self.folder} cannot be written: {error.strerror}. yarn.properties-file.location names the folder."
+                f"{self.folder} cannot be written: {error.strerror}. yarn.properties-file.location names the"
+                " folder."
             ) from None
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -175,12 +181,13 @@ def _check_own(path: Path, status: os.stat_result, forbidden: int) -> None:
         raise YarnError(f"{path} is no plain file: remove it.")
     if status.st_uid != os.geteuid():
         raise YarnError(
-            f"{path} belongs to another user (uid {status.st_uid}) and is not used: set yarn.properties-file.location to"
-            " a folder of your own."
+            f"{path} belongs to another user (uid {status.st_uid}) and is not used: set"
+            " yarn.properties-file.location to a folder of your own."
         )
     if status.st_mode & forbidden:
         raise YarnError(
-            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}) and is not used: `chmod 600` it if its"
+            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}) and is not used: `chmod"
+            " 600` it if its"
             " content is yours, or remove it."
         )
 

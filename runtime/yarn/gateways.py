@@ -1,7 +1,7 @@
 """What the engine asks of YARN: one Protocol for clients, one for the ApplicationMaster.
 
-Owner: implementations block; endpoints call them through an executor. Implemented by `skein_bridge`, the only module that
-knows Skein; tests without a cluster have their own small doubles of these Protocols.
+Owner: implementations block; endpoints call them through an executor. Implemented by `skein_bridge`, the only module
+that knows Skein; tests without a cluster have their own small doubles of these Protocols.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ class ApplicationSubmission:
     #: hdfs:// URLs of further file systems for which tokens are taken.
     file_systems: Sequence[str] = ()
     view_users: Sequence[str] = ()
+    view_groups: Sequence[str] = ()
     modify_users: Sequence[str] = ()
+    modify_groups: Sequence[str] = ()
 
 
 class YarnClientGateway(Protocol):

@@ -1,7 +1,8 @@
 """Hadoop's own configuration as its clients have it: core-site.xml and yarn-site.xml, and the addresses in them.
 
 Owner: any thread; read once, immutable, a few small files. It knows the keys that are asked here and their defaults,
-not Hadoop's default files; `${name}` in a value is replaced as Hadoop does it. Nothing is connected to but by `check_answers`.
+not Hadoop's default files; `${name}` in a value is replaced as Hadoop does it. It connects nowhere but in
+`check_answers`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class HadoopConfiguration:
         folder, origin = _folder_of(config, os.environ if environment is None else environment)
         if not (folder / "yarn-site.xml").is_file():
             raise YarnError(
-                f"{origin} is {folder}, but there is no yarn-site.xml: name the folder with the configuration of"
+                f"{origin} is {folder}, but there is no yarn-site.xml: name the folder with the"
+                " configuration of"
                 " the Hadoop cluster (core-site.xml, hdfs-site.xml, yarn-site.xml)."
             )
         properties: dict[str, str] = {}
@@ -151,7 +153,8 @@ def _folder_of(config: Settings, environment: Mapping[str, str]) -> tuple[Path, 
         if environment.get(variable):
             return Path(environment[variable]), variable
     raise YarnError(
-        "No Hadoop cluster is named: set HADOOP_CONF_DIR or YARN_CONF_DIR (or env.hadoop.conf.dir, env.yarn.conf.dir)"
+        "No Hadoop cluster is named: set HADOOP_CONF_DIR or YARN_CONF_DIR (or env.hadoop.conf.dir,"
+        " env.yarn.conf.dir)"
         " to the folder with its core-site.xml and yarn-site.xml."
     )
 

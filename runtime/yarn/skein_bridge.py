@@ -8,6 +8,7 @@ It starts no JVM before the first call that needs one, and holds no secret longe
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 _ENDED: Final = ("SUCCEEDED", "FAILED", "KILLED")
 _ALL_CONTAINER_STATES: Final = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 _NOT_ENDED: Final = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
+_UNKNOWN_APPLICATION: Final = re.compile(r"(Unknown|Invalid) ApplicationId")
 #: Between two looks at a key that is not there yet.
 _VALUE_POLL_SECONDS: Final = 0.05
 
@@ -84,13 +86,20 @@ class SkeinClientGateway:
         with _translated("list the queues of YARN"):
             return sorted(str(queue.name) for queue in self._connected().get_all_queues())
 
+    def logs(self, application_id: str) -> Mapping[str, str]:
+        """Logs of each container of an application that has ended, once YARN has gathered them; else YarnError."""
+        with _translated(f"read the logs of {application_id}", application_id):
+            found = self._connected().application_logs(application_id)
+        return {str(container): str(text) for container, text in found.items()}
+
     def value(self, application_id: str, key: str, timeout: float) -> str:
         """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
         with _translated(f"read {key} of {application_id}", application_id):
             report = self._connected().application_report(application_id)
         if str(report.state) != "RUNNING":
             raise YarnError(
-                f"{application_id} is {report.state} and not RUNNING: its ApplicationMaster cannot be asked for {key}."
+                f"{application_id} is {report.state} and not RUNNING: its ApplicationMaster cannot be asked"
+                f" for {key}."
             )
         return self.value_at(f"{report.host}:{report.port}", application_id, key, timeout)
 
@@ -106,7 +115,8 @@ class SkeinClientGateway:
                     return str(value.decode())
                 if self._clock.monotonic() > deadline:
                     raise YarnError(
-                        f"The master of {application_id} has not published {key} within {timeout:g} s: see its log,"
+                        f"The master of {application_id} has not published {key} within {timeout:g} s: see"
+                        " its log,"
                         f" `yarn logs -applicationId {application_id}`."
                     )
                 pause.wait(_VALUE_POLL_SECONDS)
@@ -217,12 +227,18 @@ def _translated(action: str, application_id: str = "") -> Iterator[None]:
     except KeyError as error:
         if not application_id:
             raise explain(action, _text(error)) from error
-        raise ApplicationNotFoundError(
-            f"YARN knows no application {application_id}, or has forgotten it:"
-            " see `yarn application -list -appStates ALL`."
-        ) from error
+        raise _unknown(application_id) from error
     except (skein.SkeinError, ValueError, TypeError, OSError) as error:
+        if application_id and _UNKNOWN_APPLICATION.match(_text(error)):
+            raise _unknown(application_id) from error
         raise explain(action, _text(error)) from error
+
+
+def _unknown(application_id: str) -> ApplicationNotFoundError:
+    return ApplicationNotFoundError(
+        f"YARN knows no application {application_id}, or has forgotten it:"
+        " see `yarn application -list -appStates ALL`."
+    )
 
 
 def _text(error: Exception) -> str:
@@ -282,12 +298,16 @@ def _files(resources: Sequence[Resource]) -> dict[str, Any]:
 
 
 def _access(submission: ApplicationSubmission) -> Any:
-    if not submission.view_users and not submission.modify_users:
+    users = (*submission.view_users, *submission.modify_users)
+    if not users and not submission.view_groups and not submission.modify_groups:
         return skein.ACLs()
     return skein.ACLs(
         enable=True,
         view_users=list(submission.view_users),
+        view_groups=list(submission.view_groups),
         modify_users=list(submission.modify_users),
+        modify_groups=list(submission.modify_groups),
+        # Skein's own pages, and ours behind them, know users alone.
         ui_users=list(submission.view_users),
     )
 

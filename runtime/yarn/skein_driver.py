@@ -186,7 +186,8 @@ class SkeinDriver:
         found = shutil.which("java", path=self._environment.get("PATH"))
         if found is None:
             raise YarnError(
-                "There is no Java: YARN is reached through it. Install a Java runtime and set JAVA_HOME to its folder."
+                "There is no Java: YARN is reached through it. Install a Java runtime and set JAVA_HOME to"
+                " its folder."
             )
         return found
 
@@ -194,7 +195,8 @@ class SkeinDriver:
         program = shutil.which("yarn", path=self._environment.get("PATH"))
         if program is None:
             raise YarnError(
-                "There is no program `yarn` on PATH: Hadoop's client libraries are found by `yarn classpath`. Add"
+                "There is no program `yarn` on PATH: Hadoop's client libraries are found by `yarn"
+                " classpath`. Add"
                 " the bin folder of the Hadoop client to PATH."
             )
         try:
@@ -222,6 +224,7 @@ def _skein_jar() -> Path:
     specification = util.find_spec("skein")
     if specification is None or specification.origin is None:
         raise YarnError(
-            "The Python package `skein` is missing: YARN is reached through it. Install it: `pip install skein`."
+            "The Python package `skein` is missing: YARN is reached through it. Install it: `pip install"
+            " skein`."
         )
     return Path(specification.origin).parent / "java" / "skein.jar"

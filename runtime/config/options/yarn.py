@@ -13,6 +13,7 @@ from yarrow.runtime.config.option import option, optional
 from yarrow.runtime.config.value_types import (
     BOOLEAN,
     COUNT,
+    DURATION,
     PORT_RANGE,
     POSITIVE,
     STRING,
@@ -38,7 +39,8 @@ APPLICATION_NAME: Final = optional(
 APPLICATION_TYPE: Final = optional(
     "yarn.application.type",
     STRING,
-    "The application's type on YARN. Skein fixes it to `skein`: another value is taken as a tag of the application.",
+    "The application's type on YARN. Skein fixes it to `skein`: another value is taken as a tag of the"
+    " application.",
     unset="`skein`",
 )
 APPLICATION_QUEUE: Final = optional(
@@ -61,7 +63,8 @@ APPLICATION_PRIORITY: Final = option(
     "yarn.application.priority",
     integer(minimum=-1, example="5"),
     "-1",
-    "The application's priority; -1: YARN's. Skein submits with YARN's: another value is accepted with a warning.",
+    "The application's priority; -1: YARN's. Skein submits with YARN's: another value is accepted with a"
+    " warning.",
 )
 TAGS: Final = optional("yarn.tags", _COMMA_SEPARATED, "Tags of the application on YARN.", unset="none")
 APPLICATION_ATTEMPTS: Final = optional(
@@ -74,7 +77,8 @@ ATTEMPT_FAILURES_VALIDITY_INTERVAL: Final = option(
     "yarn.application-attempt-failures-validity-interval",
     integer(minimum=-1, example="10000"),
     "10000",
-    "Milliseconds after which a failed attempt does not count any more. Skein has no such interval: every failed"
+    "Milliseconds after which a failed attempt does not count any more. Skein has no such interval: every"
+    " failed"
     " attempt counts.",
 )
 APPLICATION_MASTER_PORT: Final = option(
@@ -138,10 +142,19 @@ MODIFY_ACLS: Final = optional(
     "Users and groups that may change the application: `user1,user2 group1`; `*`: everybody.",
     unset="the submitting user",
 )
+DEPLOYMENT_TIMEOUT: Final = option(
+    "yarn.deployment-timeout",
+    DURATION,
+    "10 min",
+    "How long a client waits for an application that it has submitted, in the queue and until its REST"
+    " answers, before it"
+    " kills it and says why. A key of Yarrow alone: Flink's clients wait for ever.",
+)
 PROPERTIES_FILE_LOCATION: Final = optional(
     "yarn.properties-file.location",
     STRING,
-    "Directory of the properties file, which names the session that a plain `yarrow run` uses, and of the files with"
+    "Directory of the properties file, which names the session that a plain `yarrow run` uses, and of the"
+    " files with"
     " the secrets of the user's applications.",
     unset="the directory for temporary files",
 )
@@ -149,7 +162,8 @@ HEARTBEAT_INTERVAL: Final = option(
     "yarn.heartbeat.interval",
     POSITIVE,
     "5",
-    "Seconds between two looks of the ApplicationMaster at its containers. Skein's own heartbeat to YARN is its"
+    "Seconds between two looks of the ApplicationMaster at its containers. Skein's own heartbeat to YARN is"
+    " its"
     " own affair.",
     deprecated_keys=("yarn.heartbeat-delay",),
 )
@@ -163,21 +177,25 @@ PROXY_ALLOW_CANCEL: Final = option(
     "yarn.proxy.allow-cancel",
     BOOLEAN,
     "false",
-    "Whether jobs may be cancelled and stopped through YARN's proxy, which knows no token: everybody whom YARN lets"
+    "Whether jobs may be cancelled and stopped through YARN's proxy, which knows no token: everybody whom"
+    " YARN lets"
     " view the application then can. A key of Yarrow alone.",
 )
 ENVIRONMENT: Final = option(
     "yarn.environment",
     STRING,
     "auto",
-    "The Python environment of the containers. `auto`: the active one is packed and kept on HDFS; `none`: nodes have"
-    " the client's interpreter under the same path; an `hdfs://` address: an archive that was packed before. A key of"
+    "The Python environment of the containers. `auto`: the active one is packed and kept on HDFS; `none`:"
+    " nodes have"
+    " the client's interpreter under the same path; an `hdfs://` address: an archive that was packed"
+    " before. A key of"
     " Yarrow alone.",
 )
 INITIAL_TASK_EXECUTORS: Final = option(
     "yarn.initial-task-executors",
     COUNT,
     "0",
-    "TaskExecutors that an application takes first and keeps, whether jobs need them or not; the rest come and go. A key"
+    "TaskExecutors that an application takes first and keeps, whether jobs need them or not; the rest come"
+    " and go. A key"
     " of Yarrow alone.",
 )

@@ -1,0 +1,311 @@
+"""YarnClusterDescriptor: makes applications on YARN and finds them again; the client's side of session, job and
+program.
+
+Owner: one client thread; every call blocks. It leaves nothing behind when a deployment fails or is interrupted: no
+application, no file on HDFS, no folder with secrets. Skein's driver, a JVM, is started for a deployment at once and in
+the background, and for `retrieve` only when the ResourceManager's web server cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.yarn.application import (
+    ApplicationDescription,
+    ClientSecrets,
+    DeploymentMode,
+    ProgramDescription,
+)
+from yarrow.runtime.yarn.application_files import ApplicationFiles
+from yarrow.runtime.yarn.deployment import AwaitedApplication, check_resources
+from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
+from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError, YarnState
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+from yarrow.runtime.yarn.layout import (
+    DESCRIPTION_FILE,
+    JOB_GRAPH_FILE,
+    KV_REST_ADDRESS,
+    MASTER_SECRETS_FILE,
+    TASK_EXECUTOR_SECRETS_FILE,
+)
+from yarrow.runtime.yarn.packed_job import pack_job
+from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
+from yarrow.runtime.yarn.submission import (
+    ContainerContent,
+    build_submission,
+    divided,
+    max_attempts,
+    without_effect,
+)
+from yarrow.runtime.yarn.yarn_client import YarnClient
+
+log = logging.getLogger(__name__)
+
+SESSION_NAME: Final = "Yarrow session cluster"
+APPLICATION_NAME: Final = "Yarrow application cluster"
+#: In which a REST server that was seen before must take a connection.
+_PROBE_SECONDS: Final = 2.0
+#: For a master that is between two attempts.
+_RETRIEVE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class YarnCluster:
+    """An application whose REST answers."""
+
+    application_id: str
+    name: str
+    #: `http://host:port`.
+    rest_address: str
+    rest_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is to be deployed."""
+
+    mode: DeploymentMode
+    name: str
+    attached: bool
+    program: ProgramDescription | None = None
+    packed_job: bytes = b""
+
+
+class YarnClusterDescriptor:
+    """Deploys by one configuration. `say` gets sentences for the user while something takes long; close it at the
+    end.
+    """
+
+    def __init__(
+        self,
+        config: Settings,
+        say: Callable[[str], None] = lambda text: None,
+        clock: Clock | None = None,
+        ids: IdFactory | None = None,
+    ) -> None:
+        self._config = config
+        self._say = say
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIdFactory()
+        self._hadoop = HadoopConfiguration.load(config)
+        self.files = ApplicationFiles.of(config)
+        self._clients: list[YarnClient] = []
+
+    def deploy_session(self, attached: bool = False) -> YarnCluster:
+        """A session that takes jobs; with `attached` it ends when this client is gone."""
+        name = self._config.get(yarn.APPLICATION_NAME) or SESSION_NAME
+        return self._deploy(_Plan(mode=DeploymentMode.SESSION, name=name, attached=attached))
+
+    def deploy_job(
+        self, graph: JobGraph, files: Sequence[LocalFile] = (), attached: bool = False
+    ) -> YarnCluster:
+        """An application for one job, which ends with it."""
+        return self._deploy(
+            _Plan(
+                mode=DeploymentMode.PER_JOB,
+                name=self._config.get(yarn.APPLICATION_NAME) or graph.name,
+                attached=attached,
+                packed_job=pack_job(graph, files),
+            )
+        )
+
+    def deploy_application(self, program: ProgramDescription, attached: bool = False) -> YarnCluster:
+        """An application whose master's container runs the program's `main()`."""
+        name = self._config.get(yarn.APPLICATION_NAME) or APPLICATION_NAME
+        return self._deploy(
+            _Plan(mode=DeploymentMode.APPLICATION, name=name, attached=attached, program=program)
+        )
+
+    def retrieve(self, application_id: str) -> YarnCluster:
+        """A running application of this user. Raises YarnError that says what has become of it."""
+        secrets = self.files.read_secrets(application_id)
+        pair = (b"", b"") if secrets is None else (secrets.skein_certificate, secrets.skein_key)
+        client = self.client(pair)
+        report = client.report(application_id)
+        if report.state.has_ended:
+            self.files.forget(application_id)
+            said = f": {report.diagnostics.strip()}" if report.diagnostics.strip() else "."
+            raise YarnError(
+                f"{application_id} ({report.name}) has ended: {report.state.value},"
+                f" {report.final_status.value}{said}"
+            )
+        if secrets is None:
+            raise YarnError(
+                f"{application_id} ({report.name}) runs, but this user has no token for it in"
+                f" {self.files.folder}: use the"
+                " machine and user that started it, or name the folder by yarn.properties-file.location."
+            )
+        if report.state is not YarnState.RUNNING:
+            raise YarnError(f"{application_id} ({report.name}) does not run yet: it is {report.state.value}.")
+        return self._cluster(secrets, self._present_address(client, secrets))
+
+    def kill(self, application_id: str) -> None:
+        """Ends an application the hard way, and forgets it."""
+        self.client((b"", b"")).kill(application_id)
+        self.files.forget(application_id)
+
+    def client(self, credentials: tuple[bytes, bytes]) -> YarnClient:
+        """A client that closes with this object."""
+        client = YarnClient(self._config, self._hadoop, credentials, self._clock)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Ends what was started for it."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def __enter__(self) -> YarnClusterDescriptor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _deploy(self, plan: _Plan) -> YarnCluster:
+        times = _Times(self._clock)
+        secrets = make_secrets(self._ids, self._clock)
+        client = self.client(secrets.skein)
+        client.begin()
+        for sentence in without_effect(self._config):
+            self._say(sentence)
+        client.check()
+        times.mark("checked")
+        with ExitStack() as folder_removed:
+            folder = Path(tempfile.mkdtemp(prefix="yarrow-submission-"))
+            folder_removed.callback(shutil.rmtree, folder, ignore_errors=True)
+            environment = prepare(self._config, self._say)
+            times.mark("environment")
+            submission = self._submission(plan, secrets, environment, folder)
+            check_resources(submission, client.leaf_queues())
+            times.mark("files")
+            application_id = self._submit(client, submission)
+            times.mark("submitted")
+        try:
+            kept = ClientSecrets(
+                application_id=application_id,
+                name=plan.name,
+                rest_token=secrets.rest_token,
+                skein_certificate=secrets.skein[0],
+                skein_key=secrets.skein[1],
+            )
+            self.files.write_secrets(kept)
+            awaited = AwaitedApplication(client, application_id, submission, self._say, self._clock)
+            address = awaited.rest_address(self._config.get(yarn.DEPLOYMENT_TIMEOUT).seconds)
+            times.mark("REST")
+            self.files.write_secrets(msgspec.structs.replace(kept, rest_address=address))
+        except BaseException:
+            self._undo(client, application_id)
+            raise
+        log.debug("Deployment of %s: %s", application_id, times)
+        return self._cluster(kept, address)
+
+    def _submit(self, client: YarnClient, submission: ApplicationSubmission) -> str:
+        """Submits in a thread of its own: an interrupt in the middle must not lose the id of what YARN has taken."""
+        with ThreadPoolExecutor(1, "yarn-submit") as pool:
+            submitted = pool.submit(client.submit, submission)
+            try:
+                return submitted.result()
+            except KeyboardInterrupt:
+                if submitted.exception() is None:
+                    self._undo(client, submitted.result())
+                raise
+
+    def _undo(self, client: YarnClient, application_id: str) -> None:
+        try:
+            client.kill(application_id)
+        except YarnError as error:
+            self._say(f"{error} End it by `yarn application -kill {application_id}`.")
+        self.files.forget(application_id)
+
+    def _submission(
+        self, plan: _Plan, secrets: ApplicationSecrets, environment: PreparedEnvironment, folder: Path
+    ) -> ApplicationSubmission:
+        """Writes the application's files into `folder`, and the submission that names them."""
+        shown, sensitive = divided(self._config)
+        description = ApplicationDescription(
+            mode=plan.mode,
+            name=plan.name,
+            configuration=shown,
+            initial_task_executors=self._config.get(yarn.INITIAL_TASK_EXECUTORS),
+            program=plan.program,
+            attached=plan.attached,
+            max_attempts=max_attempts(self._config),
+            interpreter=environment.interpreter,
+        )
+        write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
+        write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
+        write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
+        both = [_resource(folder, DESCRIPTION_FILE)]
+        if environment.archive is not None:
+            both.append(environment.archive)
+        master = [*both, _resource(folder, MASTER_SECRETS_FILE)]
+        if plan.packed_job:
+            write_private(folder / JOB_GRAPH_FILE, plan.packed_job)
+            master.append(_resource(folder, JOB_GRAPH_FILE))
+        task_executor = [*both, _resource(folder, TASK_EXECUTOR_SECRETS_FILE)]
+        return build_submission(
+            self._config,
+            plan.name,
+            ContainerContent(master, environment.variables, environment.interpreter),
+            ContainerContent(task_executor, environment.variables, environment.interpreter),
+        )
+
+    def _present_address(self, client: YarnClient, secrets: ClientSecrets) -> str:
+        """Where REST was last, if somebody answers there; else where the master says it is, which is then kept."""
+        if secrets.rest_address and _answers(secrets.rest_address):
+            return secrets.rest_address
+        address = client.value(secrets.application_id, KV_REST_ADDRESS, _RETRIEVE_SECONDS)
+        self.files.write_secrets(msgspec.structs.replace(secrets, rest_address=address))
+        return address
+
+    @staticmethod
+    def _cluster(secrets: ClientSecrets, address: str) -> YarnCluster:
+        return YarnCluster(secrets.application_id, secrets.name, address, secrets.rest_token)
+
+
+class _Times:
+    """How long the parts of a deployment took."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = clock.monotonic()
+        self._parts: list[str] = []
+
+    def mark(self, part: str) -> None:
+        now = self._clock.monotonic()
+        self._parts.append(f"{part} {now - self._last:.2f} s")
+        self._last = now
+
+    def __str__(self) -> str:
+        return ", ".join(self._parts)
+
+
+def _resource(folder: Path, name: str) -> Resource:
+    return Resource(target=name, source=str(folder / name))
+
+
+def _answers(address: str) -> bool:
+    url = urlsplit(address)
+    try:
+        socket.create_connection((url.hostname or "", url.port or 80), _PROBE_SECONDS).close()
+    except OSError:
+        return False
+    return True

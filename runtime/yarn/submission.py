@@ -1,0 +1,170 @@
+"""What YARN is told of an application: containers, scripts, variables, access, made from the configuration.
+
+Owner: the client's thread that submits; pure. No secret passes through here but as the path of a file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
+from yarrow.runtime.config.option import is_secret_key
+from yarrow.runtime.config.options import high_availability, jobmanager, security, taskmanager, yarn
+from yarrow.runtime.config.quantities import MemorySize
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
+from yarrow.runtime.yarn.skein_driver import FAST_START
+
+MASTER_MODULE: Final = "yarrow.am.application_master"
+TASK_EXECUTOR_MODULE: Final = "yarrow.container.yarn_task_executor"
+DEFAULT_QUEUE: Final = "default"
+_SKEIN_TYPE: Final = "skein"
+_MASTER_VARIABLES: Final = "containerized.master.env."
+_TASK_EXECUTOR_VARIABLES: Final = "containerized.taskmanager.env."
+#: For Skein's Java ApplicationMaster, which shares the master's container.
+_MASTER_JAVA_OPTIONS: Final = " ".join((*FAST_START, "-Djava.net.preferIPv4Stack=true"))
+_ATTEMPTS_WITH_HIGH_AVAILABILITY: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContent:
+    """What the containers of one role hold and know."""
+
+    resources: Sequence[Resource]
+    #: Variables that the environment needs.
+    variables: Mapping[str, str]
+    #: Absolute, or relative to the container's folder.
+    interpreter: str
+
+
+def build_submission(
+    config: Settings, name: str, master: ContainerContent, task_executor: ContainerContent
+) -> ApplicationSubmission:
+    """The whole submission. Raises InvalidOptionValue or MemoryBudgetError for sizes that cannot be."""
+    view_users, view_groups = access_list(config.get(yarn.VIEW_ACLS))
+    file_systems = config.get(security.KERBEROS_FILE_SYSTEMS)
+    modify_users, modify_groups = access_list(config.get(yarn.MODIFY_ACLS))
+    return ApplicationSubmission(
+        name=name,
+        queue=config.get(yarn.APPLICATION_QUEUE) or DEFAULT_QUEUE,
+        tags=tags(config),
+        max_attempts=max_attempts(config),
+        node_label=config.get(yarn.APPLICATION_NODE_LABEL) or "",
+        master=master_shape(config),
+        master_script=script(master.interpreter, MASTER_MODULE),
+        master_resources=master.resources,
+        master_environment={
+            **master.variables,
+            **config.below(_MASTER_VARIABLES),
+            "JDK_JAVA_OPTIONS": _MASTER_JAVA_OPTIONS,
+        },
+        task_executor=task_executor_shape(config),
+        task_executor_script=script(task_executor.interpreter, TASK_EXECUTOR_MODULE),
+        task_executor_resources=task_executor.resources,
+        task_executor_environment={**task_executor.variables, **config.below(_TASK_EXECUTOR_VARIABLES)},
+        file_systems=file_systems or (),
+        view_users=view_users,
+        view_groups=view_groups,
+        modify_users=modify_users,
+        modify_groups=modify_groups,
+    )
+
+
+def script(interpreter: str, module: str) -> str:
+    """The shell script of a container: it becomes the Python process, so that a signal and an exit status are Python's.
+
+    What the NodeManager's own environment says to a Python or a Java is not for ours.
+    """
+    return (
+        # The NodeManager, by group, gathers logs; nobody else reads what a container writes.
+        "umask 027\n"
+        "unset PYTHONPATH PYTHONHOME PYTHONSTARTUP JDK_JAVA_OPTIONS\n"
+        f"exec {shlex.quote(interpreter)} -m {module}\n"
+    )
+
+
+def master_shape(config: Settings) -> ContainerShape:
+    """The ApplicationMaster's container: jobmanager.memory.process.size is Python's master and Skein's JVM together."""
+    check_job_manager_memory(config)
+    return ContainerShape(
+        memory_mb=_mebibytes(config.get(jobmanager.PROCESS_SIZE)),
+        vcores=config.get(yarn.APP_MASTER_VCORES),
+        node_label=config.get(yarn.APPLICATION_NODE_LABEL) or "",
+    )
+
+
+def task_executor_shape(config: Settings) -> ContainerShape:
+    """A TaskExecutor's container: supervisor, template and workers in taskmanager.memory.process.size."""
+    task_executor_budget(config)
+    cores = config.get(yarn.CONTAINER_VCORES)
+    return ContainerShape(
+        memory_mb=_mebibytes(config.get(taskmanager.PROCESS_SIZE)),
+        vcores=cores if cores > 0 else config.get(taskmanager.NUMBER_OF_TASK_SLOTS),
+        node_label=config.get(yarn.TASK_MANAGER_NODE_LABEL) or "",
+    )
+
+
+def max_attempts(config: Settings) -> int:
+    """yarn.application-attempts, else 2 with high availability and 1 without."""
+    configured = config.get(yarn.APPLICATION_ATTEMPTS)
+    if configured is not None:
+        return configured
+    highly_available = config.get(high_availability.TYPE).upper() != "NONE"
+    return _ATTEMPTS_WITH_HIGH_AVAILABILITY if highly_available else 1
+
+
+def tags(config: Settings) -> frozenset[str]:
+    """yarn.tags, and the application type that Skein does not let us set."""
+    configured = config.get(yarn.TAGS)
+    chosen = set(configured or ())
+    kind = config.get(yarn.APPLICATION_TYPE)
+    if kind and kind.lower() != _SKEIN_TYPE:
+        chosen.add(kind.lower())
+    return frozenset(chosen)
+
+
+def without_effect(config: Settings) -> Sequence[str]:
+    """A sentence for each setting that is accepted and that Skein gives no way to act on."""
+    sentences = []
+    if config.get(yarn.APPLICATION_PRIORITY) not in (-1, 0):
+        sentences.append(
+            f"{yarn.APPLICATION_PRIORITY.key} has no effect: Skein submits applications with YARN's default"
+            " priority."
+        )
+    interval = yarn.ATTEMPT_FAILURES_VALIDITY_INTERVAL
+    if config.is_set(interval) and config.get(interval) > 0:
+        sentences.append(
+            f"{interval.key} has no effect: Skein knows no such interval, every failed attempt"
+            f" counts towards {yarn.APPLICATION_ATTEMPTS.key}."
+        )
+    kind = config.get(yarn.APPLICATION_TYPE)
+    if kind and kind.lower() != _SKEIN_TYPE:
+        sentences.append(
+            f"{yarn.APPLICATION_TYPE.key}: YARN shows the type `skein`; `{kind.lower()}` becomes a tag of"
+            " the application."
+        )
+    return sentences
+
+
+def access_list(text: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Users and groups of `user1,user2 group1,group2`; `*` is everybody."""
+    users, _, groups = (text or "").strip().partition(" ")
+    return _names(users), _names(groups)
+
+
+def divided(config: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """The configuration as two: what every container may show, and what only the secrets' files carry."""
+    values = config.to_dict(redact=False)
+    sensitive = {key: value for key, value in values.items() if is_secret_key(key)}
+    return {key: value for key, value in values.items() if key not in sensitive}, sensitive
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _mebibytes(size: MemorySize) -> int:
+    return -(-size.bytes // (1 << 20))

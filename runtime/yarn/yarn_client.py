@@ -1,0 +1,174 @@
+"""YarnClient: what a client asks of YARN, by the way that is fastest: the ResourceManager's web server for what is
+read, Skein's driver for what is done.
+
+Owner: one client thread; every call blocks. The driver, a JVM of some seconds, is started by `begin` or by the first
+call that needs it, never for a read that the web server answers. It ends with `close`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.config.options import security
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import ApplicationReport, ApplicationSubmission, YarnError
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
+from yarrow.runtime.yarn.resource_manager_web import (
+    ApplicationStatus,
+    ClusterMetrics,
+    LeafQueue,
+    ResourceManagerWeb,
+    ResourceManagerWebError,
+)
+from yarrow.runtime.yarn.secrets import skein_pair
+from yarrow.runtime.yarn.skein_driver import SkeinDriver
+
+if TYPE_CHECKING:
+    from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway
+
+log = logging.getLogger(__name__)
+
+#: In which a ResourceManager or NameNode must take a connection.
+CONNECT_SECONDS: Final = 5.0
+
+
+class YarnClient:
+    """YarnClientGateway of one Hadoop cluster; `credentials` are those of connections to the applications it talks
+    to.
+    """
+
+    def __init__(
+        self, config: Settings, hadoop: HadoopConfiguration, credentials: tuple[bytes, bytes], clock: Clock
+    ) -> None:
+        self.hadoop = hadoop
+        self._credentials = credentials
+        self._clock = clock
+        self._web: ResourceManagerWeb | None = ResourceManagerWeb.of(hadoop)
+        self._driver = SkeinDriver(skein_pair(clock), _environment(hadoop), _keytab(config))
+        self._opened: SkeinClientGateway | None = None
+        self._checked = False
+
+    def begin(self) -> None:
+        """Starts the driver in the background: something will be submitted."""
+        self._driver.begin()
+
+    def check(self) -> None:
+        """Raises YarnError when ResourceManager or NameNode take no connection: Hadoop's clients would try for long."""
+        if not self._checked:
+            manager = self.hadoop.resource_manager_addresses()
+            what = "YARN's ResourceManager"
+            check_answers(manager, what, "yarn.resourcemanager.address", self.hadoop, CONNECT_SECONDS)
+            name_nodes = self.hadoop.name_node_addresses()
+            check_answers(name_nodes, "HDFS's NameNode", "fs.defaultFS", self.hadoop, CONNECT_SECONDS)
+            self._checked = True
+
+    def submit(self, submission: ApplicationSubmission) -> str:
+        """Uploads the local resources and submits; the application's id."""
+        self.check()
+        return self._gateway().submit(submission)
+
+    def status(self, application_id: str) -> ApplicationStatus:
+        """Raises ApplicationNotFoundError."""
+        if self._web is not None:
+            try:
+                return self._web.application(application_id)
+            except ResourceManagerWebError as error:
+                self._give_up_web(error)
+        self.check()
+        return ApplicationStatus(self._gateway().report(application_id), "", "")
+
+    def report(self, application_id: str) -> ApplicationReport:
+        """Raises ApplicationNotFoundError."""
+        return self.status(application_id).report
+
+    def applications(self, name: str | None = None) -> Sequence[ApplicationReport]:
+        """Applications that have not ended, of all users whom YARN lets this one see."""
+        if self._web is not None:
+            try:
+                return [status.report for status in self._web.applications(name=name)]
+            except ResourceManagerWebError as error:
+                self._give_up_web(error)
+        self.check()
+        return self._gateway().applications(name)
+
+    def kill(self, application_id: str) -> None:
+        """No effect on one that has ended."""
+        self.check()
+        self._gateway().kill(application_id)
+
+    def value(self, application_id: str, key: str, timeout: float) -> str:
+        """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
+        address = self.status(application_id).master_address
+        if address:
+            return self.value_at(address, application_id, key, timeout)
+        return self._gateway().value(application_id, key, timeout)
+
+    def value_at(self, master_address: str, application_id: str, key: str, timeout: float) -> str:
+        """As `value`, from Skein's ApplicationMaster at `master_address`."""
+        return self._gateway().value_at(master_address, application_id, key, timeout)
+
+    def logs(self, application_id: str) -> Mapping[str, str]:
+        """Logs of each container of an application that has ended, once YARN has gathered them; else YarnError."""
+        return self._gateway().logs(application_id)
+
+    def credentials(self) -> tuple[bytes, bytes]:
+        """The certificate and key, as PEM, that connections to applications submitted by this object need."""
+        return self._credentials
+
+    def leaf_queues(self) -> Sequence[LeafQueue]:
+        """The queues that take applications; empty where the web server does not tell."""
+        try:
+            return [] if self._web is None else self._web.leaf_queues()
+        except (ResourceManagerWebError, LookupError) as error:
+            log.debug("Queues cannot be read: %s", error)
+            return []
+
+    def metrics(self) -> ClusterMetrics | None:
+        """The cluster's resources; None where the web server does not tell."""
+        try:
+            return None if self._web is None else self._web.metrics()
+        except (ResourceManagerWebError, LookupError) as error:
+            log.debug("The cluster's resources cannot be read: %s", error)
+            return None
+
+    def close(self) -> None:
+        """Ends the driver."""
+        if self._opened is not None:
+            self._opened.close()
+        self._driver.close()
+
+    def _gateway(self) -> SkeinClientGateway:
+        if self._opened is None:
+            # Its import, gRPC's with it, takes longer than a whole `run` into a session that answers.
+            from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway
+
+            self._opened = SkeinClientGateway(self._driver, self._credentials, self._clock)
+        return self._opened
+
+    def _give_up_web(self, error: YarnError) -> None:
+        log.debug("%s; YARN is asked by Skein from now on", error)
+        self.check()
+        self._web = None
+
+
+def _environment(hadoop: HadoopConfiguration) -> Mapping[str, str]:
+    """The driver's environment: the configuration that was read is the one it uses."""
+    return {**os.environ, "HADOOP_CONF_DIR": str(hadoop.folder), "YARN_CONF_DIR": str(hadoop.folder)}
+
+
+def _keytab(config: Settings) -> tuple[str, str] | None:
+    keytab, principal = config.get(security.KERBEROS_KEYTAB), config.get(security.KERBEROS_PRINCIPAL)
+    if keytab is None and principal is None:
+        return None
+    if not keytab or not principal:
+        raise YarnError(
+            f"{security.KERBEROS_KEYTAB.key} and {security.KERBEROS_PRINCIPAL.key} are set together or not"
+            " at all."
+        )
+    if not os.path.isfile(keytab):
+        raise YarnError(f"{security.KERBEROS_KEYTAB.key} is {keytab}, but there is no such file.")
+    return os.path.abspath(keytab), principal
