@@ -1,7 +1,8 @@
-"""BlobStore: payloads too large for a message, kept in a directory under their SHA-256.
+"""BlobStore: payloads too large for a message, kept in a directory under their SHA-256, and where there is a shared
+folder, in that too, so that the next master finds them.
 
-Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all and never
-changed.
+Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all and never changed. What is
+read is first fetched into the own directory.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from pathlib import Path
 
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.snapshot.storage import TEMPORARY_PREFIX
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -23,20 +28,51 @@ class BlobNotFoundError(YarrowError):
 class BlobStore:
     """Blobs of one cluster."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """`directory` is made when the first blob comes."""
+    def __init__(
+        self, directory: str | os.PathLike[str], shared: str = "", ids: IdFactory | None = None
+    ) -> None:
+        """`directory` is made when the first blob comes. `shared`: a folder of any file system; "" = none."""
         self._directory = Path(directory)
+        self._shared = shared
+        self._ids = ids or RandomIdFactory()
+        self._lock = threading.Lock()
+        #: Put by somebody whose job has not come yet.
+        self._awaited: set[str] = set()
 
     def put(self, data: bytes) -> str:
-        """Stores `data`; its key. The same data has the same key and is stored once."""
-        key = hashlib.sha256(data).hexdigest()
-        path = self._directory / key
-        if not path.exists():
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = self._directory / f"{key}.{os.getpid()}.part"
-            part.write_bytes(data)
-            part.replace(path)
+        """Stores `data` so that the next master finds it; its key. The same data has the same key, is stored once."""
+        key = self.put_here(data)
+        with self._lock:
+            self._awaited.add(key)
+        if self._shared:
+            self._upload(key, data)
         return key
+
+    def put_here(self, data: bytes) -> str:
+        """Stores `data` for this master alone; its key."""
+        key = hashlib.sha256(data).hexdigest()
+        if not (self._directory / key).exists():
+            self._keep(key, data)
+        return key
+
+    def _keep(self, key: str, data: bytes) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = self._directory / f"{key}.{os.getpid()}.{threading.get_ident()}.part"
+        part.write_bytes(data)
+        part.replace(self._directory / key)
+
+    def _upload(self, key: str, data: bytes) -> None:
+        target = join(self._shared, key)
+        files = file_system_for(target)
+        if exists(files, target):
+            return
+        part = join(self._shared, f"{TEMPORARY_PREFIX}{key}-{self._ids.hex_id()[-8:]}")
+        with files.create(part) as stream:
+            stream.write(data)
+        try:
+            files.rename(part, target)
+        except FileExistsError:
+            files.delete(part)  # Somebody else has stored the same.
 
     def get(self, key: str) -> bytes:
         """The whole blob; BlobNotFoundError when there is none."""
@@ -45,15 +81,41 @@ class BlobStore:
     def read(self, key: str, offset: int, length: int | None) -> tuple[bytes, int]:
         """Up to `length` bytes from `offset`, and the size of the whole blob."""
         path = self.path(key)
+        if not path.exists() and self._shared:
+            self._fetch(key)
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(offset)
                 return file.read(-1 if length is None else length), size
         except FileNotFoundError:
-            raise BlobNotFoundError(
-                f"no blob {key} in {self._directory}: was it uploaded to this cluster?"
-            ) from None
+            raise self._missing(key) from None
+
+    def _fetch(self, key: str) -> None:
+        source = join(self._shared, key)
+        try:
+            with file_system_for(source).open(source) as stream:
+                data = stream.read()
+        except FileNotFoundError:
+            return
+        if hashlib.sha256(data).hexdigest() != key:
+            raise BlobNotFoundError(f"blob {key} in {self._shared} is damaged: submit the job again")
+        self._keep(key, data)
+
+    def require(self, keys: tuple[str, ...]) -> None:
+        """A job that names these is about to run; BlobNotFoundError for one that is not there."""
+        for key in keys:
+            there = self.path(key).exists() or (
+                self._shared and exists(file_system_for(self._shared), join(self._shared, key))
+            )
+            if not there:
+                raise self._missing(key)
+        self.expect_no_more(keys)
+
+    def expect_no_more(self, keys: tuple[str, ...]) -> None:
+        """Whoever has put these is served: they may be removed."""
+        with self._lock:
+            self._awaited.difference_update(keys)
 
     def path(self, key: str) -> Path:
         """Where the blob of that key is; BlobNotFoundError when `key` is no key."""
@@ -62,5 +124,16 @@ class BlobStore:
         return self._directory / key
 
     def remove(self, key: str) -> None:
-        """Forgets a blob; no effect when there is none."""
-        self.path(key).unlink(missing_ok=True)
+        """Forgets a blob, unless a job that names it may still come; no effect when there is none."""
+        path = self.path(key)
+        with self._lock:
+            if key in self._awaited:
+                return
+        path.unlink(missing_ok=True)
+        if self._shared:
+            file_system_for(self._shared).delete(join(self._shared, key))
+
+    def _missing(self, key: str) -> BlobNotFoundError:
+        return BlobNotFoundError(
+            f"no blob {key} in {self._shared or self._directory}: was it uploaded to this cluster?"
+        )
