@@ -1,7 +1,7 @@
 """RequestedContainers: the containers that a driver asked YARN for, what became of each, and what is said about it.
 
-Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on; one that
-nobody here asked for (the answer to a request was lost) is a stray, to be given back.
+Owner: the driver's loop. Pure: times and states are given. A container is known by its handle from the request on; one
+that nobody here asked for (the answer to a request was lost) is a stray, to be given back.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ from yarrow.runtime.common.ids import (
 )
 from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import JobMasterGateway, TaskExecutorGateway
@@ -110,8 +111,10 @@ class ResourceManager(RpcEndpoint):
         clock: Clock,
         timers: Timers,
         ids: IdFactory,
+        epoch: int = 0,
     ) -> None:
-        self.leader_id = ResourceManagerID(ids.hex_id())
+        """`epoch`: of the leadership under which it works; its fencing token begins with it."""
+        self.leader_id = ResourceManagerID(token_of_epoch(epoch, ids.hex_id()))
         super().__init__(ENDPOINT_NAME, self.leader_id)
         self._service = service
         self._driver = driver

@@ -1,7 +1,8 @@
 """YarnDriver: TaskExecutors in containers that YARN grants, over YarnMasterGateway.
 
-Owner: the ResourceManager's loop; the gateway's calls run in threads of the driver's own. It keeps no container that nobody
-asked for, asks for no more than it is told to, and says why one does not come. Which slots are needed is not its business.
+Owner: the ResourceManager's loop; the gateway's calls run in threads of the driver's own. It keeps no container that
+nobody asked for, asks for no more than it is told to, and says why one does not come. Which slots are needed is not
+its business.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ class YarnDriver:
 
     async def _why(self, number: int, seconds: float) -> str:
         shape = self._settings.shape
-        text = f"YARN has not granted {number} containers of {shape.memory_mb} MB and {shape.vcores} cores for {seconds:.0f} s"
+        wanted = f"{number} containers of {shape.memory_mb} MB and {shape.vcores} cores"
+        text = f"YARN has not granted {wanted} for {seconds:.0f} s"
         reason = ""
         if self._explain is not None:
             try:

@@ -129,6 +129,7 @@ class ClusterAccess:
 async def _access(request: Request) -> ClusterAccess:
     access = request.app.state.access
     assert isinstance(access, ClusterAccess)
+    access.services.activity.note_request()
     return access
 
 

@@ -18,6 +18,7 @@ import yarrow.runtime.config.options.metrics as metric_options
 import yarrow.runtime.config.options.rest as rest_options
 import yarrow.runtime.config.options.web as web_options
 from yarrow.am.dispatcher.submission import submit_job_graph
+from yarrow.am.rest.activity import ClientActivity
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
@@ -50,6 +51,8 @@ class RestServices:
     log_directory: Path | None = None
     #: The control plane's own log in that folder; None = the first that ends in `.log`.
     log_file_name: str | None = None
+    #: What clients ask is noted here.
+    activity: ClientActivity = field(default_factory=ClientActivity)
     clock: Clock = field(default_factory=SystemClock)
     ids: IdFactory = field(default_factory=RandomIdFactory)
 

@@ -1,7 +1,7 @@
 """Noticing at once that processes which are not our children have ended: a parent, or a parent's parent.
 
-Owner: a thread of its own for each watch, so that a busy event loop delays nothing. Linux only (pidfd). It decides nothing:
-what the end of a process means is told by the callback.
+Owner: a thread of its own for each watch, so that a busy event loop delays nothing. Linux only (pidfd). It decides
+nothing: what the end of a process means is told by the callback.
 """
 
 from __future__ import annotations

@@ -21,8 +21,6 @@ MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
 TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
 #: The job of a per-job application, with its files: runtime/yarn/packed_job.py writes and reads it.
 JOB_GRAPH_FILE: Final = "job.graph"
-#: Folder with the files that this job ships, each under its blob key (the SHA-256 of its bytes).
-JOB_FILES_FOLDER: Final = "job.files"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
 #: Folder with what `yarn.ship-files` and the program's own files brought (application mode).

@@ -65,6 +65,13 @@ async def shut_down_cluster(access: Access) -> EmptyBody:
     return EmptyBody()
 
 
+@router.patch("/cluster/clientHeartbeat", status_code=202, responses=refusals(403))
+async def client_heartbeat(access: Access) -> EmptyBody:
+    """Tells a cluster that ends with its client that the client lives. Yarrow's."""
+    access.services.activity.note_heartbeat()
+    return EmptyBody()
+
+
 @router.get("/datasets", responses=refusals())
 async def data_sets() -> DataSets:
     """Cached intermediate results: Yarrow keeps none, the list is empty."""

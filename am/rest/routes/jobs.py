@@ -138,7 +138,9 @@ async def job_execution_result(
         status = await dispatcher.request_job_status(job)
     if not status.is_globally_terminal:
         return JobExecutionResult(status=QueueStatus(id="IN_PROGRESS"))
-    return views.execution_result(await dispatcher.request_job_result(job))
+    result = views.execution_result(await dispatcher.request_job_result(job))
+    access.services.activity.note_result(job)
+    return result
 
 
 _MSGPACK = "application/msgpack"

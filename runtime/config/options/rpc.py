@@ -52,3 +52,16 @@ HEARTBEAT_RPC_FAILURE_THRESHOLD: Final = option(
     "Heartbeats that fail one after the other before a peer is taken for"
     " unreachable; 0: only the timeout counts.",
 )
+CLIENT_HEARTBEAT_INTERVAL: Final = option(
+    "client.heartbeat.interval",
+    duration("ms", "30 s"),
+    "30000",
+    "Time between two heartbeats of a client to the session that it started attached; a bare number counts in"
+    " milliseconds.",
+)
+CLIENT_HEARTBEAT_TIMEOUT: Final = option(
+    "client.heartbeat.timeout",
+    duration("ms", "3 min"),
+    "180000",
+    "Silence of that client after which the session ends; a bare number counts in milliseconds.",
+)

@@ -1,0 +1,154 @@
+"""The ApplicationMaster's process: `python -m yarrow.am.application_master`, started by Skein's ApplicationMaster in
+its container.
+
+Owner: the main thread, which runs the event loop. It ends with Skein's process, within seconds and whatever hangs;
+must not load user code, nor log a secret. Exit status 1 = this attempt has failed, and YARN may start the next; how an
+application ends for good is told by YarnMasterGateway.finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets
+from yarrow.runtime.yarn.container_files import ContainerFolder, read_description, read_secrets
+from yarrow.runtime.yarn.layout import MASTER_SECRETS_FILE
+
+if TYPE_CHECKING:
+    from yarrow.runtime.yarn.gateways import YarnMasterGateway
+
+#: The kernel's name of Skein's process.
+_JAVA = "java"
+_log = logging.getLogger("yarrow.am.application_master")
+
+
+class ChildProcesses:
+    """Sessions that this process leads others in: they end with it, by force when it must go at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: set[int] = set()
+
+    def add(self, session: int) -> None:
+        """A child leads this session."""
+        with self._lock:
+            self._sessions.add(session)
+
+    def remove(self, session: int) -> None:
+        """It has ended."""
+        with self._lock:
+            self._sessions.discard(session)
+
+    def kill(self) -> None:
+        """From any thread."""
+        with self._lock:
+            for session in self._sessions:
+                try:
+                    os.killpg(session, 9)
+                except (ProcessLookupError, PermissionError):
+                    continue
+
+
+def main() -> int:
+    """The process; its exit status."""
+    temporary = Path(tempfile.mkdtemp(prefix="yarrow-master-", dir=os.getcwd()))
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    children = ChildProcesses()
+    watch = ProcessExitWatch(
+        ancestors_to(_JAVA, os.getpid()), lambda pid: _end_at_once(pid, children, temporary)
+    )
+    watch.start()
+    try:
+        folder = ContainerFolder.of(os.environ)
+        _configure_logging(folder.log_directory)
+        description = read_description(folder.path)
+        secrets = read_secrets(folder.path / MASTER_SECRETS_FILE, MasterSecrets)
+        return asyncio.run(_run(description, secrets, folder, temporary, children, watch.stop))
+    except Exception as error:
+        _log.critical("the ApplicationMaster failed", exc_info=error)
+        print(f"the ApplicationMaster failed: {error}", file=sys.stderr)
+        return 1
+    finally:
+        children.kill()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+async def _run(
+    description: ApplicationDescription,
+    secrets: MasterSecrets,
+    folder: ContainerFolder,
+    temporary: Path,
+    children: ChildProcesses,
+    stop_watching: Callable[[], None],
+) -> int:
+    # Skein's client and ours of gRPC: after the log says that the process has begun.
+    from yarrow.am.running_master import RunningMaster
+    from yarrow.runtime.yarn.skein_bridge import SkeinMasterGateway
+
+    of = f"attempt {folder.attempt} of {description.max_attempts}"
+    is_last = folder.attempt >= description.max_attempts
+    _log.info("the ApplicationMaster starts, %s%s, pid %d", of, ", the last" if is_last else "", os.getpid())
+    gateway = await asyncio.to_thread(SkeinMasterGateway)
+    master = RunningMaster(description, secrets, folder, temporary, gateway, children)
+    try:
+        end = await master.run()
+    except (ConfigError, InvalidProgramError) as error:
+        # It would fail in every attempt.
+        _log.exception("the application cannot run")
+        return await _fail(gateway, stop_watching, str(error))
+    except Exception as error:
+        _log.exception("%s of the ApplicationMaster has failed", of)
+        if not is_last:
+            raise
+        text = f"{error if isinstance(error, YarrowError) else repr(error)}"
+        return await _fail(gateway, stop_watching, f"The ApplicationMaster failed in {of}, the last: {text}")
+    if end is None:
+        _log.info("this attempt was told to end")
+        return 1
+    _log.info("the application ends: %s. %s", end.status.value, end.diagnostics)
+    stop_watching()
+    await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
+    return 0
+
+
+async def _fail(gateway: YarnMasterGateway, stop_watching: Callable[[], None], diagnostics: str) -> int:
+    from yarrow.am.deployment_modes.application_end import ApplicationEnd
+    from yarrow.runtime.yarn.gateways import FinalStatus
+
+    stop_watching()
+    end = ApplicationEnd(FinalStatus.FAILED, diagnostics)
+    await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
+    return 1
+
+
+def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:
+    """Skein's process has gone: YARN starts the next attempt, and nothing of this one may go on."""
+    _log.critical("process %d, which this one belongs to, has ended: ends as well", pid)
+    children.kill()
+    shutil.rmtree(temporary, ignore_errors=True)
+    os._exit(1)
+
+
+def _configure_logging(directory: Path) -> None:
+    logging.basicConfig(
+        filename=directory / "jobmanager.log",
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

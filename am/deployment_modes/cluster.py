@@ -1,0 +1,51 @@
+"""RunningCluster: what a deployment mode may ask of the master it runs in.
+
+Owner: the master's loop. A mode submits, waits and says how the application ends; it starts and stops nothing of the
+cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from yarrow.am.cluster_entrypoint import ControlPlane
+from yarrow.am.rest.activity import ClientActivity
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.application import ApplicationDescription
+from yarrow.runtime.yarn.container_files import ContainerFolder
+
+#: Seconds between two looks at what clients do.
+LOOK = 0.1
+#: Seconds for which the result of a job waits for a client that has not asked yet, or not for so long.
+CLIENT_PATIENCE = 5.0
+#: Seconds that a client has for further questions once it knows the result.
+LAST_QUESTIONS = 1.0
+#: Seconds that clients have altogether.
+LONGEST_STAY = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """The master after its start."""
+
+    plane: ControlPlane
+    config: Settings
+    description: ApplicationDescription
+    folder: ContainerFolder
+    activity: ClientActivity
+    clock: Clock
+    #: Told how much of the application is done, 0.0 to 1.0.
+    report_progress: Callable[[float], None] = lambda progress: None
+
+    async def stay_for_clients(self, job_id: JobID) -> None:
+        """Returns when a client has been told the result of an ended job, or none asks for it."""
+        begin = self.clock.monotonic()
+        while (stayed := self.clock.monotonic() - begin) < LONGEST_STAY:
+            quiet = min(stayed, self.activity.seconds_since_request())
+            if quiet > (LAST_QUESTIONS if self.activity.has_told(job_id) else CLIENT_PATIENCE):
+                return
+            await asyncio.sleep(LOOK)

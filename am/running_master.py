@@ -1,0 +1,215 @@
+"""RunningMaster: control plane, web servers and deployment mode of one attempt of an application, from start to end.
+
+Owner: the event loop on which `run` was called. It publishes addresses and never a secret; what makes an attempt fail
+is raised, and decided about by the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from yarrow.am.application_master_settings import ApplicationMasterSettings
+from yarrow.am.cluster_entrypoint import ControlPlane
+from yarrow.am.deployment_modes.application_end import ApplicationEnd
+from yarrow.am.deployment_modes.cluster import RunningCluster
+from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver
+from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.rest.server import RestServer
+from yarrow.am.rest.services import RestServices
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
+from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+from yarrow.runtime.rpc.in_process import InProcessTransport
+from yarrow.runtime.rpc.service import AddressError, RpcService
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
+from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
+from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
+
+#: Where the page stands below the tracking URL, and what Skein's own page calls it.
+_PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
+_LOG_FILE = "jobmanager.log"
+#: Seconds that the orderly end of the cluster may take; YARN ends what is left.
+_STOP_LIMIT = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Children(Protocol):
+    """Where processes that must not outlive this one are noted, by the number of their session."""
+
+    def add(self, session: int) -> None: ...
+
+    def remove(self, session: int) -> None: ...
+
+
+class RunningMaster:
+    """One attempt."""
+
+    def __init__(
+        self,
+        description: ApplicationDescription,
+        secrets: MasterSecrets,
+        folder: ContainerFolder,
+        temporary_directory: Path,
+        gateway: YarnMasterGateway,
+        children: Children,
+        clock: Clock | None = None,
+        explain_waiting: ExplainWaiting | None = None,
+    ) -> None:
+        self._description = description
+        self._folder = folder
+        self._gateway = gateway
+        self._children = children
+        self._clock = clock or SystemClock()
+        self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
+        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain_waiting)
+        self._activity = ClientActivity(self._clock)
+        self._plane: ControlPlane | None = None
+        self._servers: list[RestServer] = []
+
+    async def run(self) -> ApplicationEnd | None:
+        """Runs until the application ends; None when this attempt alone was told to (SIGTERM).
+
+        Raises what makes the attempt fail. Nothing of the cluster is left afterwards.
+        """
+        told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, told.set)
+        try:
+            cluster = await self._start()
+            return await self._until_end(cluster, told)
+        finally:
+            await self._stop()
+
+    async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
+        mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
+        ending = asyncio.create_task(told.wait(), name="told to end")
+        try:
+            await asyncio.wait({mode, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return mode.result() if mode.done() else None
+        finally:
+            for task in (mode, ending):
+                task.cancel()
+            await asyncio.gather(mode, ending, return_exceptions=True)
+
+    async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
+        match self._description.mode:
+            case DeploymentMode.SESSION:
+                from yarrow.am.deployment_modes.session import run_session
+
+                return await run_session(cluster)
+            case DeploymentMode.PER_JOB:
+                from yarrow.am.deployment_modes.per_job import run_per_job
+
+                return await run_per_job(cluster)
+            case DeploymentMode.APPLICATION:
+                from yarrow.am.deployment_modes.application import run_application
+
+                return await run_application(
+                    cluster, self._program_services(), self._settings.rest, self._children
+                )
+
+    # Start and end.
+
+    async def _start(self) -> RunningCluster:
+        rpc = await self._free_rpc()
+        self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane)
+        await plane.start()
+        server = RestServer(self._services(self._activity), self._settings.rest)
+        self._servers.append(server)
+        address = await server.start(self._settings.rest_host, self._settings.rest_ports)
+        await self._publish(KV_ATTEMPT, f"{self._folder.attempt}/{self._description.max_attempts}")
+        await self._publish(KV_REST_ADDRESS, address)
+        _log.info("JobManager Web Interface: %s", address)
+        proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
+        self._servers.append(proxied)
+        await self._add_page(await proxied.start(self._settings.rest_host, (0,)))
+        return RunningCluster(
+            plane=plane,
+            config=self._settings.config,
+            description=self._description,
+            folder=self._folder,
+            activity=self._activity,
+            clock=self._clock,
+            report_progress=self._report_progress,
+        )
+
+    async def _stop(self) -> None:
+        try:
+            async with asyncio.timeout(_STOP_LIMIT):
+                for server in self._servers:
+                    await server.stop()
+                if self._plane is not None:
+                    await self._plane.stop()
+        except TimeoutError:
+            _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
+        except Exception:
+            # How the application ends is known, and is told all the same.
+            _log.exception("the cluster did not end as it should")
+
+    async def _free_rpc(self) -> RpcService:
+        """A service for the first of the ports that is free; its own `start` binds it."""
+        candidates = self._settings.rpc
+        for settings in candidates[:-1]:
+            if await _is_free(settings):
+                return _service(settings)
+        return _service(candidates[-1])
+
+    # What others are told.
+
+    def _services(self, activity: ClientActivity) -> RestServices:
+        plane = self._plane
+        assert plane is not None
+
+        async def store_blob(data: bytes) -> str:
+            return await plane.dispatcher.run_blocking(plane.blobs.put, data)
+
+        return RestServices(
+            dispatcher=plane.dispatcher_gateway(),
+            resource_manager=plane.resource_manager_gateway(),
+            connect_task_executor=lambda address: plane.rpc.connect(address, TASK_EXECUTOR),
+            settings=self._settings.config,
+            store_blob=store_blob,
+            log_directory=self._folder.log_directory,
+            log_file_name=_LOG_FILE,
+            activity=activity,
+        )
+
+    def _program_services(self) -> RestServices:
+        """For the application's own program, whose questions keep nobody waiting."""
+        return self._services(ClientActivity(self._clock))
+
+    async def _publish(self, key: str, value: str) -> None:
+        await asyncio.to_thread(self._gateway.publish, key, value)
+
+    async def _add_page(self, address: str) -> None:
+        try:
+            await asyncio.to_thread(self._gateway.add_page, _PAGE_ROUTE, address, _PAGE_NAME)
+        except YarnError as error:
+            _log.warning("REST is not to be seen through YARN's proxy: %s", error)
+
+    def _report_progress(self, progress: float) -> None:
+        work = asyncio.get_running_loop().run_in_executor(None, partial(self._gateway.set_progress, progress))
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _service(settings: GrpcSettings) -> RpcService:
+    return RpcService(
+        [GrpcTransport(settings), InProcessTransport(max_message_bytes=settings.max_message_bytes)]
+    )
+
+
+async def _is_free(settings: GrpcSettings) -> bool:
+    transport = GrpcTransport(settings)
+    with contextlib.suppress(AddressError):
+        await transport.start()
+        await transport.stop()
+        return True
+    return False

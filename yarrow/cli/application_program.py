@@ -1,0 +1,151 @@
+"""The process in which an application's main() runs on YARN: `python -m yarrow.cli.application_program <descriptor>`.
+
+Owner: its main thread. What to run comes on standard input, which then stays open for as long as the master wants this
+process to live; how it ended goes back over the pipe whose number is the argument. Jobs are submitted to the master by
+REST.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from yarrow.am.deployment_modes.program_messages import (
+    MAX_START_BYTES,
+    ProgramEnd,
+    ProgramOutcome,
+    ProgramStart,
+    decode_start,
+    encode_end,
+)
+from yarrow.am.rest.programs.runner import describe_failure
+from yarrow.cli.errors import CommandError, ProgramFailedError
+from yarrow.cli.program import Program, run_program
+from yarrow.cli.remote_executor import submit
+from yarrow.cli.remote_job_client import RemoteJobClient
+from yarrow.cli.rest_client import RestClient, RestError
+from yarrow.common.job_client import JobClient
+from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.executor import LocalFile, use_for_this_process
+from yarrow.runtime.graph.job_graph import JobGraph
+
+_EXIT_ORPHANED = 70
+_CONFLICT = 409
+
+
+class ApplicationExecutor:
+    """Submits to the master beside this process. main() of a later attempt gets the jobs of the former one back."""
+
+    def __init__(self, rest: RestClient, job_id_seed: str) -> None:
+        self._rest = rest
+        self._seed = job_id_seed
+        self._lock = threading.Lock()
+        self._executed = 0
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        """Uploads and submits; raises RestError with the master's words when it refuses."""
+        with self._lock:
+            self._executed += 1
+            job_id = job_id_of(self._seed, self._executed)
+        graph = msgspec.structs.replace(job_graph, job_id=job_id, plan={**job_graph.plan, "jid": job_id})
+        try:
+            submit(self._rest, graph, files)
+        except RestError as error:
+            if error.status != _CONFLICT:
+                raise
+            print(f"Job {graph.name!r} ({job_id}) was taken over from the attempt before.", flush=True)
+        else:
+            print(f"Job has been submitted with JobID {job_id}", flush=True)
+        return RemoteJobClient(self._rest, job_id, graph.name)
+
+
+def job_id_of(seed: str, number: int) -> JobID:
+    """The id of the job of a program's execute number `number`, from 1; the same in every attempt."""
+    return JobID(hashlib.sha256(f"{seed} {number}".encode()).hexdigest()[:32])
+
+
+def main() -> int:
+    """Runs the one program that is asked for; 0, however it ended."""
+    results = int(sys.argv[1])
+    os.set_inheritable(results, False)
+    start = _take_start()
+    end = run(start)
+    with os.fdopen(results, "wb") as file:
+        file.write(encode_end(end))
+    # Threads that the program left, which are no daemons, would keep the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def run(start: ProgramStart) -> ProgramEnd:
+    """Runs main(); how it ended."""
+    rest = RestClient(start.rest_host, start.rest_port, token=start.rest_token)
+    use_for_this_process(ApplicationExecutor(rest, start.job_id_seed), start.configuration)
+    program = Program(
+        path=start.program.path or None,
+        module=start.program.module or None,
+        arguments=start.program.arguments,
+        python_files=start.program.python_files,
+    )
+    try:
+        run_program(program)
+    except SystemExit as end:
+        if end.code in (None, 0):
+            return ProgramEnd(outcome=ProgramOutcome.RETURNED)
+        return ProgramEnd(outcome=ProgramOutcome.FAILED, text=f"The program exited with {end.code!r}.")
+    except ProgramFailedError as failed:
+        return _failure(failed.__cause__ or failed)
+    except CommandError as error:
+        return ProgramEnd(outcome=ProgramOutcome.FAILED, text=str(error))
+    return ProgramEnd(outcome=ProgramOutcome.RETURNED)
+
+
+def _failure(error: BaseException) -> ProgramEnd:
+    if isinstance(error, JobCancelledError):
+        return ProgramEnd(outcome=ProgramOutcome.CANCELLED, text=str(error))
+    if isinstance(error, JobExecutionError):
+        # Its text begins with the user's own traceback on the worker, which says more than where execute was called.
+        return ProgramEnd(outcome=ProgramOutcome.FAILED, text=str(error))
+    return ProgramEnd(outcome=ProgramOutcome.FAILED, text=describe_failure(error))
+
+
+def _take_start() -> ProgramStart:
+    """Reads the start and keeps its pipe away from the program, which gets an empty standard input."""
+    control = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    length = int.from_bytes(_read(control, 4), "big")
+    if length > MAX_START_BYTES:
+        raise EOFError(f"a start of {length} bytes is over {MAX_START_BYTES} bytes")
+    start = decode_start(_read(control, length))
+    threading.Thread(target=_end_with, args=(control,), name="control", daemon=True).start()
+    return start
+
+
+def _read(descriptor: int, length: int) -> bytes:
+    parts = b""
+    while len(parts) < length:
+        part = os.read(descriptor, length - len(parts))
+        if not part:
+            raise EOFError("the master closed the pipe before it said what to run")
+        parts += part
+    return parts
+
+
+def _end_with(control: int) -> None:
+    os.read(control, 1)
+    os._exit(_EXIT_ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
