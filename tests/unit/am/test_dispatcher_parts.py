@@ -29,8 +29,8 @@ from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.testing.collected_rows import CollectedRows
 from yarrow.testing.job_graphs import Stage, linear_job
-from yarrow.testing.job_results import CollectedRows
 
 replace = msgspec.structs.replace
 GOOD = linear_job(Stage(1), Stage(2))
@@ -146,7 +146,7 @@ def rows(subtask: int, sequence: int, count: int, last: bool = False) -> Collect
     )
 
 
-def test_collected_rows_come_in_order_and_end_once_for_all_subtasks() -> None:
+def test_collected_rows_come_in_order_and_end_with_the_job() -> None:
     async def body() -> None:
         buffer = CollectBuffer(JobID("j"), "c", subtasks=2, max_rows=10)
         await buffer.push(rows(0, 0, 3))
@@ -157,7 +157,11 @@ def test_collected_rows_come_in_order_and_end_once_for_all_subtasks() -> None:
         await settled()
         assert not waiting.done()
         await buffer.push(rows(0, 1, 0, last=True))
+        await settled()
+        assert not waiting.done()
+        await buffer.close(complete=True)
         (end,) = await waiting
+        assert end.complete
         assert (end.last, end.row_count) == (True, 0)
         assert (await buffer.fetch(1))[0].last
 
@@ -183,7 +187,7 @@ def test_the_end_of_the_job_ends_everything() -> None:
         buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=1)
         held = asyncio.ensure_future(buffer.push(rows(0, 0, 4)))
         await settled()
-        await buffer.close()
+        await buffer.close(complete=False)
         await held
         assert [r.row_count for r in await buffer.fetch(1)] == [4]
         assert (await buffer.fetch(1))[0].last
@@ -204,7 +208,6 @@ def test_a_restarted_subtask_begins_anew_and_its_former_attempt_is_not_heard() -
         assert found == [(0, 0), (0, 1), (1, 0)]
         await buffer.push(structs.replace(again[1], last=True))
         assert [r.last for r in await buffer.fetch(100)] == [False]
-        assert (await buffer.fetch(100))[0].last
 
     run(body())
 
@@ -214,4 +217,4 @@ def test_a_row_that_a_former_attempt_left_unfinished_is_dropped() -> None:
     whole = pickle.dumps(["row"])
     part = structs.replace(rows(0, 0, 0), payload=whole[:3], continued=True)
     assert collected.take([part]) == []
-    assert collected.take([structs.replace(rows(0, 0, 1), payload=whole, attempt_number=1)]) == ["row"]
+    assert collected.take([structs.replace(rows(0, 0, 1), payload=whole, attempt_id="second")]) == ["row"]
