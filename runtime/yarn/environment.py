@@ -1,41 +1,167 @@
 """The Python environment of an application's containers: which interpreter runs there, and what brings it.
 
-Owner: the client's thread; blocking (packs and uploads). `prepare` is all that a cluster descriptor needs. Must not know
-how containers are started: it names an archive, the interpreter in it and the variables that its processes need.
+Owner: the client's thread; blocking (packs and uploads). `prepare` is all that a cluster descriptor needs. Must not
+know how containers are started: it names an archive, the interpreter in it and the variables that its processes need.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.gateways import Resource
+from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.yarn.environment_archive import (
+    EDITABLE_FOLDER,
+    START_SCRIPTS,
+    PackedArchive,
+    write_archive,
+)
+from yarrow.runtime.yarn.environment_files import (
+    EnvironmentFile,
+    EnvironmentPart,
+    environment_files,
+    is_object,
+    system_libraries,
+)
+from yarrow.runtime.yarn.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
+from yarrow.runtime.yarn.gateways import Resource, YarnError
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
+from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root
 
-#: `yarn.environment`: pack the active environment, use the one of the nodes.
+#: Values of `yarn.environment`: pack the active environment; nodes have the client's interpreter.
 AUTO = "auto"
 NONE = "none"
 
-#: Modules of a container's working directory never stand before the engine's own.
-_SAFE_PATH: Mapping[str, str] = {"PYTHONSAFEPATH": "1"}
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
+#: Modules in a container's working directory never stand before the engine's own.
+_VARIABLES: Mapping[str, str] = {"PYTHONSAFEPATH": "1"}
+
+Say = Callable[[str], None]
+_CLOCK = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedEnvironment:
     """What containers need to run Python."""
 
-    #: Unpacked once a node under ENVIRONMENT_FOLDER; None = the nodes have the interpreter.
-    archive: Resource | None
+    #: For every container; a node unpacks each once. Empty = the nodes have the interpreter.
+    archives: tuple[Resource, ...]
     #: Absolute, or relative to the container's working directory.
     interpreter: str
     #: Variables of master and TaskExecutors; no value depends on the container.
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepare(config: Settings, say: Callable[[str], None]) -> PreparedEnvironment:
+def prepare(config: Settings, say: Say) -> PreparedEnvironment:
     """The environment that `yarn.environment` names, on HDFS and ready to use.
 
-    `say` gets a sentence whenever something takes more than a moment.
+    `say` gets a sentence whenever something takes more than a moment. Raises YarnError for an archive that is not
+    there or a value that names none, FileSystemError where HDFS cannot be used.
     """
-    return PreparedEnvironment(None, sys.executable, dict(_SAFE_PATH))
+    wanted = config.get(yarn.ENVIRONMENT).strip()
+    if wanted.lower() == NONE:
+        return PreparedEnvironment((), sys.executable, dict(_VARIABLES))
+    if wanted.lower() == AUTO:
+        archives = packed_archives(store_of(config), EnvironmentMemory.of_user(), say)
+    else:
+        archives = (_archive(ENVIRONMENT_FOLDER, _existing(wanted)),)
+    return PreparedEnvironment(archives, f"{ENVIRONMENT_FOLDER}/{START_SCRIPTS[0]}", dict(_VARIABLES))
+
+
+def store_of(config: Settings) -> EnvironmentStore:
+    """Where environments of this user are kept."""
+    return EnvironmentStore(join(staging_root(config), "environments"), RandomIdFactory(), _CLOCK)
+
+
+def packed_archives(store: EnvironmentStore, memory: EnvironmentMemory, say: Say) -> tuple[Resource, ...]:
+    """The active environment in the store, packed and uploaded where it is not there.
+
+    What is installed editable goes apart, so that an edit costs its own few files and not the whole environment.
+    """
+    packages = environment_files(EnvironmentPart.PACKAGES)
+    editable = environment_files(EnvironmentPart.EDITABLE)
+    # Extension modules of editable installs need libraries too: those lie with the others.
+    objects = [file for file in editable if is_object(file)]
+    key = fingerprint((*packages, *objects))
+    address = _known(store, memory, key)
+    if address is None:
+        libraries = system_libraries((*packages, *objects))
+        size = sum(file.size for file in (*packages, *libraries))
+        say(
+            f"Packing the Python environment {sys.prefix} ({_megabytes(size)} MB) and uploading it: once, until it"
+            " changes."
+        )
+        address = _add(store, memory, key, packages, libraries, say)
+    archives = [_archive(ENVIRONMENT_FOLDER, address)]
+    if editable:
+        key = fingerprint(editable)
+        address = _known(store, memory, key) or _add(store, memory, key, editable, None, say)
+        archives.append(_archive(EDITABLE_FOLDER, address))
+    return tuple(archives)
+
+
+def _known(store: EnvironmentStore, memory: EnvironmentMemory, key: str) -> str | None:
+    known = memory.find(key)
+    held = known is not None and store.holds(known.digest, known.size)
+    return store.path_of(known.digest) if known is not None and held else None
+
+
+def _add(
+    store: EnvironmentStore,
+    memory: EnvironmentMemory,
+    key: str,
+    files: Sequence[EnvironmentFile],
+    libraries: Sequence[EnvironmentFile] | None,
+    say: Say,
+) -> str:
+    """Packs `files`; `libraries` not None makes it one that starts an interpreter."""
+    begin = _CLOCK.monotonic()
+
+    def write(output: BinaryIO) -> PackedArchive:
+        return write_archive((*files, *(libraries or ())), output, starts=libraries is not None)
+
+    packed = store.add(write)
+    memory.remember(key, packed, libraries or ())
+    path = store.path_of(packed.digest)
+    say(f"Packed {packed.size / 1e6:.1f} MB into {path} in {_CLOCK.monotonic() - begin:.1f} s.")
+    return path
+
+
+def _archive(target: str, address: str) -> Resource:
+    return Resource(target, address, is_archive=True, shared=True)
+
+
+def _existing(wanted: str) -> str:
+    if not wanted.startswith("hdfs://"):
+        raise YarnError(
+            f"{yarn.ENVIRONMENT.key} is {wanted!r}, which nodes cannot see: use `{AUTO}` (the active environment is"
+            f" packed), `{NONE}` (nodes have {sys.executable}), or an archive on HDFS, hdfs://host:port/env.tar.gz."
+        )
+    if not wanted.endswith(_ARCHIVES):
+        raise YarnError(
+            f"{yarn.ENVIRONMENT.key} is {wanted!r}, which YARN does not unpack: the name of an archive ends in"
+            f" {', '.join(_ARCHIVES)}."
+        )
+    address = absolute_hdfs_path(wanted)
+    try:
+        file_system_for(address).status(address)
+    except FileNotFoundError:
+        raise YarnError(
+            f"{yarn.ENVIRONMENT.key} names {address}, and there is no such file: pack an environment whose"
+            f" {START_SCRIPTS[0]} starts from any folder, upload it, or use `{AUTO}`."
+        ) from None
+    except FileSystemError as error:
+        raise YarnError(
+            f"{yarn.ENVIRONMENT.key} names {address}, which cannot be looked at: {error}"
+        ) from error
+    return address
+
+
+def _megabytes(size: int) -> int:
+    return round(size / 1e6)

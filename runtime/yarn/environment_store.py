@@ -1,0 +1,148 @@
+"""Environments that were packed before: on HDFS under the hash of their content, and what the client remembers.
+
+Owner: the client's thread; blocking. An archive on HDFS never changes: it is written under a hidden name, its length is
+checked, and it gets its name in one step, so that clients at the same time do no harm. The client's memory is a file
+that only saves work: without it everything is packed anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.yarn.environment_archive import PackedArchive
+from yarrow.runtime.yarn.environment_files import EnvironmentFile
+
+_SUFFIX = ".tar.gz"
+_HIDDEN = "_upload-"
+#: What a client that was killed left on HDFS is removed by another after this time.
+_ABANDONED_MS = 24 * 3600 * 1000
+_REMEMBERED = 16
+#: Changes when the same files are packed into another archive.
+_FORMAT = "1"
+
+
+class KnownEnvironment(msgspec.Struct, frozen=True):
+    """An archive that was packed from certain files."""
+
+    digest: str
+    size: int
+    #: (path, size, mtime) of the system's libraries in it.
+    libraries: tuple[tuple[str, int, int], ...] = ()
+
+    def is_current(self) -> bool:
+        """Whether the system's libraries are those that were packed."""
+        with contextlib.suppress(OSError):
+            return all(
+                (found := os.stat(path)).st_size == size and found.st_mtime_ns == mtime
+                for path, size, mtime in self.libraries
+            )
+        return False
+
+
+def fingerprint(files: Iterable[EnvironmentFile]) -> str:
+    """Names the state of the client's files without reading them: paths, sizes and times of change."""
+    digest = hashlib.sha256(f"{_FORMAT} {sys.version}\n".encode())
+    for file in files:
+        digest.update(f"{file.target}\0{file.source}\0{file.size}\0{file.mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+class EnvironmentMemory:
+    """What this client knows: fingerprint -> archive."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @staticmethod
+    def of_user() -> EnvironmentMemory:
+        """In the user's cache folder."""
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        return EnvironmentMemory(Path(base, "yarrow", "environments.json"))
+
+    def find(self, key: str) -> KnownEnvironment | None:
+        """The archive of these files, if its libraries are still the same."""
+        known = self._read().get(key)
+        return known if known is not None and known.is_current() else None
+
+    def remember(self, key: str, packed: PackedArchive, libraries: Sequence[EnvironmentFile]) -> None:
+        """Keeps the latest few; a folder that cannot be written to costs time, no more."""
+        entries = {name: entry for name, entry in self._read().items() if name != key}
+        state = tuple((file.source, file.size, file.mtime_ns) for file in libraries)
+        entries[key] = KnownEnvironment(packed.digest, packed.size, state)
+        latest = dict(list(entries.items())[-_REMEMBERED:])
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            new.write_bytes(msgspec.json.encode(latest))
+            new.replace(self._path)
+
+    def _read(self) -> dict[str, KnownEnvironment]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, KnownEnvironment])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+
+class EnvironmentStore:
+    """The archives in one folder, local or on HDFS."""
+
+    def __init__(self, folder: str, ids: IdFactory, clock: Clock) -> None:
+        self._folder = folder
+        self._ids = ids
+        self._clock = clock
+
+    def path_of(self, digest: str) -> str:
+        """Where an archive is, if it is there."""
+        return join(self._folder, digest + _SUFFIX)
+
+    def holds(self, digest: str, size: int) -> bool:
+        """Whether the archive is there, and whole."""
+        try:
+            return file_system_for(self._folder).status(self.path_of(digest)).size == size
+        except FileNotFoundError:
+            return False
+
+    def add(self, write: Callable[[BinaryIO], PackedArchive]) -> PackedArchive:
+        """Stores what `write` writes under the hash that it returns; nothing is left of it when it fails."""
+        file_system = file_system_for(self._folder)
+        self._remove_abandoned()
+        hidden = join(self._folder, _HIDDEN + self._ids.hex_id())
+        try:
+            with file_system.create(hidden) as output:
+                packed = write(output)
+            self._name(hidden, packed)
+        finally:
+            with contextlib.suppress(OSError, FileSystemError):
+                file_system.delete(hidden)
+        return packed
+
+    def _name(self, hidden: str, packed: PackedArchive) -> None:
+        file_system = file_system_for(self._folder)
+        path = self.path_of(packed.digest)
+        if self.holds(packed.digest, packed.size):
+            return
+        try:
+            file_system.rename(hidden, path)
+        except (FileExistsError, FileSystemError):
+            # Another client was faster: the same name is the same content.
+            if not self.holds(packed.digest, packed.size):
+                raise
+
+    def _remove_abandoned(self) -> None:
+        file_system = file_system_for(self._folder)
+        with contextlib.suppress(OSError, FileSystemError):
+            for entry in file_system.list(self._folder):
+                age = self._clock.epoch_ms() - entry.modified_ms
+                if entry.name.startswith(_HIDDEN) and age > _ABANDONED_MS:
+                    file_system.delete(entry.path)
