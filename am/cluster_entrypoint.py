@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
 from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.dispatcher.dispatcher import Dispatcher, DispatcherSettings
 from yarrow.am.dispatcher.job_graph_store import InMemoryJobGraphStore, JobGraphStore
@@ -59,6 +61,7 @@ class ControlPlaneServices:
     timers: Timers = field(default_factory=LoopTimers)
     ids: IdFactory = field(default_factory=RandomIdFactory)
     job_graphs: JobGraphStore = field(default_factory=InMemoryJobGraphStore)
+    checkpoint_recovery: CheckpointRecovery = field(default_factory=InMemoryCheckpointRecovery)
 
 
 class ControlPlane:
@@ -91,6 +94,7 @@ class ControlPlane:
             clock=services.clock,
             timers=services.timers,
             ids=services.ids,
+            checkpoint_recovery=services.checkpoint_recovery,
         )
         self.dispatcher = Dispatcher(job_services, services.job_graphs, settings.dispatcher)
         self._shut_down = asyncio.Event()

@@ -17,7 +17,7 @@ from yarrow.container.fault_plans import install_fault_plan
 from yarrow.container.job_code import install_user_code
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.operators.base import CollectMessage, RestoredState
-from yarrow.container.operators.sinks import CollectingOperator
+from yarrow.container.operators.collecting import CollectingOperator
 from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.checkpointing.job_storages import JobStorages
@@ -115,7 +115,9 @@ class JobTasks:
             self._storages.use(graph.job_id, settings)
         except BaseException as error:  # whatever user modules raise at import
             for descriptor in deployment.tasks:
-                self._report(descriptor.attempt_id, ExecutionState.FAILED, failure_cause(error, "the deployment"))
+                self._report(
+                    descriptor.attempt_id, ExecutionState.FAILED, failure_cause(error, "the deployment")
+                )
             return
         per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
         install_fault_plan(settings)
@@ -153,7 +155,10 @@ class JobTasks:
         )
         if descriptor.restored_checkpoint_id >= 0:
             builder.restored = RestoredState(
-                descriptor.restored_checkpoint_id, descriptor.restore, fetched.read, descriptor.restore_trusted
+                descriptor.restored_checkpoint_id,
+                descriptor.restore,
+                fetched.read,
+                descriptor.restore_trusted,
             )
         try:
             task = builder.build()
@@ -175,7 +180,9 @@ class JobTasks:
         else:
             thread.post(lambda: thread.add(task, position))
             thread.post(task.initialize)
-            threading.Thread(target=thread.run, name=f"task {task.environment.task_name}", daemon=True).start()
+            threading.Thread(
+                target=thread.run, name=f"task {task.environment.task_name}", daemon=True
+            ).start()
         keeps_state = bool(descriptor.restore) and task.chain.keeps_state_behind_end
         if descriptor.finished_before and not keeps_state and not has_enumerator(builder):
             # Behind the other tasks of the deployment: their ends of its channels are there then.
@@ -332,6 +339,11 @@ class JobTasks:
             last=message.last,
             continued=message.continued,
             attempt_number=builder.descriptor.attempt_number,
+            attempt_id=builder.descriptor.attempt_id,
+            stream=message.stream,
+            first=message.first,
+            restored=message.restored,
+            confirmed=message.confirmed,
         )
         self._send(EmitCollectRows(rows=rows))
 
@@ -395,8 +407,9 @@ class JobTasks:
         with self._lock:
             running = list(self._running.items())
         metrics = tuple(
-            TaskMetrics(attempt_id=attempt, values=entry.task.environment.metrics.values()) for attempt, entry
-            in running )
+            TaskMetrics(attempt_id=attempt, values=entry.task.environment.metrics.values())
+            for attempt, entry in running
+        )
         accumulators = {}
         for attempt, entry in running:
             values = accumulated(entry.task)

@@ -18,6 +18,7 @@ from yarrow.am.checkpoint.events import (
     Action,
     Discard,
     DiscardLocation,
+    DoubtSettled,
     Event,
     FailJob,
     JobEnds,
@@ -29,6 +30,7 @@ from yarrow.am.checkpoint.events import (
     PrepareLocation,
     Refused,
     Requested,
+    SettleDoubt,
     StoreMetadata,
     Succeeded,
     TasksFinished,
@@ -87,6 +89,7 @@ class CheckpointCoordinator:
         participants: Participants,
         clock: Clock,
         next_id: int = 1,
+        latest_savepoint_id: int = -1,
     ) -> None:
         self._job = job
         self._settings = settings
@@ -113,7 +116,9 @@ class CheckpointCoordinator:
         self.ends_with_savepoint = False
         self._ended = False
         #: Id of the latest completed savepoint, -1 = none.
-        self.latest_savepoint_id = -1
+        self.latest_savepoint_id = latest_savepoint_id
+        #: Aborted, and perhaps to be found by another master all the same.
+        self._doubtful: dict[int, CompletedCheckpoint] = {}
         #: Participants of the last final checkpoint: it is not taken twice for the same tasks.
         self._final_for: frozenset[str] = frozenset()
 
@@ -121,8 +126,10 @@ class CheckpointCoordinator:
         """The job goes on at another parallelism: checkpoints from now on are of that."""
         self._job = job
 
-    def restored(self, checkpoint: CompletedCheckpoint) -> None:
-        """The job begins from this one: ids go on behind it."""
+    def restored(self, checkpoint: CompletedCheckpoint, older: Iterable[CompletedCheckpoint] = ()) -> None:
+        """The job begins from this one: ids go on behind it. `older`: what else an earlier master has kept."""
+        for kept in older:
+            self.store.restored(kept)
         self._next_id = max(self._next_id, checkpoint.checkpoint_id + 1)
         self.store.restored(checkpoint)
         self.statistics.restored(checkpoint)
@@ -131,6 +138,11 @@ class CheckpointCoordinator:
     def pending(self) -> tuple[PendingCheckpoint, ...]:
         """Those under way, oldest first."""
         return tuple(self._pending.values())
+
+    @property
+    def in_doubt(self) -> bool:
+        """True while another master might find an aborted checkpoint: no task may begin from an older one."""
+        return bool(self._doubtful)
 
     @property
     def next_id(self) -> int:
@@ -160,8 +172,8 @@ class CheckpointCoordinator:
                 return self._request(event)
             case LocationReady(checkpoint_id, location):
                 return self._located(checkpoint_id, location)
-            case LocationFailed(checkpoint_id, cause):
-                actions = self._abort_id(checkpoint_id, cause)
+            case LocationFailed(checkpoint_id, cause, counts):
+                actions = self._abort_id(checkpoint_id, cause, counts)
                 self._writing.pop(checkpoint_id, None)
                 return actions
             case AcknowledgeCoordinator():
@@ -172,8 +184,13 @@ class CheckpointCoordinator:
                 return self._declined(event)
             case MetadataStored(checkpoint_id, pointer):
                 return self._stored(checkpoint_id, pointer)
-            case MetadataFailed(checkpoint_id, cause):
-                return [*self._abort_id(checkpoint_id, cause), *self._discard_written(checkpoint_id)]
+            case MetadataFailed(in_doubt=True):
+                return self._doubted(event)
+            case MetadataFailed(checkpoint_id, cause, counts, pointer):
+                actions = self._abort_id(checkpoint_id, cause, counts)
+                return [*actions, *self._discard_written(checkpoint_id, pointer)]
+            case DoubtSettled(checkpoint_id):
+                return self._settled(checkpoint_id)
             case TasksFinished(attempts):
                 return self._finished(attempts)
             case TasksRestart(cause):
@@ -352,7 +369,7 @@ class CheckpointCoordinator:
             return self._abort(pending, union_cause(operator))
         assert pending.location is not None
         pending.machine.transition(CheckpointState.STORING)
-        pending.stored = pending.metadata(self._job)
+        pending.stored = pending.metadata(self._job, self.latest_savepoint_id)
         return [StoreMetadata(pending.checkpoint_id, pending.location, pending.stored)]
 
     def _late(
@@ -393,22 +410,11 @@ class CheckpointCoordinator:
         pending = self._pending.get(checkpoint_id)
         if pending is None:
             return self._discard_written(checkpoint_id, pointer)
-        assert pending.location is not None and pending.stored is not None
         pending.machine.transition(CheckpointState.COMPLETED)
         del self._pending[checkpoint_id]
         if not pending.kind.is_savepoint:
             self._last_end = self._clock.monotonic()
-        metadata = pending.stored
-        directory = pending.location.directory
-        completed = CompletedCheckpoint(
-            checkpoint_id=checkpoint_id,
-            kind=pending.kind,
-            metadata=metadata,
-            directory=directory,
-            pointer=pointer,
-            shared=tuple(sorted({absolute(file.path, directory) for file in metadata.shared_files()})),
-            owned=not pending.kind.is_savepoint,
-        )
+        completed = _completed(pending, pointer)
         self.statistics.completed(pending, completed)
         if pending.kind.is_savepoint:
             self.latest_savepoint_id = max(self.latest_savepoint_id, checkpoint_id)
@@ -422,6 +428,22 @@ class CheckpointCoordinator:
         if request is not None:
             actions.append(Succeeded(request, completed))
         return actions
+
+    def _doubted(self, failed: MetadataFailed) -> list[Action]:
+        """Given up, and kept as if it were complete until nobody can find it any more."""
+        pending = self._pending.get(failed.checkpoint_id) or self._writing[failed.checkpoint_id]
+        actions = self._abort_id(failed.checkpoint_id, failed.cause, failed.counts)
+        del self._writing[failed.checkpoint_id]
+        self._aborted[failed.checkpoint_id] = None
+        doubtful = _completed(pending, failed.pointer)
+        self._doubtful[failed.checkpoint_id] = doubtful
+        self.registry.register(failed.checkpoint_id, doubtful.shared)
+        return [*actions, SettleDoubt(failed.checkpoint_id)]
+
+    def _settled(self, checkpoint_id: int) -> list[Action]:
+        under_way = [other.checkpoint_id for other in self._pending.values() if not other.kind.is_savepoint]
+        location = CheckpointLocation(directory=self._doubtful.pop(checkpoint_id).pointer)
+        return [DiscardLocation(checkpoint_id, location, self.registry.release(checkpoint_id, under_way))]
 
     def _subsume(self, completed: CompletedCheckpoint) -> list[Action]:
         """Older ones under way are of no use any more; older completed ones make room."""
@@ -457,9 +479,9 @@ class CheckpointCoordinator:
             actions += self._abort(pending, expired_cause(pending, self._job, self._settings.timeout))
         return actions
 
-    def _abort_id(self, checkpoint_id: int, cause: FailureCause) -> list[Action]:
+    def _abort_id(self, checkpoint_id: int, cause: FailureCause, counts: bool = True) -> list[Action]:
         pending = self._pending.get(checkpoint_id)
-        return [] if pending is None else self._abort(pending, cause)
+        return [] if pending is None else self._abort(pending, cause, counts)
 
     def _abort_all(self, cause: FailureCause) -> list[Action]:
         actions: list[Action] = []
@@ -540,3 +562,18 @@ class CheckpointCoordinator:
         actions = self._abort_all(unavailable_cause(self._job.name, cause))
         self._ended = True
         return actions
+
+
+def _completed(pending: PendingCheckpoint, pointer: str) -> CompletedCheckpoint:
+    """One whose metadata are written."""
+    metadata, location = pending.stored, pending.location
+    assert metadata is not None and location is not None
+    return CompletedCheckpoint(
+        checkpoint_id=pending.checkpoint_id,
+        kind=pending.kind,
+        metadata=metadata,
+        directory=location.directory,
+        pointer=pointer,
+        shared=tuple(sorted({absolute(file.path, location.directory) for file in metadata.shared_files()})),
+        owned=not pending.kind.is_savepoint,
+    )

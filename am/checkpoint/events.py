@@ -63,6 +63,8 @@ class LocationFailed:
 
     checkpoint_id: int
     cause: FailureCause
+    #: False = through no fault of the job or its storage.
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,23 @@ class MetadataStored:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFailed:
-    """A checkpoint's metadata could not be written."""
+    """A checkpoint's metadata, or the pointer to them, could not be written."""
 
     checkpoint_id: int
     cause: FailureCause
+    #: False = through no fault of the job or its storage.
+    counts: bool = True
+    #: Where the metadata are all the same, "" = nowhere.
+    pointer: str = ""
+    #: Another master may find the pointer: nothing that it needs is deleted before that is settled.
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtSettled:
+    """No master will find this checkpoint."""
+
+    checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,7 @@ Event = (
     | LocationFailed
     | MetadataStored
     | MetadataFailed
+    | DoubtSettled
     | TasksFinished
     | TasksRestart
     | JobEnds
@@ -157,6 +173,13 @@ class StoreMetadata:
     checkpoint_id: int
     location: CheckpointLocation
     metadata: CheckpointMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDoubt:
+    """See to it that no master will find this checkpoint: DoubtSettled follows, in the end."""
+
+    checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +235,7 @@ Action = (
     | TriggerCoordinators
     | TriggerTasks
     | StoreMetadata
+    | SettleDoubt
     | Notify
     | DiscardLocation
     | Discard

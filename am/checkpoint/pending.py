@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+import msgspec
+
 from yarrow import __version__
 from yarrow.am.checkpoint.plan import CheckpointPlan
 from yarrow.runtime.common.clock import Clock
@@ -137,7 +139,7 @@ class PendingCheckpoint:
                     return operator.name
         return ""
 
-    def metadata(self, job: JobGraph) -> CheckpointMetadata:
+    def metadata(self, job: JobGraph, latest_savepoint_id: int = -1) -> CheckpointMetadata:
         """What is written; every task has acknowledged."""
         parts: dict[tuple[JobVertexID, int], AcknowledgeCheckpoint] = {}
         assert self.plan is not None
@@ -156,6 +158,7 @@ class PendingCheckpoint:
             timestamp_ms=self.timestamp_ms,
             kind=self.kind,
             operators=tuple(states),
+            latest_savepoint_id=latest_savepoint_id if latest_savepoint_id >= 0 else msgspec.UNSET,
         )
 
     def _operators(

@@ -45,8 +45,7 @@ class CheckpointRecoveryStore(Protocol):
     Made for a job by CheckpointRecovery.of_job. Every write is guarded: once another leadership has begun, it fails
     with RecoveryStoreError and changes nothing. A write has returned only when it is durable: what it stored is in
     what the next leadership reads. Reads raise RecoveryStoreError while the store cannot be reached, and must never
-    answer "nothing" then: a job would begin anew. Calls are tried again by the store within its own limits; callers
-    do not repeat them.
+    answer "nothing" then: a job would begin anew. Calls are tried again by the store within its own limits.
     """
 
     def next_checkpoint_id(self) -> int:
@@ -76,7 +75,8 @@ class CheckpointRecoveryStore(Protocol):
 
         The same id with the same path again is no error (a repeated write); with another path it is
         RecoveryStoreError. After RecoveryStoreError the pointer is not there and never will be: its files are deleted.
-        After UnknownOutcomeError they stay, and `discard` of the id is called when a later checkpoint is complete.
+        After UnknownOutcomeError they stay, and no task is restored before `discard` of the id has returned, which is
+        tried again until it does: the pointer is then gone, whatever had become of it.
         A checkpoint whose `path` is "" lives in the master's memory alone and is never added.
         """
         ...
@@ -93,8 +93,9 @@ class CheckpointRecoveryStore(Protocol):
     def note_savepoint(self, checkpoint_id: int) -> None:
         """Such a savepoint is complete; its files are the user's and no pointer to them is kept.
 
-        Transactions that sinks have prepared for it must be spared by every later master. Lower than the one stored
-        already: no effect. Fails as `add` does.
+        Transactions that sinks have prepared for it must be spared by every later master: called before the savepoint
+        can be found by anybody. Lower than the one stored already: no effect. Fails as `add` does; one too many does
+        no harm.
         """
         ...
 

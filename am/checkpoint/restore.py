@@ -6,13 +6,18 @@ Owner: `starting_point` blocks and runs in the Dispatcher's threads before anyth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import absolute
 from yarrow.am.checkpoint.plan import enumerator_of
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import CheckpointPointer, CheckpointRecovery, CheckpointRecoveryStore
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.jobmaster.execution_graph import Execution
@@ -27,6 +32,7 @@ from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
 from yarrow.runtime.snapshot.errors import SnapshotError
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
+    EarlierCheckpoint,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
@@ -35,50 +41,115 @@ from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 if TYPE_CHECKING:
     from yarrow.runtime.snapshot.assignment import Assignment
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
     """What a JobMaster needs to take checkpoints and to restore them."""
 
     storage: CheckpointStorage
+    #: Pointers to what this job completes.
+    recovery: CheckpointRecoveryStore
     restored: CompletedCheckpoint | None = None
     #: Ids below it may have been used by an earlier run of the job.
     next_id: int = 1
+    #: What an earlier master has kept besides, oldest first.
+    older: tuple[CompletedCheckpoint, ...] = ()
+    #: -1 = none.
+    latest_savepoint_id: int = -1
 
 
 def starting_point(
-    job: JobGraph, settings: CheckpointSettings, ids: IdFactory | None = None, *, recovering: bool = False
+    job: JobGraph,
+    settings: CheckpointSettings,
+    ids: IdFactory | None = None,
+    *,
+    recovering: bool = False,
+    recovery: CheckpointRecovery | None = None,
 ) -> tuple[JobGraph, StartingPoint]:
     """The job, with the max parallelism of what it restores, and where it begins. Blocking.
 
-    `recovering`: the job ran before under another master; it goes on from its latest complete checkpoint.
+    `recovering`: the job ran before under another master; it goes on from the newest checkpoint that `recovery` points
+    to. Where that holds none, from the newest complete one in its storage; else as it is configured.
 
     Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
-    cannot be written.
+    cannot be written; RecoveryStoreError when it cannot be known where an earlier master stood.
     """
     try:
         trust = SnapshotTrust.of(settings.secret_file, settings.trust_pickle)
     except SnapshotError as error:
         raise RestoreError(str(error)) from error
     storage = _storage(job.job_id, settings, ids, trust.secret)
+    store = (recovery or InMemoryCheckpointRecovery()).of_job(job.job_id)
     earlier = storage.earlier()
-    next_id = max((each.checkpoint_id for each in earlier), default=0) + 1
-    complete = [each for each in earlier if each.complete]
-    own = max(complete, key=lambda each: each.checkpoint_id).pointer if recovering and complete else ""
-    if own:
-        own_path = replace(settings, restore_path=own, claim_mode=execution.ClaimMode.CLAIM)
-        settings = replace(own_path, ignore_unclaimed_state=True)
+    highest = max((each.checkpoint_id for each in earlier), default=0)
+    start = StartingPoint(
+        storage,
+        store,
+        next_id=max(store.next_checkpoint_id(), highest + 1),
+        latest_savepoint_id=store.latest_savepoint_id,
+    )
+    pointers = (store.completed() or _found(earlier)) if recovering else ()
+    if pointers:
+        return _recovered(job, settings, start, trust, pointers)
     if not settings.restore_path:
-        return job, StartingPoint(storage, next_id=next_id)
+        return job, start
     adopted, restored = _restored(job, settings, storage, trust)
-    if own:
-        restored = replace(restored, claimed=False)
-    return adopted, StartingPoint(storage, restored, next_id)
+    return adopted, replace(start, restored=restored)
 
 
 def in_memory(job_id: JobID) -> StartingPoint:
     """A job that begins anew and keeps its checkpoints in the master's memory."""
-    return StartingPoint(JobManagerCheckpointStorage(job_id))
+    return StartingPoint(JobManagerCheckpointStorage(job_id), InMemoryCheckpointRecovery().of_job(job_id))
+
+
+def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:
+    """The newest complete checkpoint in a storage, for a job of which no pointers were kept."""
+    complete = [each for each in earlier if each.complete]
+    newest = max(complete, key=lambda each: each.checkpoint_id, default=None)
+    if newest is None:
+        return ()
+    return (CheckpointPointer(checkpoint_id=newest.checkpoint_id, path=newest.pointer, epoch=0),)
+
+
+def _recovered(
+    job: JobGraph,
+    settings: CheckpointSettings,
+    start: StartingPoint,
+    trust: SnapshotTrust,
+    pointers: Sequence[CheckpointPointer],
+) -> tuple[JobGraph, StartingPoint]:
+    """From the newest pointer and from no other: a job never goes back further without being told to."""
+    *before, newest = pointers
+    adopted, restored = _restored(job, _pointing(settings, newest), start.storage, trust)
+    older = []
+    for pointer in before:
+        try:
+            _, kept = _restored(job, _pointing(settings, pointer), start.storage, trust)
+        except RestoreError as error:
+            _log.warning("job %s: checkpoint %d is not kept: %s", job.job_id, pointer.checkpoint_id, error)
+        else:
+            older.append(_owned_as(kept, pointer))
+    stored = restored.metadata.latest_savepoint_id
+    latest = max(start.latest_savepoint_id, -1 if stored is msgspec.UNSET else stored)
+    start = replace(
+        start, restored=_owned_as(restored, newest), older=tuple(older), latest_savepoint_id=latest
+    )
+    return adopted, start
+
+
+def _pointing(settings: CheckpointSettings, pointer: CheckpointPointer) -> CheckpointSettings:
+    return replace(
+        settings,
+        restore_path=pointer.path,
+        claim_mode=execution.ClaimMode.CLAIM,
+        ignore_unclaimed_state=True,
+    )
+
+
+def _owned_as(checkpoint: CompletedCheckpoint, pointer: CheckpointPointer) -> CompletedCheckpoint:
+    return replace(checkpoint, pointer=pointer.path, owned=pointer.owned, claimed=pointer.claimed)
 
 
 # Storage.

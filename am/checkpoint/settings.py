@@ -72,6 +72,11 @@ class CheckpointSettings:
     claim_mode: execution.ClaimMode = execution.ClaimMode.NO_CLAIM
     ignore_unclaimed_state: bool = False
 
+    @property
+    def covers_each_row_once(self) -> bool:
+        """True where completed checkpoints say which rows count: those of execute_and_collect wait for them."""
+        return self.interval is not None and self.exactly_once
+
     @classmethod
     def of(cls, settings: Settings) -> CheckpointSettings:
         """Reads a job's configuration, the cluster's below it."""

@@ -18,6 +18,7 @@ from yarrow.am.checkpoint.events import (
     Action,
     Discard,
     DiscardLocation,
+    DoubtSettled,
     Event,
     FailJob,
     JobEnds,
@@ -29,6 +30,7 @@ from yarrow.am.checkpoint.events import (
     PrepareLocation,
     Refused,
     Requested,
+    SettleDoubt,
     StoreMetadata,
     Succeeded,
     TasksFinished,
@@ -38,6 +40,7 @@ from yarrow.am.checkpoint.events import (
     Wake,
 )
 from yarrow.am.checkpoint.plan import GraphParticipants, enumerator_of
+from yarrow.am.checkpoint.recovery_store import RecoveryStoreError, UnknownOutcomeError
 from yarrow.am.checkpoint.restore import Restorer, StartingPoint
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.errors import failure_of
@@ -69,6 +72,18 @@ from yarrow.runtime.snapshot.options import (
 from yarrow.runtime.snapshot.storage import OpenedSnapshot
 
 _log = logging.getLogger(__name__)
+
+#: Seconds until a pointer that may have been written is removed again, after it could not be.
+_DOUBT_PAUSE = 1.0
+
+
+class _NotPointedTo(Exception):
+    """The metadata are written, the pointer to them is not, or perhaps."""
+
+    def __init__(self, pointer: str, error: RecoveryStoreError) -> None:
+        super().__init__(str(error))
+        self.pointer = pointer
+        self.error = error
 
 
 class CheckpointedJob(Protocol):
@@ -109,13 +124,19 @@ class CheckpointLink:
         self._settings = settings
         self._starting_point = starting_point
         self._storage = starting_point.storage
+        self._recovery = starting_point.recovery
         self._restorer = Restorer(graph.job)
         participants = GraphParticipants(graph, settings.after_tasks_finish)
         self._coordinator = CheckpointCoordinator(
-            graph.job, settings, participants, services.clock, starting_point.next_id
+            graph.job,
+            settings,
+            participants,
+            services.clock,
+            starting_point.next_id,
+            starting_point.latest_savepoint_id,
         )
         if starting_point.restored is not None:
-            self._coordinator.restored(starting_point.restored)
+            self._coordinator.restored(starting_point.restored, starting_point.older)
         self._answers: dict[str, asyncio.Future[CompletedCheckpoint]] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._next_restart: asyncio.Future[None] | None = None
@@ -196,6 +217,18 @@ class CheckpointLink:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """True while tasks must not be restored: another master might begin from a later checkpoint than they would."""
+        return self._coordinator.in_doubt
+
+    async def release(self, terminal: bool) -> None:
+        """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
+        try:
+            await self._owner.run_blocking(self._recovery.close, terminal)
+        except RecoveryStoreError as error:
+            _log.warning("%s: pointers to checkpoints were not removed: %s", self._owner.name, error)
 
     async def end(self) -> None:
         """The job has ended: deletes what is not to outlive it, waits for what is being written or deleted."""
@@ -290,6 +323,8 @@ class CheckpointLink:
                 self._trigger_tasks(checkpoint_id, timestamp_ms, options, attempts)
             case StoreMetadata():
                 self._spawn(self._store(action), f"store checkpoint {action.checkpoint_id}")
+            case SettleDoubt(checkpoint_id):
+                self._spawn(self._settle(checkpoint_id), f"settle checkpoint {checkpoint_id}")
             case Notify():
                 self._notify(action)
             case DiscardLocation(checkpoint_id, location, shared):
@@ -310,17 +345,31 @@ class CheckpointLink:
 
     async def _prepare(self, action: PrepareLocation) -> None:
         try:
-            location = await self._owner.run_blocking(
-                self._storage.begin, action.checkpoint_id, action.kind, action.directory
-            )
+            location = await self._owner.run_blocking(self._begin, action)
+        except RecoveryStoreError as error:
+            self.handle(LocationFailed(action.checkpoint_id, self._recovery_failure(error), counts=False))
         except Exception as error:
             self.handle(LocationFailed(action.checkpoint_id, self._storage_failure(error, action.directory)))
         else:
             self.handle(LocationReady(action.checkpoint_id, location))
 
+    def _begin(self, action: PrepareLocation) -> CheckpointLocation:
+        self._recovery.use_checkpoint_id(action.checkpoint_id)
+        return self._storage.begin(action.checkpoint_id, action.kind, action.directory)
+
     async def _store(self, action: StoreMetadata) -> None:
         try:
             pointer = await self._owner.run_blocking(self._write, action.location, action.metadata)
+        except _NotPointedTo as failed:
+            self.handle(
+                MetadataFailed(
+                    action.checkpoint_id,
+                    self._recovery_failure(failed.error),
+                    counts=False,
+                    pointer=failed.pointer,
+                    in_doubt=isinstance(failed.error, UnknownOutcomeError),
+                )
+            )
         except Exception as error:
             directory = action.location.directory
             self.handle(MetadataFailed(action.checkpoint_id, self._storage_failure(error, directory)))
@@ -328,10 +377,51 @@ class CheckpointLink:
             self.handle(MetadataStored(action.checkpoint_id, pointer))
 
     def _write(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
-        fault_points.reach("coordinator.before-metadata", checkpoint_id=metadata.checkpoint_id)
+        checkpoint_id, kind = metadata.checkpoint_id, metadata.kind
+        fault_points.reach("coordinator.before-metadata", checkpoint_id=checkpoint_id)
+        outlived = kind.is_savepoint and not kind.stops_job
+        if outlived:
+            try:
+                # Before anybody can find it: no master may have sinks throw away what it holds.
+                self._recovery.note_savepoint(checkpoint_id)
+            except RecoveryStoreError as error:
+                raise _NotPointedTo("", RecoveryStoreError(str(error))) from error
         pointer = self._storage.complete(location, metadata)
-        fault_points.reach("coordinator.after-metadata", checkpoint_id=metadata.checkpoint_id)
+        fault_points.reach("coordinator.after-metadata", checkpoint_id=checkpoint_id)
+        if pointer and not outlived:
+            try:
+                self._recovery.add(checkpoint_id, pointer, owned=not kind.is_savepoint)
+            except RecoveryStoreError as error:
+                raise _NotPointedTo(pointer, error) from error
         return pointer
+
+    def _recovery_failure(self, error: RecoveryStoreError) -> FailureCause:
+        return failure_of(type(error), f"it cannot be made known to other masters: {error}")
+
+    async def _settle(self, checkpoint_id: int) -> None:
+        """Removes a pointer that may have been written; tried until it is known to be gone, or this master ends."""
+        while True:
+            try:
+                await self._owner.run_blocking(self._recovery.discard, checkpoint_id)
+            except RecoveryStoreError as error:
+                _log.warning(
+                    "%s: whether checkpoint %d can be found is not known: %s",
+                    self._owner.name, checkpoint_id, error,
+                )  # fmt: skip
+                if self._over:
+                    return
+                await self._pause(_DOUBT_PAUSE)
+            else:
+                self.handle(DoubtSettled(checkpoint_id))
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        over = asyncio.Event()
+        timer = self._services.timers.call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
 
     def _storage_failure(self, error: Exception, directory: str) -> FailureCause:
         if not isinstance(error, YarrowError | OSError):
@@ -354,6 +444,8 @@ class CheckpointLink:
     async def _delete_completed(self, dropped: Dropped) -> None:
         checkpoint = dropped.checkpoint
         try:
+            if not self._over:
+                await self._owner.run_blocking(self._recovery.discard, checkpoint.checkpoint_id)
             if checkpoint.claimed:
                 snapshot = OpenedSnapshot(checkpoint.metadata, checkpoint.directory)
                 await self._owner.run_blocking(self._storage.discard_claimed, snapshot, dropped.shared)

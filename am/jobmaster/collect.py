@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+import msgspec
+
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import CollectRows
 
@@ -19,7 +21,10 @@ _FETCH_BYTES = 4 << 20
 class CollectBuffer:
     """Rows in the order in which they arrived; of each subtask in its own order."""
 
-    def __init__(self, job_id: JobID, collect_id: str, subtasks: int, max_rows: int) -> None:
+    def __init__(
+        self, job_id: JobID, collect_id: str, subtasks: int, max_rows: int, *, exactly_once: bool = False
+    ) -> None:
+        """`exactly_once`: the client keeps rows until a checkpoint covers them, and hears of each attempt."""
         self._job_id = job_id
         self._collect_id = collect_id
         self._open = subtasks
@@ -31,6 +36,10 @@ class CollectBuffer:
         self._taken: dict[int, tuple[int, int]] = {}
         #: Subtasks that have sent their last rows.
         self._ended: set[int] = set()
+        self._exactly_once = exactly_once
+        #: The job has ended.
+        self._closed = False
+        self._complete = False
         self._changed = asyncio.Condition()
 
     async def push(self, rows: CollectRows) -> None:
@@ -39,7 +48,7 @@ class CollectBuffer:
             position = (rows.attempt_number, rows.sequence)
             if position > self._taken.get(rows.subtask, (0, -1)):
                 self._taken[rows.subtask] = position
-                if rows.row_count or rows.continued:
+                if rows.row_count or rows.continued or self._exactly_once:
                     self._queue.append(rows)
                     self._rows += rows.row_count
                 if rows.last and rows.subtask not in self._ended:
@@ -51,10 +60,11 @@ class CollectBuffer:
     async def fetch(self, max_rows: int) -> tuple[CollectRows, ...]:
         """The next messages, at least one, with about `max_rows` rows; waits until there are some.
 
-        After all rows comes one without any and with `last` set, again and again.
+        When the job has ended comes one without any and with `last` set, again and again: until then a subtask that
+        had sent all its rows may start again.
         """
         async with self._changed:
-            await self._changed.wait_for(lambda: bool(self._queue) or self._open <= 0)
+            await self._changed.wait_for(lambda: bool(self._queue) or self._closed)
             if not self._queue:
                 return (self._end(),)
             found: list[CollectRows] = []
@@ -69,13 +79,13 @@ class CollectBuffer:
                 rows = self._queue.popleft()
                 count += rows.row_count
                 size += len(rows.payload)
-                found.append(_not_last(rows))
+                found.append(msgspec.structs.replace(rows, last=False, exactly_once=self._exactly_once))
             self._rows -= count
             self._changed.notify_all()
             return tuple(found)
 
     def restarts(self, subtask: int) -> None:
-        """The subtask starts again: its rows have not ended. What it has sent since its checkpoint comes twice."""
+        """The subtask starts again: its rows have not ended. What it has sent since its checkpoint comes again."""
         if subtask in self._ended:
             self._ended.remove(subtask)
             self._open += 1
@@ -85,9 +95,11 @@ class CollectBuffer:
         self._ended.clear()
         self._open = subtasks
 
-    async def close(self) -> None:
-        """The job has ended: what is there can still be fetched, nothing more will come."""
+    async def close(self, complete: bool) -> None:
+        """The job has ended: what is there can still be fetched, no more comes. `complete`: it has finished."""
         async with self._changed:
+            if not self._closed:
+                self._closed, self._complete = True, complete
             self._open = 0
             self._changed.notify_all()
 
@@ -100,20 +112,5 @@ class CollectBuffer:
             payload=b"",
             row_count=0,
             last=True,
+            complete=self._complete,
         )
-
-
-def _not_last(rows: CollectRows) -> CollectRows:
-    """`last` of one subtask is not the end of all: only the end mark bears it to the client."""
-    if not rows.last:
-        return rows
-    return CollectRows(
-        job_id=rows.job_id,
-        collect_id=rows.collect_id,
-        subtask=rows.subtask,
-        sequence=rows.sequence,
-        payload=rows.payload,
-        row_count=rows.row_count,
-        continued=rows.continued,
-        attempt_number=rows.attempt_number,
-    )

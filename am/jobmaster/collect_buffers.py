@@ -17,10 +17,12 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 class CollectBuffers:
     """One buffer for each collect operator."""
 
-    def __init__(self, job: JobGraph, max_rows: int) -> None:
+    def __init__(self, job: JobGraph, max_rows: int, *, exactly_once: bool = False) -> None:
         self._job_id = job.job_id
         self._buffers = {
-            collect_id: CollectBuffer(job.job_id, collect_id, vertex.parallelism, max_rows)
+            collect_id: CollectBuffer(
+                job.job_id, collect_id, vertex.parallelism, max_rows, exactly_once=exactly_once
+            )
             for vertex in job.vertices
             for collect_id in _collects_of(vertex)
         }
@@ -30,9 +32,7 @@ class CollectBuffers:
         try:
             return self._buffers[collect_id]
         except KeyError:
-            raise UnknownCollectError(
-                f"job {self._job_id} has no collect operator {collect_id!r}"
-            ) from None
+            raise UnknownCollectError(f"job {self._job_id} has no collect operator {collect_id!r}") from None
 
     def restart(self, executions: Iterable[Execution]) -> None:
         """These subtasks start again."""
@@ -46,10 +46,10 @@ class CollectBuffers:
             for collect_id in _collects_of(vertex):
                 self._buffers[collect_id].replaced(vertex.parallelism)
 
-    async def close(self) -> None:
-        """The job has ended."""
+    async def close(self, complete: bool) -> None:
+        """The job has ended; `complete`: it has finished."""
         for buffer in self._buffers.values():
-            await buffer.close()
+            await buffer.close(complete)
 
 
 def _collects_of(vertex: JobVertex) -> Iterator[str]:

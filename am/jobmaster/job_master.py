@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
 from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.errors import (
@@ -65,6 +67,7 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
@@ -89,6 +92,8 @@ from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
 _KILL_GRACE = 5.0
+#: Seconds until a restart is looked at again that waits for a checkpoint whose pointer is in doubt.
+_DOUBT_PAUSE = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -102,6 +107,14 @@ class JobMasterServices:
     clock: Clock
     timers: Timers
     ids: IdFactory
+    #: Of the leadership under which jobs run: their fencing tokens begin with it.
+    epoch: int = 0
+    #: What of the jobs' checkpoints outlives their masters.
+    checkpoint_recovery: CheckpointRecovery = field(default_factory=InMemoryCheckpointRecovery)
+
+
+async def _nothing(master: JobMaster) -> None:
+    """Nobody wants to know."""
 
 
 class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
@@ -114,7 +127,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         settings: JobMasterSettings,
         starting_point: StartingPoint | None = None,
     ) -> None:
-        self.leader_id = JobMasterID(services.ids.hex_id())
+        self.leader_id = JobMasterID(token_of_epoch(services.epoch, services.ids.hex_id()))
         super().__init__(f"jobmanager_{job.job_id}", self.leader_id)
         self._services = services
         self._settings = settings
@@ -149,7 +162,9 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
         self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
-        self._collects = CollectBuffers(job, settings.collect_buffer_rows)
+        self._collects = CollectBuffers(
+            job, settings.collect_buffer_rows, exactly_once=settings.checkpoints.covers_each_row_once
+        )
         #: Events for executions that are not deployed yet.
         self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
         self._not_enough = ""
@@ -158,7 +173,9 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._slot_timer: TimerHandle | None = None
         self._timers: dict[str, TimerHandle] = {}
         self._ended = asyncio.Event()
-        #: Called once, when the job has ended and all its messages are out.
+        #: Awaited when the job has ended for good and all its messages are out, before anything of it is removed.
+        self.on_ending: Callable[[JobMaster], Awaitable[None]] = _nothing
+        #: Called once, after that.
         self.on_ended: Callable[[JobMaster], None] = lambda master: None
         self.address = ""
         self._resource_manager = ResourceManagerLink(
@@ -191,7 +208,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
-        await self._collects.close()
+        await self._collects.close(complete=self.graph.status is JobStatus.FINISHED)
+        await self._checkpoints.release(terminal=False)
 
     def _now(self) -> float:
         return self._services.clock.monotonic()
@@ -229,7 +247,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         data = encode_job_graph(job)
         if len(data) <= self._settings.inline_graph_bytes:
             return EncodedGraph(data)
-        return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put, data))
+        return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put_here, data))
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
         """For Rescaling: takes a checkpoint with which all tasks end, and the job does not."""
@@ -276,6 +294,12 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         """Starts cancelling."""
         self.assert_main_thread()
         self._carry_out(self._scheduler.cancel(self._now()))
+
+    def suspend(self, cause: str) -> None:
+        """The job ends here and nowhere else: another master goes on with it. To be followed by `stop`."""
+        self.assert_main_thread()
+        if self.graph.machine.can(JobStatus.SUSPENDED):
+            self.graph.transition(JobStatus.SUSPENDED, cause)
 
     def waiting_for(self) -> str:
         """What the job waits for, "" when for nothing."""
@@ -490,6 +514,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._carry_out(self._scheduler.restart_cancel_timed_out(restart_id, cause, self._now()))
 
     def _restart_due(self, restart_id: int) -> None:
+        if self._checkpoints.in_doubt:
+            _log.info("the job %r waits with its restart: its checkpoints are in doubt", self.graph.job.name)
+            self._after(f"restart {restart_id}", _DOUBT_PAUSE, partial(self._restart_due, restart_id))
+            return
         self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
 
     def _reset_reader(self, reset: ResetReader) -> None:
@@ -507,7 +535,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
-        await self._collects.close()
+        await self._collects.close(complete=self.graph.status is JobStatus.FINISHED)
         await self._resource_manager.leave(self.graph.status)
         for free in self._last_slots:
             if (link := self._links.get(free.slot.resource_id)) is not None:
@@ -515,6 +543,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         for link in self._links.values():
             link.disconnect(f"the job is {self.graph.status.value}")
         await asyncio.gather(*(link.drained() for link in self._links.values()))
+        await self.on_ending(self)
         await self._checkpoints.end()
         self._ended.set()
         self.on_ended(self)

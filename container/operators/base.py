@@ -39,6 +39,10 @@ class CollectMessage(NamedTuple):
     row_count: int
     last: bool
     continued: bool
+    stream: str
+    first: int
+    restored: int
+    confirmed: int
 
 
 @dataclass(frozen=True, slots=True)

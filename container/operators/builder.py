@@ -9,6 +9,7 @@ from __future__ import annotations
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.base import Operator
 from yarrow.container.operators.broadcast_process import BroadcastProcessingOperator
+from yarrow.container.operators.collecting import CollectingOperator
 from yarrow.container.operators.keyed_aggregation import FieldAggregation, ReducingOperator
 from yarrow.container.operators.process import ProcessingOperator
 from yarrow.container.operators.row_functions import (
@@ -17,7 +18,7 @@ from yarrow.container.operators.row_functions import (
     StatelessFunctionOperator,
 )
 from yarrow.container.operators.sink_writing import SinkWritingOperator
-from yarrow.container.operators.sinks import CollectingOperator, PrintingOperator, SinkFunctionCaller
+from yarrow.container.operators.sinks import PrintingOperator, SinkFunctionCaller
 from yarrow.container.operators.source_function import SourceFunctionHead
 from yarrow.container.operators.sources import ReadingSource
 from yarrow.container.operators.timestamps_and_watermarks import TimestampsAndWatermarks

@@ -21,8 +21,9 @@ from yarrow.container.operators.base import (
     TaskEnvironment,
 )
 from yarrow.container.operators.builder import build_operator
+from yarrow.container.operators.collecting import CollectingOperator
 from yarrow.container.operators.event_time import WatermarkMaker
-from yarrow.container.operators.sinks import BulkRowOperator, CollectingOperator
+from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.task.chain_compiler import ChainCompiler

@@ -468,6 +468,19 @@ class CollectRows(Message, frozen=True, kw_only=True):
     continued: bool = False
     #: The subtask's attempt: each begins anew with its sequence, and leaves unfinished what the former continued.
     attempt_number: int = 0
+    attempt_id: ExecutionAttemptID = ExecutionAttemptID("")
+    #: Rows in one order, whose positions count on over attempts; a subtask may go on with several.
+    stream: str = ""
+    #: Position of the first row.
+    first: int = 0
+    #: Position at which the attempt began: what former ones have sent from there on is void.
+    restored: int = 0
+    #: Rows before this position are covered by a completed checkpoint.
+    confirmed: int = 0
+    #: Put in by the JobMaster: rows are handed out when they are confirmed, and not before.
+    exactly_once: bool = False
+    #: On the end mark: the job has finished, so that all rows count that have come.
+    complete: bool = False
 
 
 class Acknowledge(Message, frozen=True, kw_only=True):

@@ -255,6 +255,8 @@ class CheckpointMetadata(Handle, frozen=True, kw_only=True):
     timestamp_ms: int
     kind: SnapshotKind
     operators: tuple[OperatorState, ...]
+    #: The latest savepoint of the job when it was taken: sinks spare its transactions. Left out where there is none.
+    latest_savepoint_id: int | msgspec.UnsetType = msgspec.UNSET
 
     def operator(self, operator_id: OperatorID) -> OperatorState | None:
         """The state of an operator; None when it has none here."""

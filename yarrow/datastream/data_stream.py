@@ -400,6 +400,8 @@ class DataStream(OperatorSettings):
         """Execute the program and return its records as an iterator; closing it cancels the job.
 
         With a limit the iterator ends, and the job is cancelled, after so many records.
+        With exactly-once checkpoints a record is returned once a checkpoint that covers it is complete, or the job has
+        finished; without, it is returned at once, and perhaps again after a restart.
         Raises the job's error from `next`.
         """
         if limit is not None and limit < 0:

@@ -5,16 +5,12 @@ Owner: any thread; pure. Shared by the clients of embedded and remote clusters.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable
-from typing import Any
-
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus as PublicJobStatus
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.rpc.messages import CollectRows, FailureCause, JobResult
+from yarrow.runtime.rpc.messages import FailureCause, JobResult
 
 
 def public_status(name: str) -> PublicJobStatus:
@@ -49,25 +45,3 @@ def _trace(cause: FailureCause) -> str:
 def _where(cause: FailureCause) -> str:
     where = f" in {cause.operator_name}" if cause.operator_name else ""
     return where + (f", at the record {cause.record}" if cause.record else "")
-
-
-class CollectedRows:
-    """Puts the messages of one collect operator together again: a long row comes in several of its subtask's."""
-
-    def __init__(self) -> None:
-        #: By subtask and attempt: a new attempt does not go on with what the former left unfinished.
-        self._parts: dict[tuple[int, int], list[bytes]] = {}
-
-    def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
-        """The rows that are whole now, in order; None when there are none and no more will come."""
-        rows: list[Any] = []
-        ended = False
-        for message in messages:
-            ended = ended or message.last
-            parts = self._parts.setdefault((message.subtask, message.attempt_number), [])
-            parts.append(message.payload)
-            if not message.continued and message.row_count:
-                # The job's own workers made it from the job's own records; the classes are this program's.
-                rows.extend(pickle.loads(b"".join(parts)))
-                parts.clear()
-        return None if ended and not rows else rows

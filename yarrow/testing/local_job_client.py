@@ -24,7 +24,8 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult, SavepointRequest
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.job_results import CollectedRows, execution_result, public_status
+from yarrow.testing.collected_rows import CollectedRows
+from yarrow.testing.job_results import execution_result, public_status
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.loop_thread import LoopThread
 

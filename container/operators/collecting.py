@@ -1,0 +1,244 @@
+"""CollectingOperator: the end of a chain whose rows go to the client of execute_and_collect.
+
+Owner: the task thread. Rows are counted in streams, whose position, with the rows that nobody has taken yet, is
+operator state: what comes again after a restart is known by its position, and what a checkpoint covers is told to the
+client, which hands out nothing else where rows are to come exactly once. It must not know who keeps rows on the way.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.container.operators.base import CollectMessage, ColumnarOperator, Emit
+from yarrow.container.operators.sinks import BulkRowOperator
+from yarrow.container.task.code_writer import CodeWriter
+from yarrow.container.task.freezing import generate_fixed
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.operator_spec import CollectOperator
+
+#: Rows and bytes of one message of a collect operator; a single larger row travels alone.
+COLLECT_ROWS = 1000
+COLLECT_BYTES = 1 << 20
+#: Name of the operator's list state; part of the format of savepoints.
+STREAMS = "collect-streams"
+#: Checkpoints whose end is waited for; of those before nobody will hear any more.
+_REMEMBERED = 64
+
+
+class CollectStream:
+    """Rows in one order, counted from 0 over all attempts.
+
+    A subtask that goes on from a checkpoint goes on with the streams that it finds there: at another parallelism these
+    may be several, or none. Then it begins one, named by that checkpoint, so that no name comes twice.
+    """
+
+    def __init__(self, name: str, end: int = 0, rows: list[Any] | None = None) -> None:
+        self.name = name
+        #: Position behind the last row.
+        self.end = end
+        #: The last ones, which nobody has taken yet; some of them may be under way.
+        self.rows = rows or []
+        #: Where this attempt began: rows of former attempts from there on are void.
+        self.restored = end
+        #: Rows before it are covered by a completed checkpoint.
+        self.confirmed = end
+        #: What the client was told last of `confirmed`; -1 = it does not know of this attempt.
+        self.told = -1
+
+    @property
+    def first(self) -> int:
+        """Position of the first of `rows`."""
+        return self.end - len(self.rows)
+
+    def append(self, row: Any) -> None:
+        """A row behind the last."""
+        self.rows.append(row)
+        self.end += 1
+
+
+class CollectingOperator(BulkRowOperator, ColumnarOperator):
+    """Hands rows to the client, one message under way at a time: the client's answer is the credit for the next."""
+
+    def __init__(self, name: str, spec: CollectOperator) -> None:
+        super().__init__(name)
+        self._collect_id = spec.collect_id
+        self._limit = spec.max_buffered_rows
+        self._rows_per_message = COLLECT_ROWS
+        #: Rest of a payload that is longer than a message.
+        self._parts: deque[bytes] = deque()
+        #: What the present message is of, and how many of its first rows.
+        self._under_way: CollectStream
+        self._rows_under_way = 0
+        self._sequence = 0
+        self._in_flight = False
+        self._finishing = False
+        self._last_sent = False
+        #: Positions at the cuts of checkpoints, oldest first.
+        self._cuts: dict[int, list[tuple[CollectStream, int]]] = {}
+
+    # ------------------------------------------------------------------ life cycle
+
+    def open(self) -> None:
+        self._state = self.context.operator_state.list_state(ListStateDescriptor(STREAMS))
+        self._streams = [
+            CollectStream(name, end, [_restored_row(row, batches) for row in rows])
+            for name, end, batches, rows in self._state.get()
+        ]
+        if not self._streams:
+            restored = self.context.restored_checkpoint_id
+            subtask = self.context.environment.subtask
+            self._streams.append(CollectStream(f"{-1 if restored is None else restored}-{subtask}"))
+            self._streams[0].told = 0
+        #: The rows of this attempt.
+        self._own = self._streams[0]
+        self._under_way = self._own
+        self._send()
+
+    def resume_finished(self) -> None:
+        # The last rows may not have been taken when the input had ended.
+        self.open()
+        self.finish()
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        fixed = generate_fixed(code, value, None, self.context.environment.object_reuse)
+        super().generate(code, fixed, timestamp, emit)
+
+    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        self._own.rows += rows
+        self._own.end += len(rows)
+        self._send()
+
+    def process_batch(self, batch: ArrowBatch) -> tuple[()]:
+        self._own.append(batch.batch)
+        self._send()
+        return ()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        self._state.update(
+            [(stream.name, stream.end, *_stored_rows(stream.rows)) for stream in self._streams]
+        )
+        self._cuts[checkpoint_id] = [(stream, stream.end) for stream in self._streams]
+        while len(self._cuts) > _REMEMBERED:
+            del self._cuts[next(iter(self._cuts))]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        for covered in [each for each in self._cuts if each <= checkpoint_id]:
+            for stream, end in self._cuts.pop(covered):
+                stream.confirmed = max(stream.confirmed, end)
+        self._send()
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._cuts.pop(checkpoint_id, None)
+
+    # ------------------------------------------------------------------ messages
+
+    def _send(self) -> None:
+        if self._in_flight:
+            return
+        if not self._parts:
+            stream = self._next_stream()
+            if stream is None:
+                return
+            rows, payload = self._next_message(stream) if stream.rows else ([], b"")
+            cuts = range(0, max(1, len(payload)), 2 * COLLECT_BYTES)
+            self._parts += [payload[cut : cut + 2 * COLLECT_BYTES] for cut in cuts]
+            self._under_way, self._rows_under_way = stream, len(rows)
+        stream = self._under_way
+        part = self._parts.popleft()
+        continued = bool(self._parts)
+        stream.told = stream.confirmed
+        self._in_flight = True
+        self._last_sent = self._finishing and not continued and self._rows_left == self._rows_under_way
+        message = CollectMessage(
+            collect_id=self._collect_id,
+            sequence=self._sequence,
+            payload=part,
+            row_count=0 if continued else self._rows_under_way,
+            last=self._last_sent,
+            continued=continued,
+            stream=stream.name,
+            first=stream.first,
+            restored=stream.restored,
+            confirmed=stream.confirmed,
+        )
+        self.context.environment.push_collected(message)
+
+    def _next_stream(self) -> CollectStream | None:
+        """The one of which the client is to hear; None = there is nothing to say."""
+        for stream in (*self._streams[1:], self._own):
+            if stream.rows or stream.told < stream.confirmed:
+                return stream
+        return self._own if self._finishing and not self._last_sent else None
+
+    def _next_message(self, stream: CollectStream) -> tuple[list[Any], bytes]:
+        """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""
+        count = self._rows_per_message
+        while True:
+            rows = stream.rows[:count]
+            payload = pickle.dumps(rows, 5)
+            if len(payload) <= COLLECT_BYTES or len(rows) <= 1:
+                self._rows_per_message = min(COLLECT_ROWS, 2 * count)
+                return rows, payload
+            count = max(1, count * COLLECT_BYTES // (2 * len(payload)))
+
+    def on_credit(self, sequence: int) -> None:
+        """The message of that sequence number was taken."""
+        if sequence == self._sequence and self._in_flight:
+            self._sequence += 1
+            self._in_flight = False
+            if not self._parts:
+                del self._under_way.rows[: self._rows_under_way]
+                self._rows_under_way = 0
+            self._send()
+
+    @property
+    def collect_id(self) -> str:
+        """Names the client's iterator."""
+        return self._collect_id
+
+    @property
+    def _rows_left(self) -> int:
+        return sum(len(stream.rows) for stream in self._streams)
+
+    @property
+    def is_available(self) -> bool:
+        return len(self._own.rows) < self._limit
+
+    def finish(self) -> None:
+        self._finishing = True
+        self._send()
+
+    @property
+    def is_drained(self) -> bool:
+        if self._in_flight:
+            return False
+        # A savepoint that stops the job lets operators stand as they are: what it holds is taken all the same.
+        return self._last_sent if self._finishing else self._rows_left == 0
+
+
+def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:
+    """Whether they are record batches, and how they are kept in state."""
+    if rows and isinstance(rows[0], pa.RecordBatch):
+        return True, [_ipc(batch) for batch in rows]
+    return False, list(rows)
+
+
+def _restored_row(row: Any, batches: bool) -> Any:
+    if not batches:
+        return row
+    with pa.ipc.open_stream(row) as stream:
+        return stream.read_next_batch()
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())

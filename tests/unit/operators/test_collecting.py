@@ -1,0 +1,333 @@
+"""Rows of execute_and_collect: operator, buffer and client together, through restarts and other parallelisms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.container.operators.base import (
+    NOTHING_RESTORED,
+    CollectMessage,
+    OperatorContext,
+    RestoredState,
+    TaskEnvironment,
+)
+from yarrow.container.operators.collecting import CollectingOperator
+from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState
+from yarrow.runtime.snapshot.redistribution import operator_handles
+from yarrow.testing.collected_rows import CollectedRows
+
+JOB, OPERATOR = JobID("1" * 32), OperatorID("2" * 32)
+
+
+def now(question: Coroutine[Any, Any, Any]) -> Any:
+    """The answer of one that need not wait."""
+    try:
+        question.send(None)
+    except StopIteration as answer:
+        return answer.value
+    raise AssertionError("it waits")
+
+
+@dataclass
+class Checkpoint:
+    number: int
+    position: int
+    states: dict[int, OperatorSubtaskState]
+    parallelism: int
+
+
+class Job:
+    """Subtasks of a collect operator that read a log by turns; what they send waits until `deliver`."""
+
+    def __init__(self, parallelism: int = 1, *, exactly_once: bool = True) -> None:
+        self.buffer = CollectBuffer(JOB, "c", parallelism, 1 << 30, exactly_once=exactly_once)
+        self.client = CollectedRows()
+        self.got: list[Any] = []
+        self.ended = False
+        self.complete: Checkpoint | None = None
+        self.attempt = -1
+        self.number = 0
+        self.start(parallelism)
+
+    def start(self, parallelism: int) -> None:
+        """From the last complete checkpoint, at this parallelism; what was on its way arrives later, or never."""
+        self.attempt += 1
+        self.parallelism = parallelism
+        self.on_their_way: list[tuple[int, CollectMessage, ExecutionAttemptID]] = []
+        self.position = self.complete.position if self.complete else 0
+        self.taken: list[Checkpoint] = []
+        states = (
+            _divided(self.complete, parallelism) if self.complete else [OperatorSubtaskState()] * parallelism
+        )
+        number = self.complete.number if self.complete else -1
+        self.subtasks = [
+            self._operator(
+                index, RestoredState(number, {OPERATOR: state}, read_inline) if number >= 0 else None
+            )
+            for index, state in enumerate(states)
+        ]
+
+    def _operator(self, subtask: int, restored: RestoredState | None) -> CollectingOperator:
+        clock = ManualClock(0)
+        attempt = ExecutionAttemptID(f"{self.attempt}-{subtask}")
+        environment = TaskEnvironment(
+            job_id=JOB,
+            job_name="job",
+            attempt_id=attempt,
+            task_name="Collect",
+            subtask=subtask,
+            parallelism=self.parallelism,
+            max_parallelism=128,
+            attempt_number=self.attempt,
+            configuration={},
+            clock=clock,
+            metrics=MetricRegistry(clock),
+            accumulators={},
+            object_reuse=False,
+            wake=lambda: None,
+            post=lambda mail: mail(),
+            write_output=lambda text: None,
+            send_operator_event=lambda *event: None,
+            push_collected=lambda message: self.on_their_way.append((subtask, message, attempt)),
+            settings=Settings({}, "the test"),
+            local_directory="",
+            restored=restored or NOTHING_RESTORED,
+        )
+        spec = CollectOperator(collect_id="c")
+        operator = CollectingOperator("Collect", spec)
+        operator.setup(
+            OperatorContext.of(environment, OperatorDescriptor(id=OPERATOR, name="Collect", spec=spec))
+        )
+        operator.open()
+        return operator
+
+    def read(self, rows: int) -> None:
+        for _ in range(rows):
+            self.subtasks[self.position % self.parallelism].take_rows([self.position], None)
+            self.position += 1
+
+    def deliver(self, count: int = 1000, *, credit: bool = True) -> None:
+        """`credit` False: it arrives, but the answer does not."""
+        for _ in range(count):
+            if not self.on_their_way:
+                return
+            subtask, message, attempt = self.on_their_way.pop(0)
+            rows = CollectRows(
+                job_id=JOB,
+                subtask=subtask,
+                attempt_number=self.attempt,
+                attempt_id=attempt,
+                **message._asdict(),
+            )
+            now(self.buffer.push(rows))
+            if credit:
+                self.subtasks[subtask].on_credit(message.sequence)
+
+    def cut(self) -> None:
+        self.number += 1
+        states = {}
+        for index, operator in enumerate(self.subtasks):
+            operator.snapshot_state(self.number)
+            pending = operator.context.operator_state.snapshot(self.number)
+            states[index] = OperatorSubtaskState(operator=pending.write(MemoryOutput()))
+        self.taken.append(Checkpoint(self.number, self.position, states, self.parallelism))
+
+    def completes(self, *, notify: bool = True) -> None:
+        if self.taken:
+            self.complete = self.taken[-1]
+            for operator in self.subtasks if notify else ():
+                operator.notify_checkpoint_complete(self.complete.number)
+
+    def rescale(self, parallelism: int) -> None:
+        """As the engine does it: with a checkpoint at which all stand still."""
+        self.cut()
+        self.completes(notify=False)
+        self.start(parallelism)
+
+    def fetch(self) -> None:
+        async def available() -> tuple[CollectRows, ...]:
+            return await self.buffer.fetch(10_000) if self.buffer._queue or self.buffer._closed else ()
+
+        while not self.ended and (messages := now(available())):
+            rows = self.client.take(messages)
+            self.ended = rows is None
+            self.got += rows or ()
+
+    def finish(self) -> None:
+        for operator in self.subtasks:
+            operator.finish()
+        self.deliver()
+        assert all(operator.is_drained for operator in self.subtasks)
+        self.close(complete=True)
+
+    def close(self, *, complete: bool) -> None:
+        now(self.buffer.close(complete))
+        self.fetch()
+
+
+def _divided(checkpoint: Checkpoint, parallelism: int) -> list[OperatorSubtaskState]:
+    state = OperatorState(
+        operator_id=OPERATOR,
+        name="Collect",
+        uid=None,
+        parallelism=checkpoint.parallelism,
+        max_parallelism=128,
+        subtasks=checkpoint.states,
+    )
+    return [OperatorSubtaskState(operator=handles) for handles in operator_handles(state, parallelism)]
+
+
+def test_rows_are_handed_out_when_a_checkpoint_covers_them() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.cut()
+    job.read(2)
+    job.deliver()
+    job.fetch()
+    assert job.got == []
+    job.completes()
+    job.deliver()
+    job.fetch()
+    assert job.got == [0, 1, 2]
+    job.finish()
+    assert job.got == [0, 1, 2, 3, 4]
+
+
+def test_rows_of_a_failed_attempt_are_dropped_and_come_again() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.cut()
+    job.completes(notify=False)
+    job.read(4)
+    job.deliver()
+    job.fetch()
+    job.start(1)
+    job.deliver()
+    job.fetch()
+    assert job.got == [0, 1, 2]
+    job.read(4)
+    job.finish()
+    assert job.got == list(range(7))
+
+
+def test_rows_that_nobody_took_are_in_the_checkpoint() -> None:
+    job = Job()
+    job.read(3)
+    job.cut()
+    job.completes()
+    job.start(1)
+    job.finish()
+    assert job.got == [0, 1, 2]
+
+
+def test_what_was_taken_without_an_answer_comes_once() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver(credit=False)
+    job.cut()
+    job.completes()
+    job.start(1)
+    job.finish()
+    assert job.got == [0, 1, 2]
+
+
+def test_a_job_that_fails_hands_out_what_is_covered_and_no_more() -> None:
+    job = Job()
+    job.read(2)
+    job.cut()
+    job.completes()
+    job.read(2)
+    job.deliver()
+    job.close(complete=False)
+    assert job.got == [0, 1] and job.ended
+
+
+def test_without_checkpoints_rows_come_at_once() -> None:
+    job = Job(exactly_once=False)
+    job.read(2)
+    job.deliver()
+    job.fetch()
+    assert job.got == [0, 1]
+    job.start(1)
+    job.read(3)
+    job.deliver()
+    job.fetch()
+    assert job.got == [0, 1, 0, 1, 2]
+
+
+def test_a_subtask_that_had_ended_sends_what_is_left() -> None:
+    job = Job()
+    job.read(2)
+    job.subtasks[0].finish()
+    job.cut()
+    job.completes()
+    job.start(1)
+    operator = job.subtasks[0]
+    operator.resume_finished()
+    job.deliver()
+    assert operator.is_drained
+    job.close(complete=True)
+    assert job.got == [0, 1]
+
+
+def test_record_batches_are_kept_too() -> None:
+    batches = [pa.record_batch({"a": [number]}) for number in range(2)]
+    job = Job()
+    for batch in batches:
+        job.subtasks[0].process_batch(ArrowBatch(batch, None, None))
+    job.cut()
+    job.completes()
+    job.start(1)
+    job.finish()
+    assert job.got == batches
+
+
+STEPS: dict[str, Callable[[Job], None]] = {
+    "read": lambda job: job.read(3),
+    "deliver one": lambda job: job.deliver(1),
+    "lose the answer": lambda job: (job.deliver(1, credit=False), job.start(job.parallelism))[1],
+    "deliver": lambda job: job.deliver(),
+    "fetch": lambda job: job.fetch(),
+    "cut": lambda job: job.cut(),
+    "complete": lambda job: job.completes(),
+    "complete unheard": lambda job: job.completes(notify=False),
+    "restart": lambda job: job.start(job.parallelism),
+    "at 1": lambda job: job.rescale(1),
+    "at 2": lambda job: job.rescale(2),
+    "at 3": lambda job: job.rescale(3),
+}
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_each_row_comes_once_whatever_happens(parallelism: int, steps: list[str]) -> None:
+    job = Job(parallelism)
+    for step in steps:
+        STEPS[step](job)
+        assert len(set(job.got)) == len(job.got)
+        covered = job.complete.position if job.complete else 0
+        assert all(row < covered for row in job.got)
+    job.read(2)
+    end = job.position
+    job.finish()
+    assert sorted(job.got) == list(range(end))

@@ -1,0 +1,104 @@
+"""CollectedRows: the messages of one collect operator put together again, each row once and none too early.
+
+Owner: the thread that iterates. Where rows are to come exactly once they are kept until a checkpoint covers them, as
+many as come between two checkpoints; those of an attempt that failed are dropped. Must not fetch by itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.rpc.messages import CollectRows
+
+
+class _Stream:
+    """What is known of one stream of rows."""
+
+    def __init__(self) -> None:
+        #: Who wrote it last.
+        self.attempt: ExecutionAttemptID | None = None
+        #: Those before: what comes late of them is void.
+        self.former: set[ExecutionAttemptID] = set()
+        #: Position behind the last row that came.
+        self.end = 0
+        #: The last rows before `end`, which no checkpoint covers yet.
+        self.kept: list[Any] = []
+        #: The beginning of a row that is longer than a message.
+        self.parts: list[bytes] = []
+
+    def begin(self, message: CollectRows) -> list[Any]:
+        """Another attempt goes on with the stream: its first message. The rows that are confirmed by that."""
+        self.parts.clear()
+        if self.attempt is None:
+            self.end = message.first
+        else:
+            self.former.add(self.attempt)
+        self.attempt = message.attempt_id
+        covered = self.confirm(message.restored)
+        if message.exactly_once and self.end > message.restored:
+            self.kept.clear()
+            self.end = message.restored
+        return covered
+
+    def add(self, message: CollectRows) -> list[Any]:
+        """The rows of a message that had not come before."""
+        self.parts.append(message.payload)
+        if message.continued or not message.row_count:
+            return []
+        # The job's own workers made it from the job's own records; the classes are this program's.
+        rows: list[Any] = pickle.loads(b"".join(self.parts))
+        self.parts.clear()
+        known = max(0, self.end - message.first) if message.exactly_once else 0
+        self.end = message.first + len(rows) if known < len(rows) else self.end
+        return rows[known:]
+
+    def confirm(self, position: int) -> list[Any]:
+        """Rows before the position are covered by a checkpoint: those of them that were kept."""
+        count = position - (self.end - len(self.kept))
+        if count <= 0:
+            return []
+        covered, self.kept = self.kept[:count], self.kept[count:]
+        return covered
+
+
+class CollectedRows:
+    """The rows of all subtasks of one collect operator."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[int, str], _Stream] = {}
+
+    def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
+        """The rows that may be handed out now, in the order of their subtasks; None when no more will come."""
+        rows: list[Any] = []
+        ended = False
+        for message in messages:
+            if message.last:
+                ended = True
+                rows += self._rest(message.complete)
+            else:
+                rows += self._take(message)
+        return None if ended and not rows else rows
+
+    def _take(self, message: CollectRows) -> list[Any]:
+        # Streams are named by the operator; where they are not, a subtask has one.
+        name = (-1, message.stream) if message.stream else (message.subtask, "")
+        stream = self._streams.setdefault(name, _Stream())
+        if message.attempt_id in stream.former:
+            return []
+        rows = stream.begin(message) if message.attempt_id != stream.attempt else []
+        came = stream.add(message)
+        if not message.exactly_once:
+            return [*rows, *came]
+        stream.kept += came
+        return [*rows, *stream.confirm(message.confirmed)]
+
+    def _rest(self, complete: bool) -> list[Any]:
+        """The job has ended: what is still kept counts if it has finished."""
+        rows: list[Any] = []
+        for stream in self._streams.values():
+            rows += stream.kept if complete else ()
+            stream.kept = []
+        return rows
