@@ -253,9 +253,7 @@ class YarnClusterDescriptor:
         write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
-        both = [_resource(folder, DESCRIPTION_FILE)]
-        if environment.archive is not None:
-            both.append(environment.archive)
+        both = [_resource(folder, DESCRIPTION_FILE), *environment.archives]
         master = [*both, _resource(folder, MASTER_SECRETS_FILE)]
         if plan.packed_job:
             write_private(folder / JOB_GRAPH_FILE, plan.packed_job)

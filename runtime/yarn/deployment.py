@@ -24,8 +24,7 @@ _LOOK_FOR_REASONS_SECONDS: Final = 2.0
 #: For one look at the key-value store, between two looks at the application's state.
 _VALUE_SECONDS: Final = 1.0
 #: In which YARN gathers the logs of a failed application.
-_LOGS_SECONDS: Final = 6.0
-_LOG_TAIL_LINES: Final = 15
+_LOGS_SECONDS: Final = 15.0
 
 
 def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueue]) -> None:
@@ -151,30 +150,14 @@ class AwaitedApplication:
         waited = f"{self._id} was not ready after {timeout:g} s (yarn.deployment-timeout) and is killed"
         if status.report.state is YarnState.RUNNING:
             return f"{waited}: its ApplicationMaster runs, but its REST server has not answered. {self._log_hint()}"
-        return f"{waited}: it is {status.report.state.value}. {
-            self._reason(status) or status.report.diagnostics
-        }".strip()
+        reason = self._reason(status) or status.report.diagnostics
+        return f"{waited}: it is {status.report.state.value}. {reason}".strip()
 
     def _end(self, status: ApplicationStatus) -> str:
         report = status.report
         ended = f"{self._id} ended as {report.state.value} before it was ready"
         said = report.diagnostics.strip() or "YARN gives no diagnostics"
-        tail = self._log_tail()
-        return f"{ended}: {said}" + (f"\n{tail}" if tail else f"\n{self._log_hint()}")
+        return f"{ended}: {said}\n{self._client.last_words(self._id, _LOGS_SECONDS) or self._log_hint()}"
 
     def _log_hint(self) -> str:
         return f"Its log: `yarn logs -applicationId {self._id}`."
-
-    def _log_tail(self) -> str:
-        """The last lines that the containers wrote; empty when YARN does not gather logs in time."""
-        deadline = self._clock.monotonic() + _LOGS_SECONDS
-        while self._clock.monotonic() < deadline:
-            try:
-                logs = self._client.logs(self._id)
-            except YarnError:
-                logs = {}
-            lines = [line for text in logs.values() for line in text.splitlines() if line.strip()]
-            if lines:
-                return "\n".join(["The end of its log:", *lines[-_LOG_TAIL_LINES:]])
-            self._pause.wait(1.0)
-        return ""

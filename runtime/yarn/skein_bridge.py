@@ -86,12 +86,6 @@ class SkeinClientGateway:
         with _translated("list the queues of YARN"):
             return sorted(str(queue.name) for queue in self._connected().get_all_queues())
 
-    def logs(self, application_id: str) -> Mapping[str, str]:
-        """Logs of each container of an application that has ended, once YARN has gathered them; else YarnError."""
-        with _translated(f"read the logs of {application_id}", application_id):
-            found = self._connected().application_logs(application_id)
-        return {str(container): str(text) for container, text in found.items()}
-
     def value(self, application_id: str, key: str, timeout: float) -> str:
         """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
         with _translated(f"read {key} of {application_id}", application_id):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.container_logs import gathered_logs, last_words
 from yarrow.runtime.yarn.gateways import ApplicationReport, ApplicationSubmission, YarnError
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.resource_manager_web import (
@@ -111,9 +113,16 @@ class YarnClient:
         """As `value`, from Skein's ApplicationMaster at `master_address`."""
         return self._gateway().value_at(master_address, application_id, key, timeout)
 
-    def logs(self, application_id: str) -> Mapping[str, str]:
-        """Logs of each container of an application that has ended, once YARN has gathered them; else YarnError."""
-        return self._gateway().logs(application_id)
+    def last_words(self, application_id: str, timeout: float) -> str:
+        """The end of the log of an application that has failed; empty when YARN has not gathered it in time."""
+        deadline = self._clock.monotonic() + timeout
+        pause = threading.Event()
+        while (left := deadline - self._clock.monotonic()) > 0:
+            said = last_words(gathered_logs(application_id, _environment(self.hadoop), left))
+            if said:
+                return said
+            pause.wait(1.0)
+        return ""
 
     def credentials(self) -> tuple[bytes, bytes]:
         """The certificate and key, as PEM, that connections to applications submitted by this object need."""
