@@ -12,12 +12,14 @@ from yarrow.am.checkpoint.events import (
     Action,
     Discard,
     DiscardLocation,
+    DoubtSettled,
     JobEnds,
     LocationFailed,
     MetadataFailed,
     Notify,
     PrepareLocation,
     Refused,
+    SettleDoubt,
     StoreMetadata,
     Succeeded,
     TasksFinished,
@@ -58,6 +60,7 @@ class Watched:
         self.open: set[int] = set()
         self.locating: list[int] = []
         self.storing: list[int] = []
+        self.doubtful: list[int] = []
         self.triggered: list[int] = []
         self.last_end = float("-inf")
         self.deleted: set[str] = set()
@@ -81,6 +84,8 @@ class Watched:
                         assert latest >= checkpoint_id
                 case DiscardLocation(_, _, shared):
                     self.deleted.update(shared)
+                case SettleDoubt(checkpoint_id):
+                    self.doubtful.append(checkpoint_id)
                 case Discard(dropped):
                     assert dropped.checkpoint.owned or dropped.shared
                     self.deleted.update(dropped.shared)
@@ -137,6 +142,14 @@ def run(watched: Watched, step: str, number: int) -> None:
             watched.see(simulation.stored(watched.storing.pop(number % len(watched.storing))))
         case "not stored" if watched.storing:
             watched.see(simulation.handle(MetadataFailed(watched.storing.pop(0), failure())))
+        case "in doubt" if watched.storing:
+            checkpoint_id = watched.storing.pop(0)
+            doubted = MetadataFailed(
+                checkpoint_id, failure(), counts=False, pointer=f"/chk-{checkpoint_id}", in_doubt=True
+            )
+            watched.see(simulation.handle(doubted))
+        case "settled" if watched.doubtful:
+            watched.see(simulation.handle(DoubtSettled(watched.doubtful.pop(0))))
         case "acknowledge" if watched.open:
             one = sorted(watched.open)[number % len(watched.open)]
             for task in range(2):
@@ -185,6 +198,9 @@ def test_each_id_ends_once_and_bounds_are_kept(
         run(watched, "located", 0)
     while watched.storing:
         run(watched, "stored", 0)
+    while watched.doubtful:
+        run(watched, "settled", 0)
+    assert not watched.simulation.coordinator.in_doubt
     assert set(watched.ends) == set(watched.kinds)
     assert set(watched.ends.values()) <= {1}
     assert set(watched.answers.values()) <= {1}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.am.checkpoint.simulation import Simulation, names, of
+from tests.unit.am.checkpoint.simulation import Simulation, failure, names, of
 from yarrow.am.checkpoint.events import (
     Action,
     Discard,
     DiscardLocation,
+    DoubtSettled,
     FailJob,
     JobEnds,
     LocationFailed,
@@ -17,6 +18,7 @@ from yarrow.am.checkpoint.events import (
     Notify,
     PrepareLocation,
     Refused,
+    SettleDoubt,
     StoreMetadata,
     Succeeded,
     TasksFinished,
@@ -231,8 +233,6 @@ def test_what_is_written_while_it_is_aborted_is_deleted_afterwards() -> None:
 
 
 def test_a_storage_that_fails_fails_the_checkpoint_alone() -> None:
-    from tests.unit.am.checkpoint.simulation import failure
-
     simulation = Simulation(tolerable_failures=5)
     simulation.after(10)
     assert simulation.handle(LocationFailed(1, failure("/full: no space"))) == []
@@ -243,6 +243,67 @@ def test_a_storage_that_fails_fails_the_checkpoint_alone() -> None:
     actions = simulation.handle(MetadataFailed(2, failure("/full: no space")))
     assert names(actions) == ["Notify", "DiscardLocation"]
     assert simulation.coordinator.statistics.statistics().failed == 2
+
+
+def test_a_checkpoint_whose_pointer_is_refused_goes_with_its_files_and_is_not_the_jobs_fault() -> None:
+    simulation = Simulation(tolerable_failures=0)
+    simulation.after(10)
+    simulation.located(1)
+    for number in range(2):
+        simulation.acknowledge(1, number, "/shared/a")
+    refused = MetadataFailed(1, failure("another leads"), counts=False, pointer="/written")
+    actions = simulation.handle(refused)
+    assert names(actions) == ["Notify", "DiscardLocation"], "no FailJob"
+    (discard,) = of(actions, DiscardLocation)
+    assert isinstance(discard, DiscardLocation)
+    assert (discard.location.directory, discard.shared) == ("/written", ("/shared/a",))
+    assert simulation.coordinator.store.latest is None and not simulation.coordinator.in_doubt
+
+
+def test_a_checkpoint_in_doubt_keeps_its_files_until_nobody_can_find_it() -> None:
+    simulation = Simulation(tolerable_failures=0)
+    simulation.after(10)
+    simulation.complete(1, "/shared/old")
+    simulation.after(10)
+    simulation.located(2)
+    simulation.acknowledge(2, 0, "/shared/old", "/shared/new")
+    simulation.acknowledge(2, 1)
+    doubted = MetadataFailed(2, failure("connection lost"), counts=False, pointer="/chk-2", in_doubt=True)
+    actions = simulation.handle(doubted)
+    assert names(actions) == ["Notify", "SettleDoubt"] and of(actions, SettleDoubt) == [SettleDoubt(2)]
+    assert simulation.coordinator.in_doubt
+    assert simulation.acknowledge(2, 0, "/shared/new") == [], "what comes late deletes nothing"
+    simulation.after(10)
+    # The next one needs neither file, but the one in doubt does.
+    assert [action for action in of(simulation.complete(3), Discard) if action.dropped.shared] == []  # type: ignore[union-attr]
+    (discard,) = of(simulation.handle(DoubtSettled(2)), DiscardLocation)
+    assert isinstance(discard, DiscardLocation)
+    assert (discard.location.directory, discard.shared) == ("/chk-2", ("/shared/new", "/shared/old"))
+    assert not simulation.coordinator.in_doubt
+
+
+def test_one_in_doubt_that_was_aborted_while_it_was_written() -> None:
+    simulation = Simulation()
+    simulation.after(10)
+    simulation.located(1)
+    for number in range(2):
+        simulation.acknowledge(1, number)
+    simulation.handle(TasksRestart("a worker died"))
+    actions = simulation.handle(
+        MetadataFailed(1, failure("connection lost"), counts=False, pointer="/chk-1", in_doubt=True)
+    )
+    assert names(actions) == ["SettleDoubt"] and simulation.coordinator.in_doubt
+    assert names(simulation.handle(DoubtSettled(1))) == ["DiscardLocation"]
+
+
+def test_metadata_bear_the_latest_savepoint() -> None:
+    simulation = Simulation()
+    simulation.request(SnapshotKind.SAVEPOINT)
+    simulation.complete(1)
+    simulation.after(10)
+    simulation.complete(2)
+    stores = [action for action in simulation.actions if isinstance(action, StoreMetadata)]
+    assert [store.metadata.latest_savepoint_id for store in stores] == [msgspec.UNSET, 1]
 
 
 def test_savepoints_run_beside_checkpoints_and_are_no_point_of_return() -> None:

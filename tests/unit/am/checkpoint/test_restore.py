@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.restore import StartingPoint, dispose_savepoint, starting_point
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
@@ -166,6 +167,66 @@ def test_a_recovered_job_goes_on_from_its_latest_complete_checkpoint(tmp_path: P
     _, start = starting_point(JOB, on_files(tmp_path), recovering=True)
     assert start.restored is not None
     assert (start.restored.pointer, start.restored.owned, start.next_id) == (path, True, 16)
+
+
+def test_a_recovered_job_begins_where_the_newest_pointer_says(tmp_path: Path) -> None:
+    leadership = InMemoryCheckpointRecovery()
+    paths = {
+        number: saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=number)
+        for number in (12, 13, 14, 15)
+    }
+    former = leadership.of_job(JOB.job_id)
+    former.use_checkpoint_id(17)
+    former.note_savepoint(16)
+    # 15 is whole and was never complete: its pointer is not there.
+    former.add(12, paths[12])
+    former.add(13, paths[13], owned=False)
+    former.add(14, paths[14], claimed=True)
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=leadership.next_leadership())
+    assert start.restored is not None
+    assert (start.restored.pointer, start.restored.owned, start.restored.claimed) == (paths[14], True, True)
+    assert [(each.pointer, each.owned, each.claimed) for each in start.older] == [
+        (paths[12], True, False),
+        (paths[13], False, False),
+    ]
+    assert (start.next_id, start.latest_savepoint_id) == (18, 16)
+
+
+def test_a_newest_pointer_that_leads_nowhere_is_not_passed_over(tmp_path: Path) -> None:
+    recovery = InMemoryCheckpointRecovery()
+    store = recovery.of_job(JOB.job_id)
+    store.add(3, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=3))
+    store.add(4, str(tmp_path / JOB.job_id / "chk-4"))
+    with pytest.raises(RestoreError, match="chk-4"):
+        starting_point(JOB, on_files(tmp_path), recovering=True, recovery=recovery)
+    # One before it is no loss.
+    store.add(5, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=5))
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=recovery)
+    assert start.restored is not None
+    assert [each.checkpoint_id for each in (*start.older, start.restored)] == [3, 5]
+
+
+def test_a_pointer_goes_before_the_savepoint_that_the_job_was_submitted_with(tmp_path: Path) -> None:
+    recovery = InMemoryCheckpointRecovery()
+    savepoint = saved(tmp_path / "first", keyed(), number=2)
+    settings = replace(on_files(tmp_path), restore_path=savepoint)
+    _, start = starting_point(JOB, settings, recovering=True, recovery=recovery)
+    assert start.restored is not None and start.restored.pointer == savepoint
+    start.recovery.add(6, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=6))
+    _, start = starting_point(JOB, settings, recovering=True, recovery=recovery)
+    assert start.restored is not None and start.restored.checkpoint_id == 6
+
+
+def test_the_latest_savepoint_is_known_without_pointers_too(tmp_path: Path) -> None:
+    storage = FileSystemCheckpointStorage(str(tmp_path), JOB.job_id)
+    location = storage.begin(12, SnapshotKind.CHECKPOINT, str(tmp_path))
+    plain = FileSystemCheckpointStorage(str(tmp_path), JOB.job_id)
+    metadata = plain.open(saved(tmp_path / "model", keyed(), number=12)).metadata
+    storage.complete(
+        location, msgspec.structs.replace(metadata, kind=SnapshotKind.CHECKPOINT, latest_savepoint_id=11)
+    )
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True)
+    assert start.latest_savepoint_id == 11
 
 
 def pickled(max_parallelism: int = 64) -> OperatorState:

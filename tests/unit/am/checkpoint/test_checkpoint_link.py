@@ -1,0 +1,209 @@
+"""CheckpointLink and the pointers to checkpoints: what is complete when they cannot be stored, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.am.scheduling import Scheduling
+from tests.unit.rpc.loops import run
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStoreError, UnknownOutcomeError
+from yarrow.am.checkpoint.restore import starting_point
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
+from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.common.ids import CountingIdFactory
+from yarrow.runtime.common.timers import ManualTimers
+from yarrow.runtime.graph.operator_spec import PrintOperator
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
+from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.testing.job_graphs import Stage, linear_job
+
+JOB = linear_job(Stage(2, operator=PrintOperator()))
+
+
+class ScriptedStore:
+    """A CheckpointRecoveryStore whose next calls fail as a test says; before or after they had their effect."""
+
+    def __init__(self, recovery: InMemoryCheckpointRecovery) -> None:
+        self.inner = recovery.of_job(JOB.job_id)
+        self.failures: dict[str, list[tuple[RecoveryStoreError, bool]]] = {}
+        self.calls: list[str] = []
+
+    def _call(self, name: str, call: Callable[[], Any]) -> Any:
+        self.calls.append(name)
+        if self.failures.get(name):
+            error, takes_effect = self.failures[name].pop(0)
+            if takes_effect:
+                call()
+            raise error
+        return call()
+
+    def next_checkpoint_id(self) -> int:
+        return self.inner.next_checkpoint_id()
+
+    def use_checkpoint_id(self, checkpoint_id: int) -> None:
+        self._call("use", lambda: self.inner.use_checkpoint_id(checkpoint_id))
+
+    def completed(self) -> tuple[CheckpointPointer, ...]:
+        return self.inner.completed()
+
+    def add(
+        self, checkpoint_id: int, path: str, *, owned: bool = True, claimed: bool = False
+    ) -> CheckpointPointer:
+        found: CheckpointPointer = self._call("add", lambda: self.inner.add(checkpoint_id, path, owned=owned))
+        return found
+
+    def discard(self, checkpoint_id: int) -> None:
+        self._call("discard", lambda: self.inner.discard(checkpoint_id))
+
+    @property
+    def latest_savepoint_id(self) -> int:
+        return self.inner.latest_savepoint_id
+
+    def note_savepoint(self, checkpoint_id: int) -> None:
+        self._call("note", lambda: self.inner.note_savepoint(checkpoint_id))
+
+    def close(self, terminal: bool) -> None:
+        self.inner.close(terminal)
+
+
+class Job:
+    """A job of two tasks that run and acknowledge whatever is asked of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = ScriptedStore(InMemoryCheckpointRecovery())
+        self.failed: list[FailureCause] = []
+        self.scheduling = Scheduling(JOB)
+        self.scheduling.running(2)
+        self.owner = RpcEndpoint("master")
+        self.timers = ManualTimers(self.scheduling.clock)
+
+    def fail_by_checkpoints(self, cause: FailureCause) -> None:
+        self.failed.append(cause)
+
+    async def start(self) -> None:
+        await self.owner.start()
+        settings = CheckpointSettings(
+            interval=None, storage=StorageKind.FILE_SYSTEM, directory=str(self.folder), tolerable_failures=0
+        )
+        _, start = starting_point(JOB, settings)
+        services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
+        self.link = CheckpointLink(
+            self.owner, self, self.scheduling.graph, services, settings, replace(start, recovery=self.store)
+        )
+
+    async def take(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
+        """The pointer to a checkpoint, or why there is none."""
+        taking = asyncio.ensure_future(self.link.request(kind, str(self.folder / "savepoints")))
+        await self.until(lambda: taking.done() or any(p.plan for p in self.link.coordinator.pending))
+        for pending in self.link.coordinator.pending:
+            for execution in self.scheduling.graph.executions():
+                self.link.handle(
+                    AcknowledgeCheckpoint(
+                        job_id=JOB.job_id,
+                        checkpoint_id=pending.checkpoint_id,
+                        attempt_id=execution.attempt_id,
+                        states={},
+                        metrics=CheckpointMetrics(),
+                    )
+                )
+        try:
+            return (await taking).pointer
+        except CheckpointFailedError as error:
+            return str(error)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    def complete_folders(self) -> list[str]:
+        return sorted(path.parent.name for path in self.folder.rglob("_metadata"))
+
+
+def with_job(tmp_path: Path, body: Callable[[Job], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        job = Job(tmp_path)
+        await job.start()
+        await body(job)
+        await job.owner.stop()
+
+    run(whole())
+
+
+def test_a_checkpoint_is_complete_with_its_pointer_and_ids_are_taken_before_they_are_used(
+    tmp_path: Path,
+) -> None:
+    async def body(job: Job) -> None:
+        first, second = await job.take(), await job.take()
+        assert [each.path for each in job.store.completed()][-1] == second != first
+        await job.until(lambda: job.complete_folders() == ["chk-2"])
+        assert job.store.calls == ["use", "add", "use", "add", "discard"]
+        assert job.store.next_checkpoint_id() == 3
+
+    with_job(tmp_path, body)
+
+
+def test_a_pointer_that_is_refused_takes_the_checkpoint_with_it(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        job.store.failures["add"] = [(RecoveryStoreError("another leads the job"), False)]
+        assert "another leads the job" in await job.take()
+        await job.until(lambda: job.complete_folders() == ["chk-1"])
+        assert job.failed == [] and not job.link.in_doubt
+        assert job.link.checkpoint_id == 1
+        await job.take()
+        assert job.link.checkpoint_id == 3
+
+    with_job(tmp_path, body)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written: bool) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        lost = UnknownOutcomeError("connection lost")
+        job.store.failures = {"add": [(lost, written)], "discard": [(lost, False)]}
+        assert "connection lost" in await job.take()
+        await job.until(lambda: job.store.calls[-1] == "discard" and bool(job.timers.pending))
+        assert job.link.in_doubt and job.complete_folders() == ["chk-1", "chk-2"]
+        # Somebody else would find what there is.
+        for pointer in job.store.completed():
+            assert (Path(pointer.path) / "_metadata").exists()
+        job.timers.advance(2)
+        await job.until(lambda: not job.link.in_doubt)
+        assert [each.checkpoint_id for each in job.store.completed()] == [1]
+        await job.until(lambda: job.complete_folders() == ["chk-1"])
+
+    with_job(tmp_path, body)
+
+
+def test_an_id_that_another_master_has_used_is_not_used_again(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        job.store.inner.use_checkpoint_id(1)
+        assert "not above 1" in await job.take()
+        assert job.failed == [] and job.complete_folders() == []
+        assert (await job.take()).endswith("chk-2")
+
+    with_job(tmp_path, body)
+
+
+def test_a_savepoint_is_noted_before_anybody_can_find_it_and_is_no_point_of_return(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        job.store.failures["note"] = [(RecoveryStoreError("out of reach"), False)]
+        assert "out of reach" in await job.take(SnapshotKind.SAVEPOINT)
+        assert job.complete_folders() == []
+        await job.take(SnapshotKind.SAVEPOINT)
+        assert job.store.latest_savepoint_id == 2 and job.store.completed() == ()
+        await job.take(SnapshotKind.SAVEPOINT_SUSPEND)
+        assert [each.owned for each in job.store.completed()] == [False]
+
+    with_job(tmp_path, body)
