@@ -13,7 +13,6 @@ from yarrow.am.deployment_modes.cluster import RunningCluster
 from yarrow.am.deployment_modes.progress import following
 from yarrow.runtime.common.errors import DuplicateJobError, InvalidProgramError
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.config.options import execution
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.yarn.layout import JOB_GRAPH_FILE
 from yarrow.runtime.yarn.packed_job import PackedJobError, unpack_job
@@ -30,14 +29,9 @@ async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
         job_id = graph.job_id
     async with following(cluster, job_id):
         result = await dispatcher.request_job_result(job_id)
-    if _is_watched(cluster):
+    if cluster.description.attached:
         await cluster.stay_for_clients(JobID(job_id))
     return end_of_job(result)
-
-
-def _is_watched(cluster: RunningCluster) -> bool:
-    """Whether a client may wait for the result."""
-    return not cluster.config.is_set(execution.ATTACHED) or cluster.config.get(execution.ATTACHED)
 
 
 def _read_job(cluster: RunningCluster) -> JobGraph:

@@ -48,6 +48,7 @@ from yarrow.runtime.yarn.layout import (
 )
 from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
+from yarrow.runtime.yarn.skein_site import SITE_JAR, site_jar
 from yarrow.runtime.yarn.submission import (
     ContainerContent,
     build_submission,
@@ -255,6 +256,10 @@ class YarnClusterDescriptor:
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
         both = [_resource(folder, DESCRIPTION_FILE), *environment.archives]
         master = [*both, _resource(folder, MASTER_SECRETS_FILE)]
+        site = site_jar(self._hadoop.folder)
+        if site is not None:
+            write_private(folder / SITE_JAR, site)
+            master.append(_resource(folder, SITE_JAR))
         if plan.packed_job:
             write_private(folder / JOB_GRAPH_FILE, plan.packed_job)
             master.append(_resource(folder, JOB_GRAPH_FILE))
