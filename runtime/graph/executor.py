@@ -33,6 +33,9 @@ ENTRY_POINT_GROUP = "yarrow.executors"
 _OWN_EXECUTORS = {
     "local": "yarrow.testing.embedded:EmbeddedExecutor",
     "remote": "yarrow.cli.remote_executor:RemoteExecutor",
+    "yarn-session": "yarrow.cli.yarn_executor:YarnSessionExecutor",
+    "yarn-per-job": "yarrow.cli.yarn_executor:YarnJobExecutor",
+    "yarn-application": "yarrow.cli.yarn_executor:YarnApplicationExecutor",
 }
 
 

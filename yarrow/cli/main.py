@@ -15,16 +15,53 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from yarrow.cli.errors import CommandError, report_failure
+from yarrow.cli.flags import (
+    Address,
+    ApplicationId,
+    Arguments,
+    Dynamic,
+    EntryClass,
+    OldTarget,
+    Parallelism,
+    PyArchives,
+    PyClientExecutable,
+    PyExecutable,
+    PyFile,
+    PyFiles,
+    PyModule,
+    PyPath,
+    PyRequirements,
+    Target,
+    YarnContainers,
+    YarnDetached,
+    YarnDynamic,
+    YarnJar,
+    YarnMasterMemory,
+    YarnName,
+    YarnNamespace,
+    YarnNodeLabel,
+    YarnQuery,
+    YarnQueue,
+    YarnShip,
+    YarnSlots,
+    YarnStreaming,
+    YarnTaskMemory,
+    YarnType,
+)
 
 if TYPE_CHECKING:
     from yarrow.cli.program import Program
     from yarrow.cli.rest_client import RestClient
+    from yarrow.cli.yarn_flags import YarnFlags
     from yarrow.runtime.config.settings import Settings
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")
 #: Flags of the program itself may follow its name: nothing behind it is ours.
 _PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _HELP = {"help_option_names": ["-h", "--help"]}
+_RUN_APPLICATION = (
+    "Runs a program in an application of its own on YARN; main() runs there, nothing of it here."
+)
 
 app = typer.Typer(
     name="yarrow",
@@ -35,56 +72,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings=_HELP,
 )
-
-Dynamic = Annotated[
-    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Sets a configuration key.")
-]
-Address = Annotated[
-    str | None, typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="REST address of the cluster.")
-]
-Target = Annotated[
-    str | None,
-    typer.Option("-t", "--target", help="Where it runs: local, remote. The same as execution.target."),
-]
-OldTarget = Annotated[str | None, typer.Option("-e", "--executor", hidden=True)]
-Parallelism = Annotated[
-    int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of operators that set none.")
-]
-EntryClass = Annotated[
-    str | None,
-    typer.Option("-c", "--class", metavar="MODULE", help="Module of an archive that is the program."),
-]
-PyFile = Annotated[str | None, typer.Option("-py", "--python", metavar="FILE", help="The program: a script.")]
-PyModule = Annotated[
-    str | None, typer.Option("-pym", "--pyModule", metavar="MODULE", help="The program: a module, see -pyfs.")
-]
-PyFiles = Annotated[
-    str | None,
-    typer.Option(
-        "-pyfs", "--pyFiles", metavar="A,B", help="Modules, packages and zips shipped to the workers."
-    ),
-]
-PyArchives = Annotated[
-    str | None,
-    typer.Option("-pyarch", "--pyArchives", metavar="A#DIR,...", help="Archives unpacked for the workers."),
-]
-PyRequirements = Annotated[
-    str | None,
-    typer.Option(
-        "-pyreq", "--pyRequirements", metavar="FILE#CACHE", help="A requirements file for the workers."
-    ),
-]
-PyExecutable = Annotated[
-    str | None, typer.Option("-pyexec", "--pyExecutable", help="Interpreter of the workers.")
-]
-PyClientExecutable = Annotated[
-    str | None,
-    typer.Option("-pyclientexec", "--pyClientExecutable", help="Interpreter that runs the program."),
-]
-PyPath = Annotated[
-    str | None, typer.Option("-pypath", "--pyPythonPath", help="Entries for the workers' path.")
-]
-Arguments = Annotated[list[str] | None, typer.Argument(help="The program and its arguments.")]
 
 
 def _program(
@@ -107,27 +94,33 @@ def _program(
 
 
 def _run_settings(
-    dynamic: Sequence[str] | None, target: str | None, address: str | None, values: dict[str, object]
+    dynamic: Sequence[str] | None,
+    target: str | None,
+    address: str | None,
+    values: dict[str, object],
+    flags: YarnFlags | None = None,
 ) -> Settings:
-    from yarrow.cli.targets import load_configuration, with_target
+    from yarrow.cli.targets import NO_FLAGS, load_configuration, with_target
 
     config = load_configuration(dynamic or ())
     config = config.overlay(
         {key: value for key, value in values.items() if value is not None}, "the command line"
     )
-    config = with_target(config, target, address)
+    config = with_target(config, target, address, flags or NO_FLAGS)
     config.validate()
     return config
 
 
+@app.command("run-application", context_settings={**_PROGRAM, **_HELP}, help=_RUN_APPLICATION)
 @app.command(context_settings={**_PROGRAM, **_HELP})
 def run(
+    context: typer.Context,
     arguments: Arguments = None,
     python: PyFile = None,
     py_module: PyModule = None,
     entry_class: EntryClass = None,
     detached: Annotated[
-        bool, typer.Option("-d", "--detached", help="Do not wait for the job; needs a cluster (-m).")
+        bool, typer.Option("-d", "--detached", help="Do not wait for the job; needs a cluster.")
     ] = False,
     parallelism: Parallelism = None,
     savepoint: Annotated[
@@ -151,19 +144,40 @@ def run(
     target: Target = None,
     executor: OldTarget = None,
     address: Address = None,
+    application_id: ApplicationId = None,
+    yarn_containers: YarnContainers = None,
+    yarn_master_memory: YarnMasterMemory = None,
+    yarn_task_memory: YarnTaskMemory = None,
+    yarn_slots: YarnSlots = None,
+    yarn_queue: YarnQueue = None,
+    yarn_name: YarnName = None,
+    yarn_type: YarnType = None,
+    yarn_ship: YarnShip = None,
+    yarn_node_label: YarnNodeLabel = None,
+    yarn_namespace: YarnNamespace = None,
+    yarn_dynamic: YarnDynamic = None,
+    yarn_detached: YarnDetached = False,
+    yarn_query: YarnQuery = False,
+    yarn_streaming: YarnStreaming = False,
+    yarn_jar: YarnJar = None,
 ) -> None:
     """Runs a program: `yarrow run job.py --its-own flags` does what `python job.py` does, with flags before it."""
     from yarrow.cli.run_command import run as run_it
-    from yarrow.cli.targets import with_running_cluster
+    from yarrow.cli.targets import with_default_target
+    from yarrow.cli.yarn_flags import YarnFlags, application_target, say_without_effect
 
     if classpath:
         raise CommandError(
             "-C names Java classes, which this engine does not run: ship Python files with -pyfs."
         )
     _change_interpreter(py_client_executable)
+    say_without_effect(yarn_jar, yarn_streaming)
+    if yarn_query:
+        return _show_yarn([*(dynamic or ()), *(yarn_dynamic or ())])
     values: dict[str, object] = {
         "parallelism.default": parallelism,
-        "execution.attached": False if detached else None,
+        # Who calls a command waits for it, unless the configuration or -d says otherwise.
+        "execution.attached": False if detached or yarn_detached else None,
         "execution.shutdown-on-attached-exit": True if shutdown_on_exit else None,
         "execution.state-recovery.path": _whole_path(savepoint),
         "execution.state-recovery.ignore-unclaimed-state": True if allow_non_restored else None,
@@ -178,7 +192,23 @@ def run(
     program = _program(arguments, python, py_module, entry_class, py_files)
     if program.archive is not None:
         values["python.files"] = ",".join(filter(None, (program.archive, py_files)))
-    config = with_running_cluster(_run_settings(dynamic, target or executor, address, values))
+    flags = YarnFlags(
+        application_id=application_id,
+        containers=yarn_containers,
+        master_memory=yarn_master_memory,
+        task_memory=yarn_task_memory,
+        slots=yarn_slots,
+        queue=yarn_queue,
+        name=yarn_name,
+        application_type=yarn_type,
+        ship=yarn_ship,
+        node_label=yarn_node_label,
+        zookeeper_namespace=yarn_namespace,
+    )
+    both = [*(dynamic or ()), *(yarn_dynamic or ())]
+    if context.info_name == "run-application":
+        target = application_target(target or executor)
+    config = with_default_target(_run_settings(both, target or executor, address, values, flags))
     run_it(program, config)
 
 
@@ -196,14 +226,18 @@ def info(
     parallelism: Parallelism = None,
     py_files: PyFiles = None,
     dynamic: Dynamic = None,
+    target: Target = None,
+    address: Address = None,
+    application_id: ApplicationId = None,
     code: Annotated[bool, typer.Option("--code", help="Show the code generated for the chains.")] = False,
 ) -> None:
     """Shows the plan of a program; runs its main() only so far and starts nothing."""
     from yarrow.cli.run_command import info as show
+    from yarrow.cli.yarn_flags import YarnFlags
 
-    config = _run_settings(
-        dynamic, None, None, {"parallelism.default": parallelism, "python.files": py_files}
-    )
+    # Where it would run changes nothing in the plan, but is checked as `run` checks it.
+    values: dict[str, object] = {"parallelism.default": parallelism, "python.files": py_files}
+    config = _run_settings(dynamic, target, address, values, YarnFlags(application_id=application_id))
     show(_program(arguments, python, py_module, entry_class, py_files), config, code)
 
 
@@ -215,11 +249,12 @@ def list_jobs(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Lists the jobs of a cluster."""
     from yarrow.cli.job_commands import list_jobs as list_them
 
-    list_them(_rest(dynamic, target, address), running, scheduled, every)
+    list_them(_rest(dynamic, target, address, application_id), running, scheduled, every)
 
 
 @app.command(context_settings=_HELP)
@@ -232,6 +267,7 @@ def cancel(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Cancels a job of a cluster."""
     from yarrow.cli.job_commands import cancel_job
@@ -241,14 +277,16 @@ def cancel(
     if not with_savepoint:
         if len(arguments) != 1:
             raise CommandError(f"cancel takes one JOB_ID, not {len(arguments)}; a directory needs -s.")
-        cancel_job(_rest(dynamic, target, address), arguments[0])
+        cancel_job(_rest(dynamic, target, address, application_id), arguments[0])
         return
     # Flink's forms: `cancel -s JOB`, `cancel -s DIR JOB`, and the job before the flag.
     jobs = [argument for argument in arguments if _JOB_ID.fullmatch(argument)]
     directories = [argument for argument in arguments if argument not in jobs]
     if len(jobs) != 1 or len(directories) > 1:
         raise CommandError(f"cancel -s takes [DIR] JOB, not {' '.join(arguments)}.")
-    cancel_with_savepoint(_rest(dynamic, target, address), jobs[0], next(iter(directories), None))
+    cancel_with_savepoint(
+        _rest(dynamic, target, address, application_id), jobs[0], next(iter(directories), None)
+    )
 
 
 Format = Annotated[
@@ -268,11 +306,12 @@ def savepoint(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Takes a savepoint of a running job, or deletes one."""
     from yarrow.cli.savepoint_commands import dispose, take_savepoint
 
-    rest = _rest(dynamic, target, address)
+    rest = _rest(dynamic, target, address, application_id)
     if dispose_path is not None:
         if arguments:
             raise CommandError(f"savepoint -d takes a path and no job, not {' '.join(arguments)}.")
@@ -291,11 +330,12 @@ def rescale(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Changes the parallelism of a running job, which goes on from a checkpoint."""
     from yarrow.cli.job_commands import rescale_job
 
-    rescale_job(_rest(dynamic, target, address), job_id, parallelism)
+    rescale_job(_rest(dynamic, target, address, application_id), job_id, parallelism)
 
 
 @app.command(context_settings=_HELP)
@@ -312,11 +352,12 @@ def stop(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Stops a job with a savepoint."""
     from yarrow.cli.savepoint_commands import stop as stop_it
 
-    stop_it(_rest(dynamic, target, address), job_id, directory, drain, format_type, detached)
+    stop_it(_rest(dynamic, target, address, application_id), job_id, directory, drain, format_type, detached)
 
 
 @app.command(context_settings=_HELP)
@@ -328,11 +369,12 @@ def checkpoint(
     dynamic: Dynamic = None,
     target: Target = None,
     address: Address = None,
+    application_id: ApplicationId = None,
 ) -> None:
     """Takes a checkpoint of a running job."""
     from yarrow.cli.savepoint_commands import take_checkpoint
 
-    take_checkpoint(_rest(dynamic, target, address), job_id, full)
+    take_checkpoint(_rest(dynamic, target, address, application_id), job_id, full)
 
 
 @app.command("check-savepoint", context_settings={**_PROGRAM, **_HELP})
@@ -361,6 +403,109 @@ def check_savepoint(
     program = _program([program_path, *rest], None, None, None, py_files)
     if not check(program, path, config, as_json=as_json):
         raise typer.Exit(1)
+
+
+@app.command("yarn-session", context_settings=_HELP, hidden=True)
+@app.command(context_settings=_HELP)
+def session(
+    containers: Annotated[
+        int | None, typer.Option("-n", "--container", min=1, help="TaskExecutors taken first and kept.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("-nm", "--name", help="Name of the application.")] = None,
+    master_memory: Annotated[
+        str | None,
+        typer.Option(
+            "-jm", "--jobManagerMemory", metavar="SIZE", help="Memory of the master; MB without unit."
+        ),
+    ] = None,
+    task_memory: Annotated[
+        str | None,
+        typer.Option(
+            "-tm", "--taskManagerMemory", metavar="SIZE", help="Memory of a TaskExecutor; MB without unit."
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option("-s", "--slots", min=1, help="Slots of a TaskExecutor.")
+    ] = None,
+    detached: Annotated[
+        bool, typer.Option("-d", "--detached", help="Return when the session runs, and leave it running.")
+    ] = False,
+    queue: Annotated[str | None, typer.Option("-qu", "--queue", help="Queue of the application.")] = None,
+    dynamic: Dynamic = None,
+    ship: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--ship", metavar="PATH", help="Files and folders put into every container."),
+    ] = None,
+    application_id: Annotated[
+        str | None,
+        typer.Option(
+            "-id", "--applicationId", metavar="APPLICATION", help="Attach to a session, by id or name."
+        ),
+    ] = None,
+    query: Annotated[
+        bool, typer.Option("-q", "--query", help="Show nodes, memory, cores and queues of YARN instead.")
+    ] = False,
+    streaming: Annotated[bool, typer.Option("-st", "--streaming", hidden=True)] = False,
+    zookeeper_namespace: Annotated[str | None, typer.Option("-z", "--zookeeperNamespace")] = None,
+    node_label: Annotated[
+        str | None, typer.Option("-nl", "--nodeLabel", help="Node label of the application.")
+    ] = None,
+    application_type: Annotated[
+        str | None, typer.Option("-at", "--applicationType", help="Tag of the application.")
+    ] = None,
+    jar: Annotated[str | None, typer.Option("-j", "--jar", hidden=True)] = None,
+    address: Annotated[str | None, typer.Option("-m", "--jobmanager", hidden=True)] = None,
+) -> None:
+    """Starts a session on YARN, or attaches to one with -id; on standard input it takes `stop` and `help`."""
+    from yarrow.cli.session_command import attach, start
+    from yarrow.cli.yarn_flags import YARN_CLUSTER, YarnFlags, say_without_effect
+
+    if query:
+        return _show_yarn(dynamic or ())
+    if address not in (None, YARN_CLUSTER):
+        raise CommandError(f"-m {address}: a session is started on YARN; name one that runs with -id.")
+    say_without_effect(jar, streaming)
+    flags = YarnFlags(
+        application_id=application_id,
+        containers=containers,
+        master_memory=master_memory,
+        task_memory=task_memory,
+        slots=slots,
+        queue=queue,
+        name=name,
+        application_type=application_type,
+        ship=ship,
+        node_label=node_label,
+        zookeeper_namespace=zookeeper_namespace,
+    )
+    values: dict[str, object] = {"execution.attached": not detached}
+    config = _run_settings(dynamic, "yarn-session", None, values, flags)
+    raise typer.Exit(attach(config, detached) if application_id is not None else start(config, detached))
+
+
+ApplicationArgument = Annotated[
+    str | None, typer.Argument(metavar="[APPLICATION]", help="Id or name; the properties file's without.")
+]
+
+
+@app.command(context_settings=_HELP)
+def token(application: ApplicationArgument = None, dynamic: Dynamic = None) -> None:
+    """Prints the REST token of an application on YARN, and nothing else."""
+    from yarrow.cli.applications import application_of
+
+    print(application_of(_application_settings(application, dynamic)).rest_token)
+
+
+@app.command(context_settings=_HELP)
+def proxy(
+    application: ApplicationArgument = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; a free one without.")] = 0,
+    dynamic: Dynamic = None,
+) -> None:
+    """Relays REST of an application on YARN to a loopback port, adding its token, until Ctrl-C."""
+    from yarrow.cli.proxy_command import run_proxy
+
+    run_proxy(_application_settings(application, dynamic), port)
 
 
 @app.command("start-cluster", context_settings=_HELP)
@@ -422,12 +567,30 @@ def _configuration(dynamic: Sequence[str] | None) -> Settings:
     return load_configuration(dynamic or ())
 
 
-def _rest(dynamic: Sequence[str] | None, target: str | None, address: str | None) -> RestClient:
-    from yarrow.cli.rest_client import RestClient
-    from yarrow.cli.targets import rest_address
+def _rest(
+    dynamic: Sequence[str] | None,
+    target: str | None,
+    address: str | None,
+    application_id: str | None,
+) -> RestClient:
+    """REST of the cluster that flags, configuration or the properties file name."""
+    from yarrow.cli.targets import rest_client, with_session
+    from yarrow.cli.yarn_flags import YarnFlags
 
-    config = _run_settings(dynamic, target, address, {})
-    return RestClient.of(config, *rest_address(config))
+    flags = YarnFlags(application_id=application_id)
+    return rest_client(with_session(_run_settings(dynamic, target, address, {}, flags)))
+
+
+def _application_settings(application: str | None, dynamic: Sequence[str] | None) -> Settings:
+    from yarrow.cli.yarn_flags import YarnFlags
+
+    return _run_settings(dynamic, "yarn-session", None, {}, YarnFlags(application_id=application))
+
+
+def _show_yarn(dynamic: Sequence[str]) -> None:
+    from yarrow.cli.yarn_query import show_resources
+
+    show_resources(_configuration(dynamic))
 
 
 def _change_interpreter(executable: str | None) -> None:

@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: a path may name a job of somebody's."""
 
     def _relay(self) -> None:
-        refusal = refusal_of(self.headers, int(self.server.server_address[1]))
+        refusal = refusal_of(self.headers, int(self.server.server_address[1]))  # type: ignore[index]
         if refusal:
             return self._refuse(HTTPStatus.FORBIDDEN, refusal)
         if "transfer-encoding" in self.headers:

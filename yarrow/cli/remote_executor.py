@@ -34,15 +34,29 @@ class RemoteExecutor:
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
         """Uploads and submits; raises RestError with the cluster's words when it refuses."""
-        config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
-        config.validate()
-        show_no_trace_of_ctrl_c()
-        rest = RestClient.of(config, *rest_address(config))
-        job_id = submit(rest, job_graph, files)
-        # Programs started by `python job.py` wait; -d asks not to.
-        if config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED):
-            return DetachedJobClient(job_id)
-        return RemoteJobClient(rest, job_id, job_graph.name)
+        config = settings_of(configuration)
+        return run_on(RestClient.of(config, *rest_address(config)), config, job_graph, files)
+
+
+def settings_of(configuration: Mapping[str, str]) -> Settings:
+    """The configuration of a program above that of the file; checked."""
+    config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
+    config.validate()
+    return config
+
+
+def is_attached(config: Settings) -> bool:
+    """Whether the client waits for its job: programs started by `python job.py` do; -d asks not to."""
+    return not config.is_set(execution.ATTACHED) or config.get(execution.ATTACHED)
+
+
+def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Sequence[LocalFile]) -> JobClient:
+    """Submits to the cluster behind `rest`, and follows the job where the configuration says so."""
+    show_no_trace_of_ctrl_c()
+    job_id = submit(rest, job_graph, files)
+    if not is_attached(config):
+        return DetachedJobClient(job_id)
+    return RemoteJobClient(rest, job_id, job_graph.name)
 
 
 def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) -> str:

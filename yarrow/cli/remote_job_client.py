@@ -1,13 +1,14 @@
 """RemoteJobClient: the handle on a job of a cluster that is reached by REST.
 
-Owner: any thread. One daemon thread a client asks for the end of the job, once somebody waits for it; other
-questions have a thread of a small pool each, so that they answer through futures.
+Owner: any thread. One daemon thread a client asks for the end of the job, once somebody waits for it, and says what
+holds the job up; other questions have a thread of a small pool each, so that they answer through futures.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from yarrow.cli.rest_client import RestClient, RestUnavailableError
+from yarrow.cli.rest_client import RestClient
 from yarrow.cli.savepoint_commands import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
@@ -38,8 +39,8 @@ T = TypeVar("T")
 
 #: Seconds between two questions for the end of a job: short at first, for short jobs.
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
-#: Seconds without an answer after which a job is given up.
-_PATIENCE = 60.0
+#: Looks at the end of a job between two looks at what it waits for.
+_LOOKS = 3
 #: A fetch of results is answered when there are rows, and without any after so many seconds.
 _FETCH_WAIT, _FETCH_TIMEOUT = 10, 60.0
 _ROWS = msgspec.msgpack.Decoder(tuple[CollectRows, ...])
@@ -54,13 +55,14 @@ class RemoteJobClient(JobClient):
         self._name = name
         self._result: Future[JobExecutionResult] | None = None
         self._lock = threading.Lock()
+        self._waits = ""
         self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
 
     def get_job_id(self) -> JobID:
         return JobID(self._job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return _in_thread(lambda: public_status(self._rest.get(f"/jobs/{self._job_id}/status")["status"]))
+        return in_thread(lambda: public_status(self._rest.get(f"/jobs/{self._job_id}/status")["status"]))
 
     def cancel(self) -> CompletableFuture[None]:
         def ask() -> None:
@@ -71,7 +73,7 @@ class RemoteJobClient(JobClient):
                 )
             self._rest.json("PATCH", f"/jobs/{self._job_id}?mode=cancel")
 
-        return _in_thread(ask)
+        return in_thread(ask)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -92,14 +94,14 @@ class RemoteJobClient(JobClient):
                 raise CheckpointFailedError(str(error)) from None
             return str(done["location"])
 
-        return _in_thread(ask)
+        return in_thread(ask)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         def ask() -> dict[str, Any]:
             found = self._rest.get(f"/jobs/{self._job_id}/accumulators")["user-task-accumulators"]
             return {entry["name"]: decoded_value(entry["value"]) for entry in found}
 
-        return _in_thread(ask)
+        return in_thread(ask)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         with self._lock:
@@ -133,21 +135,24 @@ class RemoteJobClient(JobClient):
             result.set_exception(error)
 
     def _wait(self) -> JobExecutionResult:
-        pause, silent = threading.Event(), 0.0
-        seconds = _FIRST_PAUSE
+        pause, seconds, looks = threading.Event(), _FIRST_PAUSE, 0
         while True:
-            try:
-                answer = self._rest.get(f"/jobs/{self._job_id}/execution-result")
-                silent = 0.0
-            except RestUnavailableError:
-                silent += seconds
-                if silent > _PATIENCE:
-                    raise
-                answer = {"status": {"id": "IN_PROGRESS"}}
+            answer = self._rest.get(f"/jobs/{self._job_id}/execution-result")
             if answer["status"]["id"] == "COMPLETED":
                 return self._ended(answer["job-execution-result"])
+            looks += 1
+            if seconds >= _LAST_PAUSE and looks % _LOOKS == 0:
+                self._say_what_it_waits_for()
             pause.wait(seconds)
             seconds = min(seconds * 1.5, _LAST_PAUSE)
+
+    def _say_what_it_waits_for(self) -> None:
+        """A line on standard error whenever what holds the job up is another thing than before."""
+        waits = str(self._rest.get(f"/jobs/{self._job_id}").get("waiting-for", ""))
+        if waits != self._waits:
+            text = f"waits: it {waits}" if waits else "waits no more."
+            print(f"Job {self._name!r} ({self._job_id}) {text}", file=sys.stderr, flush=True)
+        self._waits = waits
 
     def _ended(self, result: dict[str, Any]) -> JobExecutionResult:
         match result["application-status"]:
@@ -185,7 +190,7 @@ def decoded_value(value: Any) -> Any:
     return value
 
 
-def _in_thread(question: Callable[[], T]) -> CompletableFuture[T]:
+def in_thread(question: Callable[[], T]) -> CompletableFuture[T]:
     answer: CompletableFuture[T] = CompletableFuture()
 
     def ask() -> None:

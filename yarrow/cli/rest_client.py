@@ -60,9 +60,9 @@ class RetryPolicy:
 class RestClient:
     """Talks to one server.
 
-    A request is repeated only when this client has had an answer before (else nobody is there, which is said at
-    once) and when it is a GET, or was not sent at all. `locate` names the server's present address before a
-    repetition; what it raises ends the request.
+    A request is repeated only when it is a GET, or was not sent at all, and when this client has had an answer before:
+    else nobody is there, which is said at once. `locate` names the server's present address (a URL) before a
+    repetition, the first time already when nobody answers at the known one; what it raises ends the request.
     """
 
     def __init__(
@@ -145,12 +145,13 @@ class RestClient:
                 answer = self._once(method, path, body, headers or {}, timeout or self._timeout)
             except (RestUnavailableError, RestError) as error:
                 attempts += 1
-                if attempts > self._retry.max_attempts or not self._may_repeat(method, error):
+                if attempts > self._retry.max_attempts or not self._may_repeat(method, error, attempts):
                     raise
             else:
                 self._answered = True
                 return answer
-            pause.wait(self._retry.delay)
+            if self._answered:
+                pause.wait(self._retry.delay)
             if self._locate is not None:
                 self._move(self._locate())
 
@@ -178,19 +179,17 @@ class RestClient:
             connection.close()
             raise
 
-    def _may_repeat(self, method: str, error: Exception) -> bool:
+    def _may_repeat(self, method: str, error: Exception, attempts: int) -> bool:
         if isinstance(error, RestError):
             # The server is there, and what stands behind it does not lead yet (or no longer).
-            return method == "GET" and error.status == HTTPStatus.SERVICE_UNAVAILABLE
-        if not self._answered:
+            return method == "GET" and self._answered and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+        if not self._answered and (self._locate is None or attempts > 1):
             return False
         return method == "GET" or isinstance(error.__cause__, ConnectionRefusedError)
 
     def _move(self, address: str) -> None:
-        """Goes on at `address`, a URL; an empty one changes nothing."""
-        if address:
-            parts = urlsplit(address)
-            self.host, self.port = parts.hostname or self.host, parts.port or self.port
+        parts = urlsplit(address)
+        self.host, self.port = parts.hostname or self.host, parts.port or self.port
 
     def _once(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float

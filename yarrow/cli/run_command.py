@@ -6,12 +6,16 @@ Owner: the main thread. The program runs with the settings of the command line b
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from types import FrameType
 
 from yarrow.cli.errors import CommandError, ProgramFailedError
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.targets import LOCAL
+from yarrow.cli.yarn_flags import YARN_APPLICATION
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.config.options import execution
@@ -70,9 +74,27 @@ def run(program: Program, config: Settings) -> None:
             "-d leaves a job behind that runs on, but the embedded cluster ends with this command: start a"
             " cluster with `yarrow start-cluster` and name it with -m host:port."
         )
+    if target == YARN_APPLICATION:
+        from yarrow.cli.application_command import run_as_application
+
+        run_as_application(program, config)
+        return
+    if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:
+        end_by_interrupt()
     executor = executor_for(target)
     use_for_this_process(ReportingExecutor(executor), config.to_dict(redact=False))
     run_program(program)
+
+
+def end_by_interrupt() -> None:
+    """From now on SIGTERM and SIGHUP do what Ctrl-C does: the job that is waited for is cancelled."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def info(program: Program, config: Settings, code: bool = False) -> None:

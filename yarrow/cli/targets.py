@@ -9,14 +9,30 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yarrow
 from yarrow.cli.errors import CommandError
+from yarrow.cli.yarn_flags import (
+    YARN_CLUSTER,
+    YARN_SESSION,
+    YARN_TARGETS,
+    YarnFlags,
+    check_flags,
+    target_of,
+)
 from yarrow.runtime.config.files import load_settings
-from yarrow.runtime.config.options import execution, rest
+from yarrow.runtime.config.options import execution, rest, yarn
 from yarrow.runtime.config.settings import Settings
 
+if TYPE_CHECKING:
+    from yarrow.cli.rest_client import RestClient
+
 LOCAL, REMOTE = "local", "remote"
+NO_FLAGS = YarnFlags()
+_FILE = "the properties file"
+#: Stands in the origin of what a configuration file has set.
+_LINE = ", line "
 
 
 def default_conf_directory() -> Path | None:
@@ -32,16 +48,68 @@ def load_configuration(dynamic: Iterable[str]) -> Settings:
     return settings
 
 
-def with_target(config: Settings, target: str | None, address: str | None) -> Settings:
-    """The configuration with -t and -m in it; `-m host:port` means a remote cluster."""
-    if address is not None:
+def with_target(
+    config: Settings, target: str | None, address: str | None, flags: YarnFlags = NO_FLAGS
+) -> Settings:
+    """The configuration with -t, -m and the flags of YARN in it; `-m host:port` means a remote cluster."""
+    target = target_of(target, address, flags)
+    if address is not None and address != YARN_CLUSTER:
         host, port = split_address(address)
         config = config.overlay(
             {rest.ADDRESS.key: host, rest.REST_PORT.key: port, execution.TARGET.key: REMOTE}, "-m"
         )
     if target is not None:
         config = config.overlay({execution.TARGET.key: target}, "-t")
+    config = config.overlay(
+        {key: value for key, value in flags.settings().items() if value is not None}, "the command line"
+    )
+    if config.get(execution.TARGET) is None and config.is_set(yarn.APPLICATION_ID):
+        config = config.overlay({execution.TARGET.key: YARN_SESSION}, yarn.APPLICATION_ID.key)
+    check_flags(config.get(execution.TARGET), flags)
     return config
+
+
+def with_default_target(config: Settings) -> Settings:
+    """Where nothing names a target: the session of the properties file, else the cluster of start-cluster."""
+    config = with_session(config)
+    return config if config.is_set(execution.TARGET) else with_running_cluster(config)
+
+
+def with_session(config: Settings) -> Settings:
+    """Where nothing names a target: the session of the properties file, if there is one; a line names it."""
+    if config.is_set(execution.TARGET):
+        return config
+    from yarrow.runtime.yarn.application_files import ApplicationFiles
+
+    files = ApplicationFiles.of(config)
+    session = files.read_properties()
+    if session is None:
+        return config
+    secrets = files.read_secrets(session.application_id)
+    name = "" if secrets is None else f" {secrets.name!r}"
+    print(
+        f"Found Yarn properties file {files.properties_path}: using its session{name}, {session.application_id}.",
+        file=sys.stderr,
+    )
+    own = {execution.TARGET.key: YARN_SESSION, yarn.APPLICATION_ID.key: session.application_id}
+    # What the session was started with goes before the configuration file, and what this command was given before both.
+    given = {key for key in config if _LINE not in config.origin_of(key)}
+    of_session = {key: value for key, value in session.dynamic_properties.items() if key not in given}
+    return config.overlay(of_session, str(files.properties_path)).overlay(own, _FILE)
+
+
+def rest_client(config: Settings) -> RestClient:
+    """REST of the cluster or application that the target means."""
+    from yarrow.cli.rest_client import RestClient
+
+    target = config.get(execution.TARGET)
+    if target in YARN_TARGETS:
+        from yarrow.cli.applications import application_of, rest_of
+
+        if target != YARN_SESSION and not config.is_set(yarn.APPLICATION_ID):
+            raise CommandError(f"{execution.TARGET.key} is {target}: name the application with -yid.")
+        return rest_of(config, application_of(config))
+    return RestClient.of(config, *rest_address(config))
 
 
 def with_running_cluster(config: Settings) -> Settings:

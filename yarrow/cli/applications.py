@@ -1,0 +1,133 @@
+"""Which application on YARN a command means, and REST of it. Reads files of this user; asks YARN only when it must.
+
+Owner: any thread, blocking. A session whose address is known and answers is reached without YARN and without a JVM.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from yarrow.cli.errors import CommandError
+from yarrow.cli.rest_client import RestClient
+from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.application import ClientSecrets
+from yarrow.runtime.yarn.application_files import ApplicationFiles
+
+if TYPE_CHECKING:
+    from yarrow.runtime.yarn.gateways import ApplicationReport
+
+#: For questions to YARN alone: no application is connected to.
+NO_PAIR: Final = (b"", b"")
+
+
+def application_of(config: Settings) -> ClientSecrets:
+    """The application of yarn.application.id, by id or name, else the session of the properties file.
+
+    Raises CommandError when none is named, or when this user has no secrets of it.
+    """
+    files = ApplicationFiles.of(config)
+    named = config.get(yarn.APPLICATION_ID)
+    if named is None:
+        session = files.read_properties()
+        if session is None:
+            raise CommandError(
+                f"No application is named: give -yid or -D{yarn.APPLICATION_ID.key} (an id or a name), or start a"
+                f" session with `yarrow session`, which writes {files.properties_path}."
+            )
+        named = session.application_id
+    if not named.startswith("application_"):
+        return _by_name(files, named)
+    secrets = files.read_secrets(named)
+    if secrets is None:
+        raise CommandError(
+            f"There are no secrets of {named} in {files.folder}: either it is no application of yours, or it was"
+            f" started on another machine or with another {yarn.PROPERTIES_FILE_LOCATION.key}, from where its file"
+            " .yarrow-application-* must be copied here, with mode 0600."
+        )
+    return secrets
+
+
+def rest_of(config: Settings, application: ClientSecrets) -> RestClient:
+    """REST of an application. It is not connected to yet; where the master has moved, it is found again."""
+
+    def locate() -> str:
+        return present_address(config, application)
+
+    parts = urlsplit(application.rest_address or locate())
+    if parts.hostname is None or parts.port is None:
+        raise CommandError(
+            f"{application.application_id} has published {application.rest_address!r}, which is no address of REST."
+        )
+    return RestClient.of(
+        config,
+        parts.hostname,
+        parts.port,
+        token=application.rest_token,
+        locate=locate,
+        remedy=f"See `yarn application -status {application.application_id}`.",
+    )
+
+
+def present_address(config: Settings, application: ClientSecrets) -> str:
+    """Where REST of the application is now; kept for the next command.
+
+    Raises CommandError for an application that has ended: how, and what to do where the properties file names it.
+    """
+    from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+
+    with YarnClusterDescriptor(config, say) as descriptor:
+        report = descriptor.client(NO_PAIR).report(application.application_id)
+        if report.state.has_ended:
+            raise CommandError(f"{end_text(report)} {_remedy(descriptor.files, application)}")
+        return descriptor.retrieve(application.application_id).rest_address
+
+
+def end_of(config: Settings, application: ClientSecrets) -> ApplicationReport | None:
+    """YARN's report of an application that has ended; None = it has not."""
+    from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+
+    with YarnClusterDescriptor(config, say) as descriptor:
+        report = descriptor.client(NO_PAIR).report(application.application_id)
+        return report if report.state.has_ended else None
+
+
+def end_text(report: ApplicationReport) -> str:
+    """A sentence about how an application has ended."""
+    said = report.diagnostics.strip()
+    how = f"{report.application_id} ({report.name}) has ended: {report.final_status.value}"
+    return f"{how}. YARN says: {said}" if said else f"{how}."
+
+
+def say(text: str) -> None:
+    """A line about what goes on, for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _remedy(files: ApplicationFiles, application: ClientSecrets) -> str:
+    session = files.read_properties()
+    if session is None or session.application_id != application.application_id:
+        return "Name another with -yid."
+    return (
+        f"{files.properties_path} names it for commands that name nothing: start another with `yarrow session`, which"
+        " replaces the file, or remove the file, or say with -t or -m where to run."
+    )
+
+
+def _by_name(files: ApplicationFiles, name: str) -> ClientSecrets:
+    known = [files.read_secrets(application_id) for application_id in files.known_applications()]
+    found = [secrets for secrets in known if secrets is not None and secrets.name == name]
+    if len(found) == 1:
+        return found[0]
+    raise CommandError(_which(files, name, found or [secrets for secrets in known if secrets is not None]))
+
+
+def _which(files: ApplicationFiles, name: str, there_are: Sequence[ClientSecrets]) -> str:
+    several = all(secrets.name == name for secrets in there_are) and there_are
+    shown = ", ".join(f"{secrets.application_id} ({secrets.name})" for secrets in there_are)
+    if several:
+        return f"Several applications are called {name!r}: name one by its id: {shown}."
+    return f"No application is called {name!r}; those with secrets in {files.folder}: {shown or 'none'}."

@@ -1,0 +1,35 @@
+"""`yarrow proxy`: REST of an application on YARN for clients that send no token (a browser, Flink's own tools).
+
+Owner: the main thread, until Ctrl-C. The token stays in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from types import FrameType
+
+from yarrow.cli.applications import application_of, rest_of
+from yarrow.cli.relay import Relay
+from yarrow.runtime.config.settings import Settings
+
+
+def run_proxy(config: Settings, port: int) -> None:
+    """Relays until Ctrl-C or SIGTERM."""
+    application = application_of(config)
+    rest = rest_of(config, application)
+    rest.get("/config")
+    with Relay(rest, port) as relay:
+        print(
+            f"{application.application_id} answers at {relay.address} as long as this command runs (Ctrl-C ends it).",
+            flush=True,
+        )
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _interrupt)
+        with contextlib.suppress(KeyboardInterrupt):
+            relay.serve()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

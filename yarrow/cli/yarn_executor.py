@@ -1,0 +1,127 @@
+"""Executors of `yarn-session` and `yarn-per-job`: a program's main() runs in the client, its jobs on YARN.
+
+Owner: the thread that calls execute. Of an application that was deployed for an attached job nothing is left when the
+client is interrupted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from yarrow.cli.applications import NO_PAIR, application_of, end_text, rest_of, say
+from yarrow.cli.remote_executor import is_attached, run_on, settings_of
+from yarrow.cli.remote_job_client import RemoteJobClient, in_thread
+from yarrow.cli.rest_client import RestClient, RestUnavailableError
+from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.job_client import JobClient
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import InvalidProgramError, JobAlreadyEndedError
+from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
+
+#: Seconds that an application has to end by itself when its job was cancelled, before YARN kills it.
+_GRACE = 20.0
+
+
+class YarnSessionExecutor:
+    """Submits to the session of yarn.application.id, else of the properties file."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        """Raises an error that names the session when it is gone; nothing runs elsewhere."""
+        config = settings_of(configuration)
+        return run_on(rest_of(config, application_of(config)), config, job_graph, files)
+
+
+class YarnJobExecutor:
+    """Deploys an application for each job, which ends with it."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        """Returns when the application's REST answers; on an error, or Ctrl-C, nothing is left on YARN."""
+        from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+
+        config = settings_of(configuration)
+        if config.is_set(yarn.APPLICATION_ID):
+            raise InvalidProgramError(
+                f"execution.target is {YARN_PER_JOB}, which starts an application of its own, but"
+                f" {yarn.APPLICATION_ID.key} names one that runs: leave it out, or take -t {YARN_SESSION}."
+            )
+        show_no_trace_of_ctrl_c()
+        attached = is_attached(config)
+        with YarnClusterDescriptor(config, say) as descriptor:
+            cluster = descriptor.deploy_job(job_graph, files, attached=attached)
+        print(f"Yarn application {cluster.application_id} ({cluster.name}) runs.")
+        print(f"JobManager Web Interface: {cluster.rest_address}", flush=True)
+        if not attached:
+            print_how_to_end(cluster.application_id, job_graph.job_id)
+            return DetachedJobClient(job_graph.job_id)
+        own = config.overlay({yarn.APPLICATION_ID.key: cluster.application_id})
+        rest = rest_of(own, application_of(own))
+        return ApplicationJobClient(own, cluster.application_id, rest, job_graph)
+
+
+class YarnApplicationExecutor:
+    """Refuses: in application mode `main()` runs on YARN, which needs the program and not its jobs."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        raise InvalidProgramError(
+            f"execution.target is {YARN_APPLICATION}, where main() runs on YARN: start the program with"
+            f" `yarrow run -t {YARN_APPLICATION} job.py`."
+        )
+
+
+class ApplicationJobClient(RemoteJobClient):
+    """The job of an application that ends with it: cancelling it leaves no application behind."""
+
+    def __init__(self, config: Settings, application_id: str, rest: RestClient, graph: JobGraph) -> None:
+        super().__init__(rest, graph.job_id, graph.name)
+        self._config = config
+        self._application_id = application_id
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Cancels the job; kills the application when that does not end it."""
+        asked = super().cancel()
+
+        def make_sure() -> None:
+            error = asked.exception()
+            # Without REST nothing tells the application to end.
+            self._wait_for_end(0.0 if isinstance(error, RestUnavailableError) else _GRACE)
+            if isinstance(error, JobAlreadyEndedError):
+                raise error
+
+        return in_thread(make_sure)
+
+    def _wait_for_end(self, seconds: float) -> None:
+        from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+
+        clock, pause = SystemClock(), threading.Event()
+        deadline = clock.monotonic() + seconds
+        with YarnClusterDescriptor(self._config, say) as descriptor:
+            client = descriptor.client(NO_PAIR)
+            while not (report := client.report(self._application_id)).state.has_ended:
+                if clock.monotonic() > deadline:
+                    say(f"{self._application_id} has not ended: YARN kills it.")
+                    descriptor.kill(self._application_id)
+                    return
+                pause.wait(0.2)
+            say(end_text(report))
+            descriptor.files.forget(self._application_id)
+
+
+def print_how_to_end(application_id: str, job_id: Any = None) -> None:
+    """Lines for whoever left an application running."""
+    print("It runs on without this command. To end it:")
+    if job_id is not None:
+        print(f"  yarrow cancel -yid {application_id} {job_id}")
+    print(f"or: yarn application -kill {application_id}", flush=True)

@@ -1,0 +1,103 @@
+"""What the flags of YARN mean as configuration. The letters differ between `session` and `run`, the meaning does not.
+
+Owner: the main thread. Nothing is asked of YARN here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from yarrow.cli.errors import CommandError
+from yarrow.runtime.config.options import execution, high_availability, jobmanager, taskmanager, yarn
+
+#: `-m` of Flink's 1.x command lines.
+YARN_CLUSTER: Final = "yarn-cluster"
+YARN_SESSION: Final = "yarn-session"
+YARN_PER_JOB: Final = "yarn-per-job"
+YARN_APPLICATION: Final = "yarn-application"
+YARN_TARGETS: Final = (YARN_SESSION, YARN_PER_JOB, YARN_APPLICATION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnFlags:
+    """Values of the flags, as given; None = not given."""
+
+    application_id: str | None = None
+    containers: int | None = None
+    master_memory: str | None = None
+    task_memory: str | None = None
+    slots: int | None = None
+    queue: str | None = None
+    name: str | None = None
+    application_type: str | None = None
+    ship: Sequence[str] | None = None
+    node_label: str | None = None
+    zookeeper_namespace: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether one was given."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+    def settings(self) -> Mapping[str, object]:
+        """The keys they stand for; None = not given."""
+        return {
+            yarn.APPLICATION_ID.key: self.application_id,
+            yarn.INITIAL_TASK_EXECUTORS.key: self.containers,
+            jobmanager.PROCESS_SIZE.key: in_megabytes(self.master_memory),
+            taskmanager.PROCESS_SIZE.key: in_megabytes(self.task_memory),
+            taskmanager.NUMBER_OF_TASK_SLOTS.key: self.slots,
+            yarn.APPLICATION_QUEUE.key: self.queue,
+            yarn.APPLICATION_NAME.key: self.name,
+            yarn.APPLICATION_TYPE.key: self.application_type,
+            yarn.SHIP_FILES.key: None if self.ship is None else list(self.ship),
+            yarn.APPLICATION_NODE_LABEL.key: self.node_label,
+            high_availability.CLUSTER_ID.key: self.zookeeper_namespace,
+        }
+
+
+def in_megabytes(size: str | None) -> str | None:
+    """A size as Flink's flags have it: a bare number counts megabytes."""
+    return f"{size.strip()}m" if size is not None and size.strip().isdigit() else size
+
+
+def target_of(target: str | None, address: str | None, flags: YarnFlags) -> str | None:
+    """The execution.target that -t, -m and the flags of YARN mean; None when they say nothing of it.
+
+    Raises CommandError where flags would have no effect.
+    """
+    if address == YARN_CLUSTER:
+        if target not in (None, *YARN_TARGETS):
+            raise CommandError(f"-m {YARN_CLUSTER} and -t {target} contradict each other: leave one out.")
+        return target or (YARN_PER_JOB if flags.application_id is None else YARN_SESSION)
+    if target is None and address is None and flags.application_id is not None:
+        return YARN_SESSION
+    return target
+
+
+def application_target(target: str | None) -> str:
+    """The target of `run-application`, which knows one."""
+    if target not in (None, YARN_APPLICATION):
+        raise CommandError(f"run-application takes -t {YARN_APPLICATION}, not {target}: see `yarrow run -t`.")
+    return YARN_APPLICATION
+
+
+def check_flags(target: str | None, flags: YarnFlags) -> None:
+    """Refuses flags of YARN where the target is another: a job must not run elsewhere than was meant."""
+    if flags.any and target not in YARN_TARGETS:
+        raise CommandError(
+            f"Flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
+            f" -m {YARN_CLUSTER} (an application of its own), -yid APPLICATION (a session), or -t"
+            f" {' | '.join(YARN_TARGETS)}."
+        )
+
+
+def say_without_effect(jar: str | None, streaming: bool) -> None:
+    """Flags of old scripts that mean nothing here."""
+    if jar is not None:
+        print("-yj / -j names Flink's jar, which is not used: it has no effect.", file=sys.stderr)
+    if streaming:
+        print("-yst / -st has no effect: sessions always run streams.", file=sys.stderr)
