@@ -43,7 +43,7 @@ export LD_LIBRARY_PATH="$here/{LIBRARIES}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 exec "$here/bin/{PYTHON_NAME}" "$@"
 """
 START_SCRIPTS = ("bin/python3", "bin/python")
-#: Beside the environment, under this name, lies what is installed editable; it is found last, as installed packages are.
+#: Beside the environment, under this name, lies what is installed editable.
 EDITABLE_FOLDER = f"{ENVIRONMENT_FOLDER}-editable"
 _UP = "/".join(".." for _ in PACKAGES.split("/")) + "/.."
 _GENERATED = {

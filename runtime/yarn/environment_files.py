@@ -97,7 +97,9 @@ def environment_files(part: EnvironmentPart) -> list[EnvironmentFile]:
             found = [*_interpreter(), *_standard_library()]
             unused = _unused_packages(folders)
             for folder in folders:
-                found += _below(folder, PACKAGES, unused)
+                # What they would put on the search path is not in the container.
+                outside = {name for name, _ in _path_lines(folder)}
+                found += _below(folder, PACKAGES, (*unused, *outside))
         case EnvironmentPart.EDITABLE:
             for folder in folders:
                 found += _editable(folder)
@@ -174,8 +176,8 @@ def _editable(folder: str) -> Iterator[EnvironmentFile]:
     own = _engine_folder()
     if not own.startswith(folder + os.sep):
         yield from _engine(own)
-    for line in _path_lines(folder):
-        yield from _path_entry(line)
+    for _, entry in _path_lines(folder):
+        yield from _path_entry(entry)
 
 
 def _engine_folder() -> str:
@@ -213,24 +215,32 @@ def _mapped(finder: Path) -> Iterator[EnvironmentFile]:
                     yield _file(target + suffix, place + suffix)
 
 
-def _path_lines(folder: str) -> Iterator[str]:
-    """Folders outside of it that the `.pth` files of a folder of packages put on the search path."""
+def _path_lines(folder: str) -> Iterator[tuple[str, str]]:
+    """(name, folder) for each folder outside of it that a `.pth` file of a folder of packages puts on the path."""
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".pth"):
             continue
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as lines:
             for line in map(str.strip, lines):
                 path = os.path.realpath(os.path.join(folder, line))
-                if line and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path):
-                    yield path
+                own = path.startswith(folder + os.sep)
+                if (
+                    line
+                    and not line.startswith(("#", "import ", "import\t"))
+                    and os.path.isdir(path)
+                    and not own
+                ):
+                    yield name, path
 
 
 def _path_entry(folder: str) -> Iterator[EnvironmentFile]:
     """Importable things of a folder on the search path: packages and modules, not what lies about beside them."""
+    if folder == os.path.dirname(_engine_folder()):
+        return
     for entry in sorted(os.scandir(folder), key=lambda found: found.name):
         path = os.path.join(folder, entry.name)
         if entry.is_dir() and os.path.exists(os.path.join(path, "__init__.py")):
-            if os.path.realpath(path) != _engine_folder() and entry.name not in ("tests", "test"):
+            if entry.name not in ("tests", "test"):
                 yield from _below(path, entry.name)
         elif (
             entry.name.endswith((".py", *importlib.machinery.EXTENSION_SUFFIXES)) and entry.name != "setup.py"
