@@ -39,6 +39,7 @@ from yarrow.runtime.yarn.deployment import AwaitedApplication, check_resources
 from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError, YarnState
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, master_properties, write_overlay
 from yarrow.runtime.yarn.layout import (
     DESCRIPTION_FILE,
     JOB_GRAPH_FILE,
@@ -255,7 +256,8 @@ class YarnClusterDescriptor:
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
         both = [_resource(folder, DESCRIPTION_FILE), *environment.archives]
-        master = [*both, _resource(folder, MASTER_SECRETS_FILE)]
+        write_overlay(folder / OVERLAY_JAR, master_properties(self._config))
+        master = [*both, _resource(folder, MASTER_SECRETS_FILE), _resource(folder, OVERLAY_JAR)]
         site = site_jar(self._hadoop.folder)
         if site is not None:
             write_private(folder / SITE_JAR, site)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.hadoop_overlay import configured_properties
 
 _FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _VARIABLE: Final = re.compile(r"\$\{([^{}$\s]+)\}")
@@ -57,7 +58,7 @@ class HadoopConfiguration:
         for name in _FILES:
             if (folder / name).is_file():
                 properties |= _read(folder / name)
-        return HadoopConfiguration(folder, origin, properties)
+        return HadoopConfiguration(folder, origin, properties | configured_properties(config))
 
     def get(self, key: str, default: str = "") -> str:
         """A property with its variables replaced."""

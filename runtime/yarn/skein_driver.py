@@ -21,6 +21,7 @@ from typing import IO, Final
 
 from yarrow.runtime.yarn.failures import first_lines
 from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, write_overlay
 
 #: For a JVM that lives for seconds: no second compiler, one collector thread, shared classes of the JDK.
 FAST_START: Final = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -35,17 +36,20 @@ class SkeinDriver:
     """One driver process.
 
     `credentials` is the certificate pair, as PEM, of the connection to it. `environment` is that of the process to be
-    started (PATH, JAVA_HOME, HADOOP_CONF_DIR, ...).
+    started (PATH, JAVA_HOME, HADOOP_CONF_DIR, ...), `properties` go before those of its Hadoop configuration.
     """
 
     def __init__(
         self,
         credentials: tuple[bytes, bytes],
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str],
+        properties: Mapping[str, str],
         keytab: tuple[str, str] | None = None,
     ) -> None:
         self.credentials = credentials
-        self._environment = dict(os.environ if environment is None else environment)
+        self._environment = dict(environment)
+        self._properties = dict(properties)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         #: Path of the keytab, and principal.
         self._keytab = keytab
         self._lock = threading.Lock()
@@ -89,6 +93,9 @@ class SkeinDriver:
             if self._log is not None:
                 self._log.close()
                 self._log = None
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
 
     def _start(self) -> None:
         try:
@@ -103,15 +110,19 @@ class SkeinDriver:
         environment = dict(self._environment)
         certificate, key = self.credentials
         environment["SKEIN_CERTIFICATE"], environment["SKEIN_KEY"] = certificate.decode(), key.decode()
-        environment["CLASSPATH"] = f"{_skein_jar()}:{self._class_path()}"
-        log = tempfile.TemporaryFile(prefix="yarrow-skein-driver-")  # noqa: SIM115 - closed with the driver
+        folder = tempfile.TemporaryDirectory(prefix="yarrow-skein-driver-")
+        overlay = Path(folder.name) / OVERLAY_JAR
+        write_overlay(overlay, self._properties)
+        environment["CLASSPATH"] = f"{_skein_jar()}:{overlay}:{self._class_path()}"
+        log = tempfile.TemporaryFile(dir=folder.name)  # noqa: SIM115 - closed with the driver
         with socket.create_server(("127.0.0.1", 0), backlog=1) as callback:
             environment["SKEIN_CALLBACK_PORT"] = str(callback.getsockname()[1])
             with self._lock:
                 if self._closed:
                     log.close()
+                    folder.cleanup()
                     raise YarnError("Skein's driver was closed before it had started.")
-                self._log = log
+                self._log, self._folder = log, folder
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,

@@ -19,6 +19,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.container_logs import gathered_logs, last_words
 from yarrow.runtime.yarn.gateways import ApplicationReport, ApplicationSubmission, YarnError
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
+from yarrow.runtime.yarn.hadoop_overlay import client_properties
 from yarrow.runtime.yarn.resource_manager_web import (
     ApplicationStatus,
     ClusterMetrics,
@@ -50,7 +51,9 @@ class YarnClient:
         self._credentials = credentials
         self._clock = clock
         self._web: ResourceManagerWeb | None = ResourceManagerWeb.of(hadoop)
-        self._driver = SkeinDriver(skein_pair(clock), _environment(hadoop), _keytab(config))
+        self._driver = SkeinDriver(
+            skein_pair(clock), _environment(hadoop), client_properties(config), _keytab(config)
+        )
         self._opened: SkeinClientGateway | None = None
         self._checked = False
 

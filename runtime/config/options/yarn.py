@@ -162,16 +162,15 @@ HEARTBEAT_INTERVAL: Final = option(
     "yarn.heartbeat.interval",
     POSITIVE,
     "5",
-    "Seconds between two looks of the ApplicationMaster at its containers. Skein's own heartbeat to YARN is"
-    " its"
-    " own affair.",
+    "Seconds between two looks of the ResourceManager at its containers while none is waited for.",
     deprecated_keys=("yarn.heartbeat-delay",),
 )
 CONTAINER_REQUEST_INTERVAL: Final = option(
     "yarn.heartbeat.container-request-interval",
     COUNT,
     "500",
-    "Milliseconds between two looks at containers while some are asked for and not yet running.",
+    "Milliseconds between two messages of Skein's ApplicationMaster to YARN, by which it asks for containers and"
+    " hears of them; and between two looks of ours at containers that are waited for.",
 )
 PROXY_ALLOW_CANCEL: Final = option(
     "yarn.proxy.allow-cancel",

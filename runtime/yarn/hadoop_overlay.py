@@ -1,0 +1,65 @@
+"""Properties that go before a Hadoop configuration, for one JVM of ours alone: a jar with `hadoop-site.xml`.
+
+Owner: any thread; pure but for the file it writes. Hadoop reads that old name between core-site.xml and yarn-site.xml
+wherever it is on the class path, and no cluster has used it for long, so that nothing is hidden by it. Values are
+marked final: later files then cannot change them, and what an administrator has made final in core-site.xml stays.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.settings import Settings
+
+#: Anywhere on the class path; a container's own folder is on that of Skein's ApplicationMaster.
+OVERLAY_JAR: Final = "yarrow-hadoop.jar"
+_ENTRY: Final = "hadoop-site.xml"
+#: A fixed time: the same properties make the same file.
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)
+#: A client says soon that nobody answers: Hadoop's own patience is a quarter of an hour.
+_IMPATIENT: Final[Mapping[str, str]] = {
+    "ipc.client.connect.max.retries": "3",
+    "ipc.client.connect.retry.interval": "500",
+    "ipc.client.connect.max.retries.on.timeouts": "2",
+    "ipc.client.connect.timeout": "5000",
+    "yarn.resourcemanager.connect.retry-interval.ms": "500",
+    "yarn.resourcemanager.connect.max-wait.ms": "15000",
+}
+
+
+def client_properties(config: Settings) -> dict[str, str]:
+    """For Skein's driver."""
+    return {**_IMPATIENT, **configured_properties(config)}
+
+
+def master_properties(config: Settings) -> dict[str, str]:
+    """For Skein's ApplicationMaster.
+
+    It tells the ResourceManager what it wants, and hears what it got, every half of this interval but at most every
+    five seconds; it takes nothing else from it. The ResourceManager's own, which decides when a master is lost, stays.
+    """
+    interval = max(1, config.get(yarn.CONTAINER_REQUEST_INTERVAL))
+    return {"yarn.am.liveness-monitor.expiry-interval-ms": str(2 * interval), **configured_properties(config)}
+
+
+def configured_properties(config: Settings) -> dict[str, str]:
+    """What `flink.hadoop.KEY` and `flink.yarn.KEY` set: KEY, and `yarn.KEY`."""
+    yarn_properties = {f"yarn.{key}": value for key, value in config.below("flink.yarn.").items()}
+    return {**config.below("flink.hadoop."), **yarn_properties}
+
+
+def write_overlay(path: Path, properties: Mapping[str, str]) -> None:
+    """Writes the jar."""
+    root = ElementTree.Element("configuration")
+    for key, value in sorted(properties.items()):
+        entry = ElementTree.SubElement(root, "property")
+        for name, text in (("name", key), ("value", value), ("final", "true")):
+            ElementTree.SubElement(entry, name).text = text
+    content = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr(zipfile.ZipInfo(_ENTRY, _WHEN), content)
