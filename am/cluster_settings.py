@@ -13,12 +13,11 @@ from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, Sched
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
-from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.options import (
     cluster,
-    high_availability,
     jobmanager,
     resourcemanager,
+    rest,
     rpc,
     taskmanager,
     web,
@@ -33,7 +32,6 @@ def control_plane_settings(
     config: Settings, blob_directory: str, slots_per_task_executor: int, can_request: bool
 ) -> ControlPlaneSettings:
     """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone)."""
-    _refuse_high_availability(config)
     heartbeat = heartbeat_settings(config)
     return ControlPlaneSettings(
         blob_directory=blob_directory,
@@ -52,23 +50,19 @@ def control_plane_settings(
                 starts=StartSettings(
                     max_failure_rate=config.get(resourcemanager.START_WORKER_MAX_FAILURE_RATE),
                     retry_interval=config.get(resourcemanager.START_WORKER_RETRY_INTERVAL).seconds,
-                    registration_timeout=config.get(resourcemanager.TASK_MANAGER_REGISTRATION_TIMEOUT).seconds,
+                    registration_timeout=config.get(
+                        resourcemanager.TASK_MANAGER_REGISTRATION_TIMEOUT
+                    ).seconds,
                 ),
                 can_request=can_request,
-                redundant_task_executors=config.get(resourcemanager.REDUNDANT_TASK_MANAGERS) if can_request else 0,
+                redundant_task_executors=config.get(resourcemanager.REDUNDANT_TASK_MANAGERS)
+                if can_request
+                else 0,
             ),
             heartbeat=heartbeat,
         ),
+        leader_timeout=config.get(rest.AWAIT_LEADER_TIMEOUT).seconds,
     )
-
-
-def _refuse_high_availability(config: Settings) -> None:
-    kind = config.get(high_availability.TYPE)
-    if kind.upper() != "NONE":
-        raise UnsupportedFeatureError(
-            f"high-availability.type: {kind} is asked for, but this version has one master and no standby: leave it"
-            " out, or set it to NONE."
-        )
 
 
 def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:

@@ -1,7 +1,7 @@
 """RecordedCheckpointRecovery: pointers to checkpoints and the counter of ids as records of one leadership.
 
-Owner: any thread of the master's process; calls block. One lock a job makes read-then-write whole: no other process writes
-these records while this leadership lasts, and none of its writes is taken after it.
+Owner: any thread of the master's process; calls block. One lock a job makes read-then-write whole: no other process
+writes these records while this leadership lasts, and none of its writes is taken after it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""BlobStore: payloads too large for a message, kept in a directory under their SHA-256, and where there is a shared
-folder, in that too, so that the next master finds them.
+"""BlobStore: payloads too large for a message, under their SHA-256, here and where other masters find them.
 
-Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all and never changed. What is
-read is first fetched into the own directory.
+Owner: blocking; endpoints call it through `run_blocking`. A blob is written whole or not at all and never changed.
+What is read is first fetched into the own directory.
 """
 
 from __future__ import annotations

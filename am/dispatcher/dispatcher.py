@@ -5,21 +5,26 @@ Owner: its endpoint loop, which its JobMasters share. Must not schedule (job_mas
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import dispose_savepoint, starting_point
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
-from yarrow.am.dispatcher.job_graph_store import JobGraphStore
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
+from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.errors import UnknownCollectError
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.job_master import JobMaster, JobMasterServices
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.runtime.common.errors import (
+    CheckpointFailedError,
     DuplicateJobError,
     JobAlreadyEndedError,
     JobNotFoundError,
@@ -30,6 +35,8 @@ from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
+from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
@@ -47,9 +54,12 @@ from yarrow.runtime.rpc.messages import (
 )
 from yarrow.runtime.snapshot.options import CheckpointType
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "dispatcher"
+#: Seconds between two attempts at what storage or ZooKeeper has refused: doubled from the first to the last.
+_FIRST_PAUSE, _LAST_PAUSE = 0.5, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,8 @@ class DispatcherSettings:
     finished_jobs: int = 100
     #: jobstore.expiration-time, in seconds.
     finished_expiration: float = 3600.0
+    #: True = how jobs have ended is kept as long as the cluster id, so that no id runs twice.
+    keep_results: bool = False
     #: Settings of a job, given its own configuration.
     job_master: Callable[[JobGraph], JobMasterSettings] = field(default=lambda graph: JobMasterSettings())
 
@@ -68,14 +80,22 @@ class Dispatcher(RpcEndpoint):
     """Implements DispatcherGateway."""
 
     def __init__(
-        self, services: JobMasterServices, store: JobGraphStore, settings: DispatcherSettings
+        self,
+        services: JobMasterServices,
+        store: JobGraphStore,
+        recovery: RecordedCheckpointRecovery,
+        settings: DispatcherSettings,
     ) -> None:
-        self.leader_id = DispatcherID(services.ids.hex_id())
+        """`store` and `recovery` are of the leadership under which this Dispatcher works."""
+        self.leader_id = DispatcherID(token_of_epoch(services.epoch, services.ids.hex_id()))
         super().__init__(ENDPOINT_NAME, self.leader_id)
         self._services = services
         self._store = store
+        self._recovery = recovery
         self._settings = settings
         self._masters: dict[JobID, JobMaster] = {}
+        #: Stored by an earlier leadership, without a JobMaster yet.
+        self._recovering: dict[JobID, RecoveringJob] = {}
         #: Of jobs that have ended, until they are stopped.
         self._ending: set[JobMaster] = set()
         #: Accepted, their JobMaster not started yet.
@@ -89,13 +109,18 @@ class Dispatcher(RpcEndpoint):
     async def on_start(self) -> None:
         self.address = self._services.rpc.serve(DISPATCHER, self)
         self._services.resource_manager.start(self._resource_manager_changed)
-        for job_id in await self.run_blocking(self._store.job_ids):
-            await self._recover(job_id)
+        # Known before anybody can ask for them; what takes long comes after.
+        for job_id, name in await self._persistently(self._stored_jobs, "the stored jobs"):
+            job = RecoveringJob(job_id, name, self._services.clock, self._services.ids)
+            self._recovering[job_id] = job
+            self.spawn(self._recover(job), f"recover {job_id}")
 
     async def on_stop(self) -> None:
+        """Jobs that run are suspended: nothing of them is removed, and the next leader goes on with them."""
         self._services.resource_manager.stop(self._resource_manager_changed)
         self._services.rpc.stop_serving(self.name)
         for master in (*self._masters.values(), *self._ending):
+            master.suspend("its Dispatcher leads no more")
             await master.stop()
 
     @property
@@ -116,21 +141,24 @@ class Dispatcher(RpcEndpoint):
         self.assert_main_thread()
         graph = decode_and_validate(job_graph)
         job_id = graph.job_id
-        if job_id in self._masters or job_id in self._starting:
+        if job_id in self._masters or job_id in self._starting or job_id in self._recovering:
             raise DuplicateJobError(
                 f"a job of the id {job_id} is running already: give the new one another id"
             )
         if (ended := self._finished.get(job_id)) is not None:
-            status = ended.overview.status.value
-            raise DuplicateJobError(
-                f"a job of the id {job_id} has run on this cluster ({status}): give the new one another id"
-            )
+            raise _has_run(job_id, ended.overview.status)
         self._starting.add(job_id)
         try:
-            await self.run_blocking(self._store.put, job_id, job_graph)
-            await self._run(graph)
+            if (result := await self.run_blocking(self._store.result, job_id)) is not None:
+                raise _has_run(job_id, result.status)
+            await self.run_blocking(self._services.blobs.require, _blobs_of(graph))
+            try:
+                await self.run_blocking(self._store.put, job_id, job_graph, graph.name)
+                await self._run(graph)
+            except Exception:
+                await self.run_blocking(self._store.remove, job_id)
+                raise
         except Exception as error:
-            await self.run_blocking(self._store.remove, job_id)
             if isinstance(error, YarrowError):
                 raise
             raise JobSubmissionError(f"job {graph.name!r} could not be started: {error!r}") from error
@@ -139,35 +167,57 @@ class Dispatcher(RpcEndpoint):
         return job_id
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
-        return await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
+        job_id = await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
+        # The graph has its own place now.
+        self._services.blobs.expect_no_more((blob_key,))
+        await self.run_blocking(self._services.blobs.remove, blob_key)
+        return job_id
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         ended = [job.overview for job in self._finished.all()]
-        return (*(master.overview() for master in self._masters.values()), *ended)
+        recovering = [job.overview() for job in self._recovering.values()]
+        return (*(master.overview() for master in self._masters.values()), *recovering, *ended)
 
     async def request_job_status(self, job_id: JobID) -> JobStatus:
         if (master := self._masters.get(job_id)) is not None:
             return master.graph.status
+        if job_id in self._recovering:
+            return JobStatus.INITIALIZING
         return self._ended(job_id).overview.status
 
     async def request_job_details(self, job_id: JobID) -> ExecutionGraphDetails:
         if (master := self._masters.get(job_id)) is not None:
             return master.details()
+        if (recovering := self._recovering.get(job_id)) is not None:
+            return recovering.details()
         return self._ended(job_id).details
 
     async def request_job_result(self, job_id: JobID) -> JobResult:
+        if (recovering := self._recovering.get(job_id)) is not None:
+            await recovering.done.wait()
         if (master := self._masters.get(job_id)) is not None:
             await master.wait_until_ended()
             return master.result()
         return self._ended(job_id).result
 
     async def cancel_job(self, job_id: JobID) -> Acknowledge:
+        self._check_cancellable(job_id)
+        # Stored before it is promised: should this master die now, the next one cancels the job.
+        await self.run_blocking(self._store.mark_cancelled, job_id)
+        self._check_cancellable(job_id)
+        if (recovering := self._recovering.get(job_id)) is not None:
+            recovering.cancelled.set()
+        else:
+            self._masters[job_id].cancel()
+        return Acknowledge()
+
+    def _check_cancellable(self, job_id: JobID) -> None:
+        if job_id in self._recovering:
+            return
         master = self._masters.get(job_id)
         status = master.graph.status if master is not None else self._ended(job_id).overview.status
         if master is None or status.is_globally_terminal:
             raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it is {status.value} already")
-        master.cancel()
-        return Acknowledge()
 
     async def request_overview(self) -> ClusterOverview:
         counts = Counter(job.overview.status for job in self._finished.all())
@@ -176,7 +226,7 @@ class Dispatcher(RpcEndpoint):
             task_executors=len(executors),
             slots_total=sum(len(info.registration.slot_report.slots) for info in executors),
             slots_available=sum(info.free_slots for info in executors),
-            jobs_running=len(self._masters),
+            jobs_running=len(self._masters) + len(self._recovering),
             jobs_finished=counts[JobStatus.FINISHED],
             jobs_cancelled=counts[JobStatus.CANCELED],
             jobs_failed=counts[JobStatus.FAILED],
@@ -210,10 +260,18 @@ class Dispatcher(RpcEndpoint):
     def _checkpoints_of(self, job_id: JobID) -> CheckpointStatisticsTracker:
         if (master := self._masters.get(job_id)) is not None:
             return master.checkpoint_statistics
+        if (recovering := self._recovering.get(job_id)) is not None:
+            return recovering.statistics
         return self._ended(job_id).checkpoints
 
     def _live(self, job_id: JobID, otherwise: str) -> JobMaster:
         master = self._masters.get(job_id)
+        if job_id in self._recovering:
+            problem = self._recovering[job_id].problem
+            raise CheckpointFailedError(
+                f"job {job_id} {otherwise}: it is INITIALIZING under a new leader{f' ({problem})' * bool(problem)}, try"
+                " again when it runs"
+            )
         if master is None:
             status = self._ended(job_id).overview.status
             raise JobAlreadyEndedError(f"job {job_id} {otherwise}: it is {status.value} already")
@@ -224,6 +282,8 @@ class Dispatcher(RpcEndpoint):
     async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
         if (master := self._masters.get(job_id)) is not None:
             return await master.fetch_collected(collect_id, max_rows)
+        if job_id in self._recovering:
+            return ()
         buffer = self._ended(job_id).collects.get(collect_id)
         if buffer is None:
             raise UnknownCollectError(f"job {job_id} has no collect operator {collect_id!r}")
@@ -245,9 +305,14 @@ class Dispatcher(RpcEndpoint):
     async def _run(self, graph: JobGraph, recovering: bool = False) -> None:
         settings = self._settings.job_master(graph)
         graph, start = await self.run_blocking(
-            starting_point, graph, settings.checkpoints, recovering=recovering
+            starting_point,
+            graph,
+            settings.checkpoints,
+            recovering=recovering,
+            recovery=self._services.checkpoint_recovery,
         )
         master = JobMaster(graph, self._services, settings, start)
+        master.on_ending = self._job_ending
         master.on_ended = self._job_ended
         self._masters[graph.job_id] = master
         try:
@@ -258,12 +323,108 @@ class Dispatcher(RpcEndpoint):
             raise
         _log.info("job %s (%s) started", graph.name, graph.job_id)
 
-    async def _recover(self, job_id: JobID) -> None:
+    # Jobs of earlier leaderships.
+
+    def _stored_jobs(self) -> list[tuple[JobID, str]]:
+        """Blocking: all that run or are still to be cleaned up, with their names."""
+        found: dict[JobID, str] = {}
+        for job_id in self._store.job_ids():
+            try:
+                found[job_id] = self._store.stored(job_id).name
+            except (KeyError, StoredJobError):
+                found[job_id] = ""
+        if not self._settings.keep_results:
+            for job_id in self._store.ended():
+                found.setdefault(job_id, "")
+        return list(found.items())
+
+    async def _recover(self, job: RecoveringJob) -> None:
+        """Until the job runs again, or has ended; tried again while what is in the way may go away."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._try_to_recover(job)
+                break
+            except LeadershipLostError as error:
+                _log.info("job %s is left to the next leader: %s", job.job_id, error)
+                return
+            except Exception as error:
+                if not passes_by_itself(error):
+                    self._cannot_recover(job, error)
+                    break
+                job.problem = f"cannot be started again yet: {error}"
+                _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
+            await self._pause(pause, job.cancelled)
+            pause = min(2 * pause, _LAST_PAUSE)
+        self._recovering.pop(job.job_id, None)
+        job.done.set()
+
+    async def _try_to_recover(self, job: RecoveringJob) -> None:
+        job_id = job.job_id
+        result = await self.run_blocking(self._store.result, job_id)
+        if result is not None:
+            _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
+            self._finished.add(job.ended_before(result.name, result.status, result.end_time))
+            await self._remove_job(job_id, result.blobs)
+            return
+        if job.job is None:
+            job.is_of(decode_and_validate(await self.run_blocking(self._store.get, job_id)))
+        assert job.job is not None
+        if job.cancelled.is_set() or await self.run_blocking(self._store.is_cancelled, job_id):
+            job.cancelled.set()
+            await self._cancel_recovering(job)
+            return
+        await self._run(job.job, recovering=True)
+        if job.cancelled.is_set():
+            self._masters[job_id].cancel()
+
+    async def _cancel_recovering(self, job: RecoveringJob) -> None:
+        """Cancelled before it ran again: restored where that works, so that its checkpoints go as they should."""
+        assert job.job is not None
         try:
-            graph = decode_and_validate(await self.run_blocking(self._store.get, job_id))
-            await self._run(graph, recovering=True)
-        except YarrowError as error:
-            _log.error("stored job %s cannot be started again: %s", job_id, error)
+            await self._run(job.job, recovering=True)
+        except LeadershipLostError:
+            raise
+        except Exception as error:
+            _log.warning(
+                "job %s is cancelled without having been restored, its checkpoints stay: %s",
+                job.job_id,
+                error,
+            )
+            now = self._services.clock.epoch_ms()
+            result = StoredResult(
+                name=job.job.name, status=JobStatus.CANCELED, end_time=now, blobs=_blobs_of(job.job)
+            )
+            await self.run_blocking(self._store.mark_ended, job.job_id, result)
+            self._finished.add(job.ends(JobStatus.CANCELED))
+            await self._remove_job(job.job_id, result.blobs)
+        else:
+            self._masters[job.job_id].cancel()
+
+    def _cannot_recover(self, job: RecoveringJob, error: Exception) -> None:
+        text = (
+            f"the job cannot be taken over from its former master: {error}. What is stored of it is kept, and the next"
+            " leader tries again"
+        )
+        _log.error("job %s: %s", job.job_id, text, exc_info=not isinstance(error, YarrowError))
+        self._finished.add(job.ends(JobStatus.FAILED, text))
+
+    # Ends.
+
+    async def _job_ending(self, master: JobMaster) -> None:
+        """Before anything of a job that has ended is removed: from here on nobody runs it again."""
+        graph = master.graph
+        result = StoredResult(
+            name=graph.job.name,
+            status=graph.status,
+            end_time=self._services.clock.epoch_ms(),
+            blobs=_blobs_of(graph.job),
+        )
+
+        def mark() -> None:
+            self._store.mark_ended(graph.job.job_id, result)
+
+        await self._persistently(mark, f"the end of job {graph.job.job_id}")
 
     def _job_ended(self, master: JobMaster) -> None:
         self.assert_main_thread()
@@ -285,9 +446,67 @@ class Dispatcher(RpcEndpoint):
         self.spawn(self._clean_up(master), f"clean up {job_id}")
 
     async def _clean_up(self, master: JobMaster) -> None:
-        await self.run_blocking(self._store.remove, master.graph.job.job_id)
+        job = master.graph.job
+        await self._remove_job(job.job_id, _blobs_of(job))
         await master.stop()
         self._ending.discard(master)
+
+    async def _remove_job(self, job_id: JobID, blobs: tuple[str, ...]) -> None:
+        """Removes what is stored of a job whose end is recorded; what fails now is left to the next leader."""
+        used = {key for master in self._masters.values() for key in _blobs_of(master.graph.job)}
+        used |= {
+            key for job in self._recovering.values() if job.job is not None for key in _blobs_of(job.job)
+        }
+        unread = any(job.job is None and job.job_id != job_id for job in self._recovering.values())
+        # Which blobs a job needs that has not been read yet is not known.
+        keys = [] if unread else [key for key in blobs if key not in used]
+
+        def remove() -> None:
+            self._recovery.remove(job_id)
+            self._store.remove(job_id)
+            for key in keys:
+                self._services.blobs.remove(key)
+            if not self._settings.keep_results:
+                self._store.forget_result(job_id)
+
+        try:
+            await self.run_blocking(remove)
+        except LeadershipLostError as error:
+            _log.info("what is stored of job %s is left to the next leader: %s", job_id, error)
+        except (OSError, YarrowError) as error:
+            _log.warning("what is stored of job %s was not removed, the next leader will: %s", job_id, error)
+
+    async def has_unfinished_jobs(self) -> bool:
+        """Whether jobs are stored that have not ended for good; RecordsError."""
+        stored = set(await self.run_blocking(self._store.job_ids))
+        return bool(stored - set(await self.run_blocking(self._store.ended)))
+
+    # Patience.
+
+    async def _persistently(self, call: Callable[[], T], what: str) -> T:
+        """A blocking call, repeated while the records cannot be reached; LeadershipLostError ends it."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self.run_blocking(call)
+            except LeadershipLostError:
+                raise
+            except RecordsError as error:
+                _log.warning("%s: %s; next try in %.1f s", what, error, pause)
+            await self._pause(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+
+    async def _pause(self, seconds: float, cut_short: asyncio.Event | None = None) -> None:
+        passed = cut_short or asyncio.Event()
+        over = asyncio.Event()
+        timer = self._services.timers.call_later(seconds, over.set)
+        waits = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(passed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            for wait in waits:
+                wait.cancel()
 
     def _ended(self, job_id: JobID) -> FinishedJob:
         job = self._finished.get(job_id)
@@ -297,3 +516,14 @@ class Dispatcher(RpcEndpoint):
                 " forgotten (jobstore.expiration-time)"
             )
         return job
+
+
+def _has_run(job_id: JobID, status: JobStatus) -> DuplicateJobError:
+    return DuplicateJobError(
+        f"a job of the id {job_id} has run on this cluster ({status.value}): give the new one another id"
+    )
+
+
+def _blobs_of(graph: JobGraph) -> tuple[str, ...]:
+    """Keys of the files that a job ships."""
+    return tuple(dict.fromkeys(file.blob_key for file in graph.user_code.files if file.blob_key))

@@ -1,84 +1,193 @@
-"""JobGraphStore: submitted jobs that have not ended, so that a new Dispatcher can start them again.
+"""JobGraphStore: submitted jobs that have not ended, and how those ended that are still being cleaned up.
 
-Owner: blocking; the Dispatcher calls it through `run_blocking`. Graphs are opaque bytes here.
+Owner: blocking; the Dispatcher calls it through `run_blocking`. Graphs are opaque bytes here: in files of the storage
+directory, with a record that points to each, or inside the record where there is no such directory. Every record is
+written under the leadership for which the store was made; files without a record are of no meaning to anybody.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Protocol
+import hashlib
+import logging
 
-from yarrow.runtime.common.ids import JobID, is_hex_id
+import msgspec
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
+from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
+from yarrow.runtime.snapshot.storage import TEMPORARY_PREFIX
+
+#: Version of the records; another is refused.
+RECORD_VERSION = 1
+JOBS, RESULTS, GRAPHS_FOLDER = "jobs", "results", "job-graphs"
+_log = logging.getLogger(__name__)
 
 
-class JobGraphStore(Protocol):
-    """Encoded job graphs by job id."""
+class StoredJobError(YarrowError):
+    """A stored job that cannot be read: of another version, damaged, or its file is gone."""
 
-    def put(self, job_id: JobID, graph: bytes) -> None:
-        """Stores or replaces; returns when it is durable."""
-        ...
+
+class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of a job."""
+
+    version: int = RECORD_VERSION
+    name: str
+    sha256: str
+    size: int
+    #: Where the encoded graph lies; "" = it is in `graph`.
+    path: str = ""
+    graph: bytes = b""
+
+
+class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of a job that has ended for good."""
+
+    version: int = RECORD_VERSION
+    name: str
+    status: JobStatus
+    end_time: int
+    #: Keys of the blobs that go with it.
+    blobs: tuple[str, ...] = ()
+
+
+class JobGraphStore:
+    """The jobs of one cluster id, as one leadership sees them."""
+
+    def __init__(self, records: LeaderRecords, directory: str, ids: IdFactory) -> None:
+        """`directory` is the storage directory of the cluster id; "" = graphs stay inside the records."""
+        self._records = records
+        self._directory = join(directory, GRAPHS_FOLDER) if directory else ""
+        self._ids = ids
+
+    # Jobs that have not ended.
+
+    def put(self, job_id: JobID, graph: bytes, name: str = "") -> None:
+        """Stores or replaces; returns when it is durable. OSError, FileSystemError, RecordsError."""
+        if not is_hex_id(job_id):
+            raise KeyError(job_id)
+        digest = hashlib.sha256(graph).hexdigest()
+        path = self._write(job_id, graph)
+        stored = StoredJob(name=name, sha256=digest, size=len(graph), path=path, graph=b"" if path else graph)
+        self._records.write(Put(_job(job_id), msgspec.msgpack.encode(stored)))
+
+    def _write(self, job_id: JobID, graph: bytes) -> str:
+        """The graph in a file under a name used once; its path."""
+        if not self._directory:
+            return ""
+        name = f"{job_id}-{self._records.epoch}-{self._ids.hex_id()[-8:]}"
+        path = join(self._directory, name)
+        temporary = join(self._directory, f"{TEMPORARY_PREFIX}{name}")
+        files = file_system_for(path)
+        with files.create(temporary) as stream:
+            stream.write(graph)
+        files.rename(temporary, path)
+        return path
 
     def get(self, job_id: JobID) -> bytes:
-        """The encoded graph; KeyError when there is none."""
-        ...
+        """The encoded graph. KeyError when there is none, StoredJobError when it cannot be read for good, OSError,
+        FileSystemError and RecordsError when it cannot be read now.
+        """
+        stored = self.stored(job_id)
+        graph = stored.graph
+        if stored.path:
+            try:
+                with file_system_for(stored.path).open(stored.path) as stream:
+                    graph = stream.read()
+            except FileNotFoundError as error:
+                raise StoredJobError(
+                    f"job {stored.name!r} ({job_id}) is stored at {stored.path}, and there is no such file"
+                ) from error
+        if len(graph) != stored.size or hashlib.sha256(graph).hexdigest() != stored.sha256:
+            raise StoredJobError(
+                f"job {stored.name!r} ({job_id}): {stored.path or 'its record'} holds {len(graph)} bytes that are not"
+                f" the {stored.size} that were stored"
+            )
+        return graph
 
-    def remove(self, job_id: JobID) -> None:
-        """Forgets a job; no effect when there is none."""
-        ...
+    def stored(self, job_id: JobID) -> StoredJob:
+        """The record of a job; errors as `get`."""
+        data = self._records.read(_job(job_id))
+        if data is None:
+            raise KeyError(job_id)
+        try:
+            stored = msgspec.msgpack.decode(data, type=StoredJob)
+        except msgspec.DecodeError as error:
+            raise StoredJobError(f"the record of job {job_id} does not decode: {error}") from error
+        if stored.version != RECORD_VERSION:
+            raise StoredJobError(
+                f"the record of job {job_id} has version {stored.version}, this master reads {RECORD_VERSION}: run the"
+                " version that stored it"
+            )
+        return stored
 
     def job_ids(self) -> tuple[JobID, ...]:
         """All jobs stored."""
-        ...
+        return tuple(JobID(name) for name in self._records.children(JOBS) if is_hex_id(name))
 
+    # What was asked of a job, so that the next leader does it too.
 
-class InMemoryJobGraphStore:
-    """Gone with the process: of embedded clusters."""
+    def mark_cancelled(self, job_id: JobID) -> None:
+        """The job is to end as CANCELED, whoever leads."""
+        self._records.write(Put(f"{_job(job_id)}/cancelled", b""))
 
-    def __init__(self) -> None:
-        self._graphs: dict[JobID, bytes] = {}
+    def is_cancelled(self, job_id: JobID) -> bool:
+        """Whether somebody has asked for its cancellation."""
+        return self._records.read(f"{_job(job_id)}/cancelled") is not None
 
-    def put(self, job_id: JobID, graph: bytes) -> None:
-        self._graphs[job_id] = graph
+    # Jobs that have ended for good.
 
-    def get(self, job_id: JobID) -> bytes:
-        return self._graphs[job_id]
+    def mark_ended(self, job_id: JobID, result: StoredResult) -> None:
+        """From now on no leader runs the job again. Comes before anything of it is removed."""
+        self._records.write(Put(_result(job_id), msgspec.msgpack.encode(result)))
 
-    def remove(self, job_id: JobID) -> None:
-        self._graphs.pop(job_id, None)
-
-    def job_ids(self) -> tuple[JobID, ...]:
-        return tuple(self._graphs)
-
-
-class DirectoryJobGraphStore:
-    """One file a job, whole or absent."""
-
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._directory = Path(directory)
-
-    def put(self, job_id: JobID, graph: bytes) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = self._directory / f"{job_id}.part"
-        with part.open("wb") as file:
-            file.write(graph)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._path(job_id))
-
-    def get(self, job_id: JobID) -> bytes:
+    def result(self, job_id: JobID) -> StoredResult | None:
+        """How the job ended; None for one that has not, or is forgotten."""
+        data = self._records.read(_result(job_id))
+        if data is None:
+            return None
         try:
-            return self._path(job_id).read_bytes()
-        except FileNotFoundError:
-            raise KeyError(job_id) from None
+            return msgspec.msgpack.decode(data, type=StoredResult)
+        except msgspec.DecodeError:
+            # That it has ended is what the record is for.
+            return StoredResult(name="", status=JobStatus.FAILED, end_time=-1)
+
+    def ended(self) -> tuple[JobID, ...]:
+        """Jobs whose results are stored."""
+        return tuple(JobID(name) for name in self._records.children(RESULTS) if is_hex_id(name))
 
     def remove(self, job_id: JobID) -> None:
-        self._path(job_id).unlink(missing_ok=True)
+        """Forgets a job's graph and what was asked of it; no effect when there is none."""
+        try:
+            path = self.stored(job_id).path
+        except (KeyError, StoredJobError):
+            path = ""
+        self._records.write(Delete(_job(job_id)))
+        self._remove_files(job_id, path)
 
-    def job_ids(self) -> tuple[JobID, ...]:
-        return tuple(JobID(path.stem) for path in sorted(self._directory.glob("*.jobgraph")))
+    def _remove_files(self, job_id: JobID, path: str) -> None:
+        if not self._directory:
+            return
+        files = file_system_for(self._directory)
+        if path:
+            files.delete(path)
+        try:
+            # What a submission that failed half-way has left.
+            for entry in files.list(self._directory):
+                if entry.name.removeprefix(TEMPORARY_PREFIX).startswith(f"{job_id}-"):
+                    files.delete(entry.path)
+        except FileNotFoundError:
+            return
 
-    def _path(self, job_id: JobID) -> Path:
-        if not is_hex_id(job_id):
-            raise KeyError(job_id)
-        return self._directory / f"{job_id}.jobgraph"
+    def forget_result(self, job_id: JobID) -> None:
+        """Nothing is left of the job: what shows that it has ended goes too."""
+        self._records.write(Delete(_result(job_id)))
+
+
+def _job(job_id: JobID) -> str:
+    return f"{JOBS}/{job_id}"
+
+
+def _result(job_id: JobID) -> str:
+    return f"{RESULTS}/{job_id}"

@@ -38,7 +38,9 @@ class ResourceManagerDriver(Protocol):
         ...
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
-        """Called once, before all else; `leader` is where the TaskExecutors will register."""
+        """Called before all else, and again at each new leadership of this process, which keeps what was started;
+        `leader` is where TaskExecutors register from now on.
+        """
         ...
 
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from yarrow.runtime.common.errors import FencingTokenError, YarrowError
-from yarrow.runtime.rpc.errors import EndpointNotFoundError
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.rpc.errors import EndpointNotFoundError, EndpointStoppedError, LeaderTokenError
 from yarrow.runtime.rpc.gateway_type import GatewayType, MethodSchema
 
 G = TypeVar("G")
@@ -160,7 +160,7 @@ class Receiver(Generic[G]):
         except asyncio.CancelledError:
             if self._endpoint.is_running:
                 raise
-            return method.encode_error(EndpointNotFoundError(f"{self._endpoint.name} was stopped"))
+            return method.encode_error(EndpointStoppedError(f"{self._endpoint.name} was stopped"))
         except Exception as error:
             if not isinstance(error, YarrowError):
                 _log.warning("%s.%s failed", self._endpoint.name, method.name, exc_info=error)
@@ -169,7 +169,7 @@ class Receiver(Generic[G]):
     def _check_token(self, method: MethodSchema, token: str | None) -> None:
         expected = self._endpoint.fencing_token
         if expected is not None and token != expected:
-            raise FencingTokenError(
+            raise LeaderTokenError(
                 f"{self._endpoint.name} refuses {method.name}: the message bears the token {token}, the"
                 f" leader's is {expected}; the sender must look up the present leader and register again"
             )

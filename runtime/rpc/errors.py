@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 
 
 class RpcError(YarrowError):
@@ -30,6 +30,14 @@ class RpcTimeoutError(RpcUnavailableError):
 
 class EndpointNotFoundError(RpcUnavailableError):
     """The process at the address serves no endpoint of that name (yet, or any more)."""
+
+
+class EndpointStoppedError(EndpointNotFoundError):
+    """The endpoint was stopped while it worked on the call: whether it acted on it is unknown."""
+
+
+class LeaderTokenError(FencingTokenError):
+    """The endpoint refused a call that does not bear its own token, and did nothing."""
 
 
 class HandshakeError(RpcError):

@@ -75,6 +75,11 @@ class MethodSchema:
         """An answer that raises."""
         return _ERROR + _ENCODER.encode(to_wire(error))
 
+    @staticmethod
+    def is_error(data: bytes) -> bool:
+        """Whether `decode_reply` raises what the receiver raised."""
+        return data[:1] == _ERROR
+
     def decode_reply(self, data: bytes) -> Any:
         """The result; raises what the receiver raised."""
         body = memoryview(data)[1:]

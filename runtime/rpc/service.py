@@ -96,11 +96,15 @@ class RpcService:
 
     def connect(self, address: str, gateway: GatewayType[G], fencing_token: str | None = None) -> G:
         """A client of the endpoint at `address`; its calls bear `fencing_token`."""
+        return gateway.client(self.caller(address, fencing_token))
+
+    def caller(self, address: str, fencing_token: str | None = None) -> Caller:
+        """What sends calls to the endpoint at `address`; AddressError for one that no transport understands."""
         scheme = urlsplit(address).scheme
         for transport in self._transports:
             if transport.scheme == scheme:
                 local = self._local(address, fencing_token) if transport.owns(address) else None
-                return gateway.client(local or transport.caller(address, fencing_token))
+                return local or transport.caller(address, fencing_token)
         known = ", ".join(f"{transport.scheme}://" for transport in self._transports)
         raise AddressError(f"no transport for the address {address!r}: this process speaks {known}")
 

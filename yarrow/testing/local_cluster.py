@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,8 +92,7 @@ class LocalCluster:
     async def submit(self, job_graph: JobGraph) -> None:
         """Submits a job; a large graph goes through the blob store."""
         plane = self.control_plane
-        store = partial(plane.dispatcher.run_blocking, plane.blobs.put)
-        await submit_job_graph(self.dispatcher, store, job_graph)
+        await submit_job_graph(self.dispatcher, plane.store_blob, job_graph)
 
     @property
     def processes(self) -> list[int]:

@@ -38,15 +38,12 @@ async def start_web_api(
     from yarrow.am.rest.services import RestServices
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 
-    async def store_blob(data: bytes) -> str:
-        return await plane.dispatcher.run_blocking(plane.blobs.put, data)
-
     services = RestServices(
         dispatcher=plane.dispatcher_gateway(),
         resource_manager=plane.resource_manager_gateway(),
         connect_task_executor=lambda address: plane.rpc.connect(address, TASK_EXECUTOR),
         settings=config,
-        store_blob=store_blob,
+        store_blob=plane.store_blob,
         log_directory=log_directory,
     )
     server = RestServer(services)

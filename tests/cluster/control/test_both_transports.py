@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.cluster.control.control_cluster import eventually
 from tests.unit.rpc.loops import run
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
-from yarrow.am.dispatcher.job_graph_store import DirectoryJobGraphStore
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
@@ -16,6 +15,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.timers import LoopTimers
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.rpc.gateway_type import DISPATCHER
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
@@ -34,12 +34,12 @@ def grpc(name: str) -> GrpcTransport:
     )
 
 
-def master(directory: Path) -> ControlPlane:
+def master(directory: Path, kept: NoHighAvailability | None = None) -> ControlPlane:
     settings = ControlPlaneSettings(
         blob_directory=str(directory / "blobs"),
         resource_manager=ResourceManagerSettings(slots=SlotManagerSettings(can_request=False)),
     )
-    services = ControlPlaneServices(job_graphs=DirectoryJobGraphStore(directory / "graphs"))
+    services = ControlPlaneServices(high_availability=kept or NoHighAvailability())
     rpc = RpcService([grpc("master"), InProcessTransport()])
     return ControlPlane(rpc, StandaloneDriver(), settings, services)
 
@@ -78,17 +78,23 @@ def test_jobs_run_with_task_executors_behind_grpc(tmp_path: Path) -> None:
 
 def test_a_new_master_starts_the_stored_jobs_that_have_not_ended(tmp_path: Path) -> None:
     async def body() -> None:
-        first = master(tmp_path)
+        kept = NoHighAvailability()
+        first = master(tmp_path, kept)
         await first.start()
         job_id = await first.dispatcher_gateway().submit_job(encode_job_graph(linear_job(Stage(1))))
         await first.stop()
-        second = master(tmp_path)
+        second = master(tmp_path, kept)
         await second.start()
         gateway = second.dispatcher_gateway()
-        assert await gateway.request_job_status(job_id) is JobStatus.RUNNING
+
+        async def runs() -> bool:
+            return await gateway.request_job_status(job_id) is JobStatus.RUNNING
+
+        await eventually(runs)
         await gateway.cancel_job(job_id)
         assert (await gateway.request_job_result(job_id)).status is JobStatus.CANCELED
-        await eventually(lambda: not DirectoryJobGraphStore(tmp_path / "graphs").job_ids())
+        records = kept.records(2)
+        await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
         await second.stop()
 
     run(body())

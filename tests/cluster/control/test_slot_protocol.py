@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus
@@ -95,7 +96,14 @@ def test_task_executors_and_jobs_register_with_a_new_leader(tmp_path: Path) -> N
             waiting = await cluster.submit(linear_job(Stage(1), job_id=2))
             old = cluster.plane.resource_manager
             await old.stop()
-            new = cluster.new_plane(StandaloneDriver()).resource_manager
+            new = ResourceManager(
+                cluster.service(),
+                StandaloneDriver(),
+                cluster.settings.resource_manager,
+                cluster.clock,
+                cluster.timers,
+                cluster.ids,
+            )
             await new.start()
             assert new.leader_id != old.leader_id
             cluster.leader.announce(new.leader)

@@ -16,11 +16,6 @@ from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.blob_store import BlobNotFoundError, BlobStore
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
-from yarrow.am.dispatcher.job_graph_store import (
-    DirectoryJobGraphStore,
-    InMemoryJobGraphStore,
-    JobGraphStore,
-)
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
@@ -75,26 +70,23 @@ def test_what_is_no_graph_is_refused(data: bytes) -> None:
         decode_and_validate(data)
 
 
-@pytest.mark.parametrize("kind", ["memory", "directory"])
-def test_job_graph_stores(kind: str, tmp_path: Path) -> None:
-    store: JobGraphStore = InMemoryJobGraphStore()
-    if kind == "directory":
-        store = DirectoryJobGraphStore(tmp_path / "graphs")
-    job = JobID("ab" * 16)
-    assert store.job_ids() == ()
-    with pytest.raises(KeyError):
-        store.get(job)
-    store.put(job, b"one")
-    store.put(job, b"two")
-    assert (store.get(job), store.job_ids()) == (b"two", (job,))
-    store.remove(job)
-    store.remove(job)
-    assert store.job_ids() == ()
+def test_blobs_of_a_shared_folder_are_found_by_another_master(tmp_path: Path) -> None:
+    first = BlobStore(tmp_path / "first", str(tmp_path / "shared"))
+    key = first.put(b"abcdef")
+    second = BlobStore(tmp_path / "second", str(tmp_path / "shared"))
+    assert second.read(key, 2, 3) == (b"cde", 6)
+    second.remove(key)
+    assert list((tmp_path / "shared").iterdir()) == []
+    third = BlobStore(tmp_path / "third", str(tmp_path / "shared"))
+    with pytest.raises(BlobNotFoundError, match=key):
+        third.require((key,))
 
 
-def test_a_directory_store_takes_no_path_for_an_id(tmp_path: Path) -> None:
-    with pytest.raises(KeyError):
-        DirectoryJobGraphStore(tmp_path).put(JobID("../../outside"), b"")
+def test_a_damaged_blob_of_a_shared_folder_is_not_taken(tmp_path: Path) -> None:
+    key = BlobStore(tmp_path / "first", str(tmp_path / "shared")).put(b"abcdef")
+    (tmp_path / "shared" / key).write_bytes(b"abcdeX")
+    with pytest.raises(BlobNotFoundError, match="damaged"):
+        BlobStore(tmp_path / "second", str(tmp_path / "shared")).get(key)
 
 
 def test_blobs_are_kept_under_their_hash_and_read_in_parts(tmp_path: Path) -> None:
@@ -104,6 +96,9 @@ def test_blobs_are_kept_under_their_hash_and_read_in_parts(tmp_path: Path) -> No
     assert store.get(key) == b"abcdef"
     assert store.read(key, 2, 3) == (b"cde", 6)
     assert store.read(key, 6, 3) == (b"", 6)
+    store.remove(key)
+    assert store.get(key) == b"abcdef", "whoever has put it may still submit the job that needs it"
+    store.require((key,))
     store.remove(key)
     with pytest.raises(BlobNotFoundError, match=key):
         store.get(key)

@@ -1,0 +1,114 @@
+"""RecoveringJob: a stored job that has no JobMaster yet: its graph or checkpoint is still to be read.
+
+Owner: the Dispatcher's loop. Others see it as INITIALIZING, with what it waits for. What may pass by itself is told
+from what will not: a job never begins empty because storage was out of reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from yarrow.am.checkpoint.recovery_store import RecoveryStoreError
+from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
+from yarrow.am.dispatcher.finished_jobs import FinishedJob
+from yarrow.am.errors import failure_of
+from yarrow.am.jobmaster.details import job_details, job_overview, job_result
+from yarrow.am.jobmaster.execution_graph import ExecutionGraph
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import IdFactory, JobID
+from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.graph.job_graph import JobGraph, UserCode
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.records import RecordsError
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
+
+
+def passes_by_itself(error: BaseException) -> bool:
+    """Whether what failed may work a moment later: storage or ZooKeeper out of reach, a name node in safe mode."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, FileNotFoundError | PermissionError):
+            return False
+        if isinstance(cause, FileSystemError | RecordsError | RecoveryStoreError | OSError):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+class RecoveringJob:
+    """One such job."""
+
+    def __init__(self, job_id: JobID, name: str, clock: Clock, ids: IdFactory) -> None:
+        self.job_id = job_id
+        self._clock = clock
+        self._ids = ids
+        self._shown = self._empty(name)
+        #: The graph as stored, once it has been read.
+        self.job: JobGraph | None = None
+        #: Why it is not done yet; "" at first.
+        self.problem = ""
+        #: Set when somebody wants the job to be cancelled.
+        self.cancelled = asyncio.Event()
+        #: Set when there is a JobMaster, or the job has ended.
+        self.done = asyncio.Event()
+
+    @property
+    def statistics(self) -> CheckpointStatisticsTracker:
+        """Of checkpoints: there were none under this master."""
+        return CheckpointStatisticsTracker(self._shown.job, CheckpointSettings(), self._clock)
+
+    def _empty(self, name: str) -> ExecutionGraph:
+        return self._graph_of(
+            JobGraph(job_id=self.job_id, name=name, vertices=(), edges=(), user_code=UserCode())
+        )
+
+    def _graph_of(self, job: JobGraph) -> ExecutionGraph:
+        return ExecutionGraph(job, self._clock, self._ids)
+
+    def is_of(self, job: JobGraph) -> None:
+        """The graph has been read."""
+        self.job = job
+        self._shown = self._graph_of(job)
+
+    def ends(self, status: JobStatus, cause: str = "") -> FinishedJob:
+        """The job ends so without having run under this master: CANCELED or FAILED."""
+        graph = self._shown
+        if status is JobStatus.CANCELED:
+            graph.transition(JobStatus.CANCELLING)
+        if cause:
+            graph.failure = failure_of(RecoveryFailedError, cause)
+            graph.record_exception(graph.failure, None)
+        graph.transition(status, cause)
+        return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {}, self.statistics)
+
+    def ended_before(self, name: str, status: JobStatus, end_time: int) -> FinishedJob:
+        """The job has ended under a former master: that is all that is known of it."""
+        if self.job is None:
+            self._shown = self._empty(name)
+        ended = {"status": status, "end_time": end_time}
+        graph = self._shown
+        replace = msgspec.structs.replace
+        return FinishedJob(
+            replace(job_overview(graph), **ended),
+            replace(job_details(graph), **ended),
+            replace(job_result(graph), **ended),
+            {},
+            self.statistics,
+        )
+
+    def overview(self) -> JobOverview:
+        """The job's line in a list."""
+        return msgspec.structs.replace(job_overview(self._shown), waiting_for=self.problem)
+
+    def details(self) -> ExecutionGraphDetails:
+        """What REST shows."""
+        return job_details(self._shown, self.problem)
+
+
+class RecoveryFailedError(RecoveryStoreError):
+    """A job that ran under another master cannot be taken over by this one."""
