@@ -4,7 +4,6 @@ learns that it has not stopped.
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,9 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.common import JobStatus
-from yarrow.datastream import MapFunction, RuntimeContext
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream import MapFunction
+from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.functions import CheckpointedFunction, CheckpointListener
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.testing.local_job_client import LocalJobClient
@@ -22,11 +23,12 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 
 pytestmark = pytest.mark.cluster
 
-ROWS = 30_000
+#: Of each region: for five seconds, far longer than anything here takes before the job is stopped.
+ROWS, A_SECOND = 10_000, 2_000
 
 
-class Slow(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
-    """Lets a thousand rows a second pass until there is a file `fast`; fails when told of a checkpoint if asked to."""
+class Ends(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
+    """Notes its end; of the region that `fails`: fails once, when told of a checkpoint, behind the end of the other."""
 
     def __init__(self, folder: str, fails: bool) -> None:
         self._folder = Path(folder)
@@ -38,20 +40,18 @@ class Slow(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
     def snapshot_state(self, context: Any) -> None:
         return None
 
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._pause = threading.Event()
-
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         if self._fails and not (self._folder / "failed").exists():
+            wait_until(lambda: (self._folder / "ended").exists())
             (self._folder / "failed").touch()
-            # The other region has ended by then.
-            self._pause.wait(1.0)
             raise RuntimeError("asked for")
 
     def map(self, value: int) -> int:
-        if not (self._folder / "fast").exists():
-            self._pause.wait(0.001)
         return value
+
+    def close(self) -> None:
+        if not self._fails:
+            (self._folder / "ended").touch()
 
 
 def runs(client: LocalJobClient, folder: str) -> bool:
@@ -72,15 +72,20 @@ def test_all_regions_go_on_when_a_task_fails_behind_the_savepoint_that_stops_the
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = cluster.get_execution_environment(settings).set_parallelism(1)
         for fails in (False, True):
-            slow = env.from_sequence(1, ROWS).map(Slow(str(tmp_path), fails)).slot_sharing_group(str(fails))
-            sink = TransactionalFiles(str(tmp_path / str(fails)))
-            slow.sink_to(sink).slot_sharing_group(str(fails))
+            source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(A_SECOND))
+            rows = env.from_source(source, WatermarkStrategy.no_watermarks(), f"rows {fails}")
+            ends = rows.slot_sharing_group(str(fails)).map(Ends(str(tmp_path), fails))
+            ends.sink_to(TransactionalFiles(str(tmp_path / str(fails))))
         client = cluster.submit(env.get_job_graph("two regions"))
         wait_until(lambda: runs(client, f"{tmp_path}/sp"))
-        with pytest.raises(CheckpointFailedError, match="is complete, but a task failed before the job had ended"):
+        with pytest.raises(
+            CheckpointFailedError, match="is complete, but a task failed before the job had ended"
+        ):
             client.stop_with_savepoint(False, f"{tmp_path}/sp").result(30)
-        (tmp_path / "fast").touch()
+        # It had ended, with the savepoint and far from the end of its rows: by itself it would not go on.
+        assert (tmp_path / "failed").exists()
+        assert len(CommittedFiles(tmp_path / "False").rows()) < ROWS
         client.get_job_execution_result().result(60)
         assert client.get_job_status().result() is JobStatus.FINISHED
     for fails in (False, True):
-        assert sorted(CommittedFiles(tmp_path / str(fails)).rows()) == list(range(1, ROWS + 1))
+        assert sorted(CommittedFiles(tmp_path / str(fails)).rows()) == list(range(ROWS))
