@@ -95,7 +95,10 @@ class YarnDriver:
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         self._handler = handler
         self._leader = leader
-        self._polling = asyncio.get_running_loop().create_task(self._poll_for_ever(), name="poll containers")
+        if self._polling is None:
+            self._polling = asyncio.get_running_loop().create_task(
+                self._poll_for_ever(), name="poll containers"
+            )
 
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
         assert self._leader is not None, "initialize comes first"

@@ -49,7 +49,6 @@ from yarrow.runtime.yarn.layout import (
 )
 from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
-from yarrow.runtime.yarn.skein_site import SITE_JAR, site_jar
 from yarrow.runtime.yarn.submission import (
     ContainerContent,
     build_submission,
@@ -258,10 +257,6 @@ class YarnClusterDescriptor:
         both = [_resource(folder, DESCRIPTION_FILE), *environment.archives]
         write_overlay(folder / OVERLAY_JAR, master_properties(self._config))
         master = [*both, _resource(folder, MASTER_SECRETS_FILE), _resource(folder, OVERLAY_JAR)]
-        site = site_jar(self._hadoop.folder)
-        if site is not None:
-            write_private(folder / SITE_JAR, site)
-            master.append(_resource(folder, SITE_JAR))
         if plan.packed_job:
             write_private(folder / JOB_GRAPH_FILE, plan.packed_job)
             master.append(_resource(folder, JOB_GRAPH_FILE))
