@@ -51,7 +51,7 @@ class ApplicationMasterSettings:
         temporary_directory: Path,
     ) -> ApplicationMasterSettings:
         """Raises ConfigError."""
-        config = configuration_of(description, secrets.sensitive_configuration)
+        config = configuration_of(description, secrets.sensitive_configuration, folder.application_id)
         check_job_manager_memory(config)
         slots = task_executor_budget(config).slots
         config = _with_kept_slots(config, description.initial_task_executors * slots)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from yarrow.am.application_master_settings import ApplicationMasterSettings
-from yarrow.am.cluster_entrypoint import ControlPlane
+from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.am.deployment_modes.cluster import RunningCluster
 from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver
@@ -23,6 +23,9 @@ from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import RestServices
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.ha.none import NoHighAvailability
+from yarrow.runtime.ha.services import HighAvailabilityServices
+from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
@@ -64,6 +67,7 @@ class RunningMaster:
     ) -> None:
         self._description = description
         self._folder = folder
+        self._secret = secrets.data_secret
         self._gateway = gateway
         self._children = children
         self._clock = clock or SystemClock()
@@ -82,11 +86,14 @@ class RunningMaster:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told.set)
+        end: ApplicationEnd | None = None
         try:
             cluster = await self._start()
-            return await self._until_end(cluster, told)
+            end = await self._until_end(cluster, told)
+            return end
         finally:
-            await self._stop()
+            # What is stored of the application is for its next attempt: there is none after its end.
+            await self._stop(clean_up=end is not None)
 
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
@@ -120,11 +127,13 @@ class RunningMaster:
 
     async def _start(self) -> RunningCluster:
         rpc = await self._free_rpc()
-        self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane)
+        services = ControlPlaneServices(clock=self._clock, high_availability=await self._high_availability())
+        self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane, services)
         await plane.start()
         server = RestServer(self._services(self._activity), self._settings.rest)
         self._servers.append(server)
         address = await server.start(self._settings.rest_host, self._settings.rest_ports)
+        await plane.announce_web(address)
         await self._publish(KV_ATTEMPT, f"{self._folder.attempt}/{self._description.max_attempts}")
         await self._publish(KV_REST_ADDRESS, address)
         _log.info("JobManager Web Interface: %s", address)
@@ -141,18 +150,25 @@ class RunningMaster:
             report_progress=self._report_progress,
         )
 
-    async def _stop(self) -> None:
+    async def _stop(self, clean_up: bool) -> None:
         try:
             async with asyncio.timeout(_STOP_LIMIT):
                 for server in self._servers:
                     await server.stop()
                 if self._plane is not None:
-                    await self._plane.stop()
+                    await self._plane.stop(clean_up)
         except TimeoutError:
             _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
         except Exception:
             # How the application ends is known, and is told all the same.
             _log.exception("the cluster did not end as it should")
+
+    async def _high_availability(self) -> HighAvailabilityServices:
+        if not is_highly_available(self._settings.config):
+            return NoHighAvailability()
+        from yarrow.runtime.ha.zookeeper_services import open_services
+
+        return await asyncio.to_thread(open_services, self._settings.config, self._secret)
 
     async def _free_rpc(self) -> RpcService:
         """A service for the first of the ports that is free; its own `start` binds it."""
@@ -168,15 +184,12 @@ class RunningMaster:
         plane = self._plane
         assert plane is not None
 
-        async def store_blob(data: bytes) -> str:
-            return await plane.dispatcher.run_blocking(plane.blobs.put, data)
-
         return RestServices(
             dispatcher=plane.dispatcher_gateway(),
             resource_manager=plane.resource_manager_gateway(),
             connect_task_executor=lambda address: plane.rpc.connect(address, TASK_EXECUTOR),
             settings=self._settings.config,
-            store_blob=store_blob,
+            store_blob=plane.store_blob,
             log_directory=self._folder.log_directory,
             log_file_name=_LOG_FILE,
             activity=activity,

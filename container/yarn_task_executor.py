@@ -27,8 +27,9 @@ from yarrow.container.task_executor_process import (
 from yarrow.container.worker_process import DEFAULT_ENTRY, set_process_name
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.config.options import rpc, security, taskmanager
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
-from yarrow.runtime.yarn.application import ApplicationDescription, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import TaskExecutorSecrets
 from yarrow.runtime.yarn.container_files import (
     ContainerFolder,
     ContainerFolderError,
@@ -78,14 +79,13 @@ class ResourceManagerRequest:
 
 
 def bootstrap_of(
-    description: ApplicationDescription,
+    config: Settings,
     secrets: TaskExecutorSecrets,
     request: ResourceManagerRequest,
     folder: ContainerFolder,
     working_directory: str,
 ) -> TaskExecutorBootstrap:
     """What the TaskExecutor needs to register; raises ConfigError."""
-    config = configuration_of(description, secrets.sensitive_configuration)
     host = config.get(taskmanager.HOST) or folder.host
     return TaskExecutorBootstrap(
         application_id=secrets.application_secret_id,
@@ -131,13 +131,12 @@ async def _main(working_directory: str, remove_files: Callable[[], None], worker
     await early.start()
     try:
         folder = ContainerFolder.of(os.environ)
-        bootstrap = bootstrap_of(
-            read_description(folder.path),
-            read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets),
-            ResourceManagerRequest.of(os.environ),
-            folder,
-            working_directory,
+        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets)
+        config = configuration_of(
+            read_description(folder.path), secrets.sensitive_configuration, folder.application_id
         )
+        request = ResourceManagerRequest.of(os.environ)
+        bootstrap = bootstrap_of(config, secrets, request, folder, working_directory)
         configure_logging(output_files(bootstrap).log_path)
         _log.info(
             "the TaskExecutor %s starts in %s, pid %d",

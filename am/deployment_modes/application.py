@@ -51,7 +51,7 @@ async def run_application(
             rest_host=_LOOPBACK,
             rest_port=server.port,
             rest_token=token,
-            job_id_seed=_application_of(cluster.folder.container_id),
+            job_id_seed=cluster.folder.application_id,
         )
         place = ProgramPlace(cluster.folder.path, cluster.folder.log_directory / _OUTPUT_FILE)
         end = await run_main(start, place, sessions)
@@ -77,7 +77,7 @@ async def _results(cluster: RunningCluster) -> list[JobResult]:
     """Of all jobs, the last one's end awaited."""
     dispatcher = cluster.plane.dispatcher_gateway()
     jobs = await dispatcher.list_jobs()
-    return [await dispatcher.request_job_result(job.job_id) for job in jobs]
+    return [await cluster.result_of(job.job_id) for job in jobs]
 
 
 async def _cancel_jobs(cluster: RunningCluster) -> None:
@@ -92,11 +92,6 @@ async def _cancel_jobs(cluster: RunningCluster) -> None:
     try:
         async with asyncio.timeout(_CANCEL_LIMIT):
             for job in running:
-                await dispatcher.request_job_result(job.job_id)
+                await cluster.result_of(job.job_id)
     except TimeoutError:
         _log.warning("jobs do not end within %g s: they end with the application", _CANCEL_LIMIT)
-
-
-def _application_of(container_id: str) -> str:
-    """`1700000000000_0001` of a container's id: the same in every attempt."""
-    return "_".join(container_id.split("_")[-4:-2])

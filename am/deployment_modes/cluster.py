@@ -7,14 +7,19 @@ cluster.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from yarrow.am.cluster_entrypoint import ControlPlane
+from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.errors import RpcUnavailableError
+from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.application import ApplicationDescription
 from yarrow.runtime.yarn.container_files import ContainerFolder
 
@@ -40,6 +45,16 @@ class RunningCluster:
     clock: Clock
     #: Told how much of the application is done, 0.0 to 1.0.
     report_progress: Callable[[float], None] = lambda progress: None
+
+    async def result_of(self, job_id: JobID) -> JobResult:
+        """How a job has ended for good, however often the leadership changes until then."""
+        dispatcher = self.plane.dispatcher_gateway()
+        while True:
+            with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError):
+                result = await dispatcher.request_job_result(job_id)
+                if result.status.is_globally_terminal:
+                    return result
+            await asyncio.sleep(LOOK)
 
     async def stay_for_clients(self, job_id: JobID) -> None:
         """Returns when a client has been told the result of an ended job, or none asks for it."""

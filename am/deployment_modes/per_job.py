@@ -28,7 +28,7 @@ async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
     except DuplicateJobError:
         job_id = graph.job_id
     async with following(cluster, job_id):
-        result = await dispatcher.request_job_result(job_id)
+        result = await cluster.result_of(job_id)
     if cluster.description.attached:
         await cluster.stay_for_clients(JobID(job_id))
     return end_of_job(result)

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets, TaskExecutorSecrets
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
@@ -26,7 +27,7 @@ from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
 Secrets = TypeVar("Secrets", MasterSecrets, TaskExecutorSecrets)
 
 #: `container_e01_1700000000000_0001_02_000003`: epoch (where there is one), cluster, application, attempt, number.
-_CONTAINER_ID = re.compile(r"container_(?:e\d+_)?\d+_\d+_(\d+)_\d+")
+_CONTAINER_ID = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
 _READABLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -39,6 +40,7 @@ class ContainerFolder:
     """Where a process of a container is."""
 
     path: Path
+    application_id: str
     container_id: str
     #: Number of the application's attempt, from 1.
     attempt: int
@@ -58,8 +60,9 @@ class ContainerFolder:
         logs = environment.get("LOG_DIRS", "").split(",")[0]
         return ContainerFolder(
             path=Path.cwd(),
+            application_id=f"application_{match[1]}",
             container_id=container_id,
-            attempt=int(match[1]),
+            attempt=int(match[2]),
             host=environment.get("NM_HOST") or socket.getfqdn(),
             log_directory=Path(logs) if logs else Path.cwd(),
         )
@@ -87,10 +90,15 @@ def read_secrets(path: Path, kind: type[Secrets]) -> Secrets:
     return _decode(path, msgspec.msgpack.Decoder(kind))
 
 
-def configuration_of(description: ApplicationDescription, sensitive: Mapping[str, str]) -> Settings:
-    """The application's whole configuration."""
+def configuration_of(
+    description: ApplicationDescription, sensitive: Mapping[str, str], application_id: str
+) -> Settings:
+    """The application's whole configuration; in high-availability storage it goes by its id, if by no other name."""
     config = Settings(description.configuration, "the application's configuration")
-    return config.overlay(Settings(dict(sensitive), "the application's secrets"))
+    config = config.overlay(Settings(dict(sensitive), "the application's secrets"))
+    if config.is_set(high_availability.CLUSTER_ID):
+        return config
+    return config.with_value(high_availability.CLUSTER_ID, application_id)
 
 
 _T = TypeVar("_T")
