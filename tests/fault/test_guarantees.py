@@ -10,6 +10,7 @@ import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +18,14 @@ import msgspec
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import all_running
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
+from yarrow.am.checkpoint.events import Action
+from yarrow.am.checkpoint.pending import PendingCheckpoint
+from yarrow.am.errors import failure_of
+from yarrow.am.jobmaster.checkpoint_requests import CheckpointRequests
+from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -35,9 +44,10 @@ from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.common.errors import CheckpointFailedError, JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, attempt_place
 from yarrow.runtime.data.key_groups import KeyGroupRange
-from yarrow.runtime.rpc.messages import OperatorEvent, RescaleRequest
+from yarrow.runtime.rpc.messages import Acknowledge, AcknowledgeCheckpoint, OperatorEvent, RescaleRequest
 from yarrow.runtime.snapshot import restored_state
 from yarrow.testing import gated_source
 from yarrow.testing.fault_jobs import Input, JobShape, RowTimestamps, key_of, read
@@ -278,6 +288,121 @@ def test_foreign_key_groups_that_are_kept_put_out_twice(
     got, expected = rescaled(cluster, tmp_path), Counter(totals().expected())
     assert got != expected
     assert got - expected
+
+
+# ---------------------------------------------------------------------- late acknowledgements
+
+
+class LateAcknowledgements:
+    """Keeps back all acknowledgements from the second checkpoint on, until they are delivered or dropped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.keeps = True
+        self.kept: list[tuple[CheckpointRequests, AcknowledgeCheckpoint]] = []
+        acknowledge = self._acknowledge = CheckpointRequests.acknowledge_checkpoint
+
+        async def keep(master: CheckpointRequests, message: AcknowledgeCheckpoint) -> Acknowledge:
+            if self.keeps and message.checkpoint_id > 1:
+                self.kept.append((master, message))
+                return Acknowledge()
+            return await acknowledge(master, message)
+
+        monkeypatch.setattr(CheckpointRequests, "acknowledge_checkpoint", keep)
+
+    def of_second(self) -> list[tuple[CheckpointRequests, AcknowledgeCheckpoint]]:
+        return [entry for entry in self.kept if entry[1].checkpoint_id == 2]
+
+    async def deliver(self) -> None:
+        for master, message in self.of_second():
+            await self._acknowledge(master, message)
+
+
+def admit_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes acknowledgements of checkpoints which it has given up, and completes these."""
+    given_up: dict[int, PendingCheckpoint] = {}
+    abort = CheckpointCoordinator._abort
+
+    def remember(
+        self: CheckpointCoordinator, pending: PendingCheckpoint, *rest: Any, **options: Any
+    ) -> list[Action]:
+        given_up[pending.checkpoint_id] = pending
+        return abort(self, pending, *rest, **options)
+
+    def admit(self: CheckpointCoordinator, message: Any) -> list[Action]:
+        pending = given_up[message.checkpoint_id]
+        pending.acknowledgements[message.attempt_id] = message
+        if pending.missing_tasks:
+            return []
+        completed = CompletedCheckpoint(
+            checkpoint_id=message.checkpoint_id,
+            kind=pending.kind,
+            metadata=pending.metadata(self._job),
+            directory="",
+            pointer="",
+        )
+        self.store.add(completed)
+        return []
+
+    monkeypatch.setattr(CheckpointCoordinator, "_abort", remember)
+    monkeypatch.setattr(CheckpointCoordinator, "_late", admit)
+
+
+def after_a_late_acknowledgement(
+    cluster: MiniCluster, folder: Path, acknowledgements: LateAcknowledgements
+) -> Counter[Any]:
+    """What a job puts out that fails before its second checkpoint is complete, and again behind what comes late of it.
+
+    The sink throws away at the first failure what the second checkpoint holds: nothing may go back to that.
+    """
+    gates, output = folder / "gates", folder / "output"
+    gates.mkdir()
+    settings = SETTINGS | {
+        "parallelism.default": "1",
+        "execution.checkpointing.timeout": "1 min",
+        "restart-strategy.fixed-delay.attempts": "2",
+    }
+    env = cluster.get_execution_environment(settings)
+    _build_copy(env, str(gates), TransactionalFiles(str(output)))
+    client = env.execute_async("late")
+    assert isinstance(client, LocalJobClient)
+    loop = LoopThread.shared()
+
+    def restarted(times: int) -> bool:
+        details = client.get_job_details().result()
+        return details.restarts == times and all_running(details)
+
+    async def fail() -> None:
+        master = acknowledgements.kept[0][0]
+        assert isinstance(master, JobMaster)
+        master.fail_by_checkpoints(failure_of(CheckpointFailedError, "asked for"))
+
+    wait_until(lambda: bool(acknowledgements.of_second()))
+    loop.call(fail())
+    wait_until(lambda: restarted(1))
+    loop.call(acknowledgements.deliver())
+    loop.call(fail())
+    acknowledgements.keeps = False
+    (gates / "fired").touch()
+    # It may fail for good: transactions are committed that are not there.
+    with suppress(JobExecutionError):
+        client.get_job_execution_result().result(30)
+    return Counter(CommittedFiles(output).rows())
+
+
+def test_what_comes_late_of_a_checkpoint_completes_nothing(
+    cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledgements = LateAcknowledgements(monkeypatch)
+    assert after_a_late_acknowledgement(cluster, tmp_path, acknowledgements) == Counter(_rows())
+
+
+def test_late_acknowledgements_that_are_taken_lose_rows(
+    cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledgements = LateAcknowledgements(monkeypatch)
+    admit_late(monkeypatch)
+    got = after_a_late_acknowledgement(cluster, tmp_path, acknowledgements)
+    assert Counter(_rows()) - got, "rows of the second checkpoint are missing"
 
 
 # ---------------------------------------------------------------------- events of former attempts
