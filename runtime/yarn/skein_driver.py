@@ -23,8 +23,16 @@ from yarrow.runtime.yarn.failures import first_lines
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, write_overlay
 
-#: For a JVM that lives for seconds: no second compiler, one collector thread, shared classes of the JDK.
-FAST_START: Final = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: For a JVM whose start is most of its work: shared classes of the JDK, no second compiler, one collector thread, and no
+#: verification of classes that come from Hadoop's own jars. Options that a JVM does not know are left out by it.
+FAST_START: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-Xshare:auto",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
 #: A JVM on a busy machine starts in seconds; one that takes longer hangs.
 _START_SECONDS: Final = 60.0
 _CLASS_PATH_SECONDS: Final = 30.0
@@ -102,7 +110,8 @@ class SkeinDriver:
             self._address = self._started()
         except YarnError as error:
             self._failure = error
-        except OSError as error:
+        except Exception as error:
+            # It is raised where the address is asked for: this is the start's own thread.
             self._failure = YarnError(f"Skein's driver cannot be started: {error}.")
 
     def _started(self) -> str:

@@ -51,15 +51,14 @@ class YarnClient:
         self._credentials = credentials
         self._clock = clock
         self._web: ResourceManagerWeb | None = ResourceManagerWeb.of(hadoop)
-        self._driver = SkeinDriver(
-            skein_pair(clock), _environment(hadoop), client_properties(config), _keytab(config)
-        )
+        self._config = config
+        self._driver: SkeinDriver | None = None
         self._opened: SkeinClientGateway | None = None
         self._checked = False
 
     def begin(self) -> None:
         """Starts the driver in the background: something will be submitted."""
-        self._driver.begin()
+        self._own_driver().begin()
 
     def check(self) -> None:
         """Raises YarnError when ResourceManager or NameNode take no connection: Hadoop's clients would try for long."""
@@ -151,14 +150,26 @@ class YarnClient:
         """Ends the driver."""
         if self._opened is not None:
             self._opened.close()
-        self._driver.close()
+        if self._driver is not None:
+            self._driver.close()
+
+    def _own_driver(self) -> SkeinDriver:
+        if self._driver is None:
+            # Made only now: a read by the web server needs no certificate, and no keytab.
+            self._driver = SkeinDriver(
+                skein_pair(self._clock),
+                _environment(self.hadoop),
+                client_properties(self._config),
+                _keytab(self._config),
+            )
+        return self._driver
 
     def _gateway(self) -> SkeinClientGateway:
         if self._opened is None:
             # Its import, gRPC's with it, takes longer than a whole `run` into a session that answers.
             from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway
 
-            self._opened = SkeinClientGateway(self._driver, self._credentials, self._clock)
+            self._opened = SkeinClientGateway(self._own_driver(), self._credentials, self._clock)
         return self._opened
 
     def _give_up_web(self, error: YarnError) -> None:
