@@ -128,10 +128,10 @@ class ControlPlane:
     async def start(self) -> None:
         """Returns when jobs can be submitted: to this process, or with high availability to whoever leads.
 
-        On an error nothing is left running.
+        On an error nothing is left running; AddressError, when the port is taken, comes before anything was touched.
         """
+        await self.rpc.start()
         try:
-            await self.rpc.start()
             await self._ha.election.start(self)
             if not self._ha.is_highly_available:
                 # Won already; what cannot be started is the caller's to know.

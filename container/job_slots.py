@@ -33,6 +33,7 @@ from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     FailureCause,
@@ -157,6 +158,11 @@ class JobSlots:
         """Allocates a slot and brings a worker up for it; SlotNotAvailableError when it is taken."""
         known = self._jobs.get(request.job_id)
         if known is not None and known.job_master_id != request.job_master_id:
+            if epoch_of_token(request.job_master_id) < epoch_of_token(known.job_master_id):
+                raise FencingTokenError(
+                    f"{self._endpoint.name} serves the job {request.job_id} for the JobMaster {known.job_master_id},"
+                    f" and refuses {request.job_master_id}, whose leadership is over"
+                )
             self.close_job(request.job_id, f"the JobMaster {request.job_master_id} has replaced it")
         if not self.table.allocate(request.slot_id.index, request.job_id, request.allocation_id):
             return

@@ -19,6 +19,7 @@ from yarrow.container.errors import SlotNotAvailableError
 from yarrow.container.job_connection import JobConnection
 from yarrow.container.job_files import JobFiles
 from yarrow.container.job_slots import JobSlots
+from yarrow.container.newest_leader import NewestLeader
 from yarrow.container.output_files import OutputFiles
 from yarrow.container.output_forwarder import NoForwarding, OutputGate
 from yarrow.container.process_watch import ProcessWatch
@@ -37,6 +38,7 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.common.timers import LoopTimers, TimerHandle, Timers
+from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
@@ -116,7 +118,7 @@ class TaskExecutor(RpcEndpoint):
             self,
             services.rpc,
             RESOURCE_MANAGER,
-            services.resource_manager,
+            NewestLeader(services.resource_manager, self._new_epoch),
             self._register,
             services.timers,
             settings.retry,
@@ -219,6 +221,12 @@ class TaskExecutor(RpcEndpoint):
                     orderly=False,
                 ),
             )
+
+    def _new_epoch(self, epoch: int) -> None:
+        """Another leadership has begun: JobMasters of former ones are gone, or may do nothing any more."""
+        for job in self.slots.jobs():
+            if epoch_of_token(job.job_master_id) < epoch:
+                self.slots.close_job(job.job_id, f"its JobMaster leads no longer: epoch {epoch} has begun")
 
     def _check_resource_manager(self, resource_manager_id: ResourceManagerID) -> None:
         leader: LeaderInformation | None = self._resource_manager.leader
@@ -398,7 +406,8 @@ class TaskExecutor(RpcEndpoint):
     async def request_slot_report(self) -> SlotReport:
         return self.slots.table.report()
 
-    async def release(self, cause: str) -> Acknowledge:
+    async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge:
+        self._check_resource_manager(resource_manager_id)
         self.finish(f"it was released: {cause}")
         return Acknowledge()
 

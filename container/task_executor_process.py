@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from yarrow.container.errors import RegistrationRefusedError
+from yarrow.container.leader_lookup import resource_manager_leader
 from yarrow.container.output_files import OutputFiles, OutputSink
 from yarrow.container.output_forwarder import NoForwarding, OutputForwarder
 from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
@@ -29,7 +30,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
-from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation, LeaderRetrieval
+from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.service import AddressError, RpcService
 
 
@@ -117,17 +118,20 @@ class LifeWatch(Protocol):
         ...
 
 
-async def run_task_executor(
+async def run_task_executor(bootstrap: TaskExecutorBootstrap, early: EarlyTemplate, watch: LifeWatch) -> None:
+    """Runs a TaskExecutor until it has finished; RegistrationRefusedError when it ended against its will."""
+    config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
+    async with resource_manager_leader(bootstrap, config) as leader:
+        await _run_with(leader, bootstrap, config, early, watch)
+
+
+async def _run_with(
+    leader: LeaderRetrieval,
     bootstrap: TaskExecutorBootstrap,
+    config: Settings,
     early: EarlyTemplate,
     watch: LifeWatch,
-    resource_manager: LeaderRetrieval | None = None,
 ) -> None:
-    """Runs a TaskExecutor until it has finished; RegistrationRefusedError when it ended against its will.
-
-    `resource_manager` tells who leads; None = the leader that the bootstrap names, for ever.
-    """
-    config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
     settings = settings_of(bootstrap)
     output: OutputForwarder | NoForwarding = NoForwarding()
     sink = None
@@ -145,7 +149,7 @@ async def run_task_executor(
         settings,
         TaskExecutorServices(
             rpc=service,
-            resource_manager=resource_manager or announced_leader(bootstrap),
+            resource_manager=leader,
             launcher=launcher,
             files=files,
             output=output,
@@ -168,13 +172,6 @@ async def run_task_executor(
         watch.stop()
     if not orderly:
         raise RegistrationRefusedError(cause)
-
-
-def announced_leader(bootstrap: TaskExecutorBootstrap) -> LeaderRetrieval:
-    """The leader that the bootstrap names, for ever."""
-    return AnnouncedLeader(
-        LeaderInformation(address=bootstrap.resource_manager_address, leader_id=bootstrap.resource_manager_id)
-    )
 
 
 def output_files(bootstrap: TaskExecutorBootstrap, sink: OutputSink | None = None) -> OutputFiles:

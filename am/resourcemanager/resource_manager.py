@@ -305,7 +305,7 @@ class ResourceManager(RpcEndpoint):
         self._executor_beats.unmonitor(resource_id)
         if executor is not None:
             try:
-                await executor.gateway.release(cause)
+                await executor.gateway.release(self.leader_id, cause)
             except YarrowError as error:
                 _log.debug("TaskExecutor %s did not answer its release: %s", resource_id, error)
         await self._driver.release_task_executor(resource_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
@@ -92,11 +93,10 @@ def open_services(config: Settings, secret: bytes = b"", *, stores: bool = True)
     return services
 
 
-def find_leader(
-    config: Settings, component: str, seconds: float, secret: bytes = b""
-) -> LeaderInformation | None:
+def find_leader(config: Settings, component: str, seconds: float) -> LeaderInformation | None:
     """Who leads a component; waits up to `seconds` for somebody. Blocking; errors as `open_services`."""
-    client = ZooKeeperClient(zookeeper_settings(config), secret)
+    # Who leads may be read by everybody: no secret is needed.
+    client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
     client.start()
     try:
         found: list[LeaderInformation] = []

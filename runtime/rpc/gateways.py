@@ -300,8 +300,11 @@ class TaskExecutorGateway(Protocol):
 
     async def request_slot_report(self) -> SlotReport: ...
 
-    async def release(self, cause: str) -> Acknowledge:
-        """Ends the TaskExecutor: slots freed, workers ended, process exits."""
+    async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge:
+        """Ends the TaskExecutor: slots freed, workers ended, process exits.
+
+        FencingTokenError when that ResourceManager is not the one it follows.
+        """
         ...
 
 

@@ -133,8 +133,9 @@ class ClusterDirectory:
             task_executor=authority.issue("taskexecutor"),
             data_secret=os.urandom(32),
         )
-        self._write(_SECRETS, msgspec.msgpack.encode(secrets))
-        return secrets
+        return msgspec.msgpack.decode(
+            self._write_once(_SECRETS, msgspec.msgpack.encode(secrets)), type=ClusterSecrets
+        )
 
     def leader(self) -> Leader | None:
         """The JobManager that has announced itself last, unless it took that back."""
@@ -170,11 +171,25 @@ class ClusterDirectory:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
+    def _write_once(self, name: str, data: bytes) -> bytes:
+        """Writes a file unless another process has done it meanwhile; what is in it then."""
+        part = self._write_part(name, data)
+        try:
+            os.link(part, self.path / name)
+        except FileExistsError:
+            return (self.path / name).read_bytes()
+        finally:
+            part.unlink()
+        return data
+
     def _write(self, name: str, data: bytes) -> None:
+        self._write_part(name, data).replace(self.path / name)
+
+    def _write_part(self, name: str, data: bytes) -> Path:
         part = self.path / f".{name}.{os.getpid()}"
         descriptor = os.open(
             part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        part.replace(self.path / name)
+        return part

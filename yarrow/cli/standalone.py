@@ -25,14 +25,25 @@ from typing import TYPE_CHECKING
 from yarrow.cli.cluster_directory import ClusterDirectory, ClusterSecrets, Leader
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
-from yarrow.runtime.config.options import jobmanager, rpc, security, taskmanager
+from yarrow.runtime.config.options import (
+    high_availability,
+    jobmanager,
+    rest,
+    rpc,
+    security,
+    taskmanager,
+)
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 
 if TYPE_CHECKING:
+    from yarrow.am.cluster_entrypoint import ControlPlane
     from yarrow.am.rest.server import RestServer
+    from yarrow.runtime.ha.services import HighAvailabilityServices
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -51,43 +62,101 @@ def run_job_manager(config: Settings) -> int:
 
 
 async def _job_manager(config: Settings, directory: ClusterDirectory) -> int:
-    from yarrow.am.cluster_entrypoint import ControlPlane
+    secrets = await asyncio.to_thread(directory.secrets)
+    services = await asyncio.to_thread(_high_availability, config, secrets)
+    blobs = tempfile.mkdtemp(prefix="yarrow-blobs-", dir=_temporary_folder(config))
+    try:
+        plane = await _started_plane(config, secrets, services, blobs)
+        await _serve(plane, config, directory)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, blobs, ignore_errors=True)
+    return 0
+
+
+def _high_availability(config: Settings, secrets: ClusterSecrets) -> HighAvailabilityServices:
+    """ConfigError, ZooKeeperUnreachableError, FileSystemError: before anything else is started."""
+    from yarrow.runtime.ha.none import NoHighAvailability
+
+    if not is_highly_available(config):
+        return NoHighAvailability()
+    from yarrow.runtime.fs.file_system import file_system_for
+    from yarrow.runtime.ha.zookeeper_services import open_services
+
+    services = open_services(config, secrets.data_secret)
+    try:
+        file_system_for(services.storage_directory).make_dirs(services.storage_directory)
+    except (OSError, YarrowError) as error:
+        services.client.stop()
+        raise CommandError(
+            f"{services.storage_directory} ({high_availability.STORAGE_DIR.key}) cannot be used: {error}."
+        ) from error
+    return services
+
+
+async def _started_plane(
+    config: Settings, secrets: ClusterSecrets, services: HighAvailabilityServices, blobs: str
+) -> ControlPlane:
+    """A started control plane on the first free RPC port; AddressError when there is none."""
+    from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
     from yarrow.am.cluster_settings import control_plane_settings
     from yarrow.am.resourcemanager.driver import StandaloneDriver
     from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
     from yarrow.runtime.rpc.in_process import InProcessTransport
-    from yarrow.runtime.rpc.service import RpcService
+    from yarrow.runtime.rpc.service import AddressError, RpcService
+
+    limit = config.get(rpc.MESSAGE_MAX_SIZE).bytes
+    settings = control_plane_settings(
+        config,
+        blob_directory=blobs,
+        slots_per_task_executor=config.get(taskmanager.NUMBER_OF_TASK_SLOTS),
+        can_request=False,
+    )
+    failure: AddressError | None = None
+    for port in _rpc_ports(config, services):
+        grpc = GrpcSettings(
+            application_id=secrets.application_id,
+            bind_host=config.get(jobmanager.BIND_HOST) or "0.0.0.0",
+            host=config.get(jobmanager.RPC_ADDRESS),
+            port=port,
+            identity=_identity(config, secrets.job_manager),
+            max_message_bytes=limit,
+            ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+        )
+        plane = ControlPlane(
+            RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
+            StandaloneDriver(),
+            settings,
+            ControlPlaneServices(high_availability=services),
+        )
+        try:
+            await plane.start()
+        except AddressError as error:
+            failure = error
+            continue
+        return plane
+    raise failure or CommandError(f"{high_availability.JOB_MANAGER_PORT.key} names no port.")
+
+
+def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int]:
+    """jobmanager.rpc.port, or with several masters those of high-availability.jobmanager.port; 0 = any."""
+    if not services.is_highly_available:
+        return [config.get(jobmanager.RPC_BIND_PORT) or config.get(jobmanager.RPC_PORT)]
+    intervals = config.get(high_availability.JOB_MANAGER_PORT).intervals
+    return [port for first, last in intervals for port in range(first, last + 1)]
+
+
+async def _serve(plane: ControlPlane, config: Settings, directory: ClusterDirectory) -> None:
+    """Until somebody wants the end."""
     from yarrow.testing.web_api import LOOPBACK, start_web_api
 
-    secrets = await asyncio.to_thread(directory.secrets)
-    host, limit = config.get(jobmanager.RPC_ADDRESS), config.get(rpc.MESSAGE_MAX_SIZE).bytes
-    grpc = GrpcSettings(
-        application_id=secrets.application_id,
-        bind_host=config.get(jobmanager.BIND_HOST) or "0.0.0.0",
-        host=host,
-        port=config.get(jobmanager.RPC_BIND_PORT) or config.get(jobmanager.RPC_PORT),
-        identity=_identity(config, secrets.job_manager),
-        max_message_bytes=limit,
-        ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
-    )
-    blobs = tempfile.mkdtemp(prefix="yarrow-blobs-", dir=_temporary_folder(config))
-    plane = ControlPlane(
-        RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
-        StandaloneDriver(),
-        control_plane_settings(
-            config,
-            blob_directory=blobs,
-            slots_per_task_executor=config.get(taskmanager.NUMBER_OF_TASK_SLOTS),
-            can_request=False,
-        ),
-    )
+    host = config.get(jobmanager.RPC_ADDRESS)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     web: RestServer | None = None
+    announcing: set[asyncio.Task[None]] = set()
     try:
-        await plane.start()
         web = await start_web_api(
             plane,
             config,
@@ -96,24 +165,53 @@ async def _job_manager(config: Settings, directory: ClusterDirectory) -> int:
             lazily=False,
             log_directory=directory.log_directory(config),
         )
-        leader = plane.resource_manager_leader
-        announced = Leader(
-            address=leader.address, leader_id=leader.leader_id, web_address=web.address, pid=os.getpid()
-        )
-        await asyncio.to_thread(directory.announce, announced)
-        _log.info("the JobManager runs at %s; JobManager Web Interface: %s", leader.address, web.address)
+        address = web.address
+
+        def led(epoch: int | None) -> None:
+            task = loop.create_task(_announce(plane, directory, address))
+            announcing.add(task)
+            task.add_done_callback(announcing.discard)
+
+        plane.on_leadership = led
+        await plane.announce_web(_reachable(address, config))
+        await _announce(plane, directory, address)
+        _log.info("the JobManager runs; JobManager Web Interface: %s", address)
         _log.info("certificates and secret of the cluster: %s", directory.path)
         await _first(ended.wait(), plane.wait_for_shut_down())
         _log.info("the JobManager ends")
-        current = await asyncio.to_thread(directory.leader)
-        if current is not None and current.pid == os.getpid():
-            await asyncio.to_thread(directory.announce, None)
+        await _withdraw(directory)
     finally:
+        plane.on_leadership = lambda epoch: None
         if web is not None:
             await web.stop()
         await plane.stop()
-        await asyncio.to_thread(shutil.rmtree, blobs, ignore_errors=True)
-    return 0
+
+
+async def _announce(plane: ControlPlane, directory: ClusterDirectory, web_address: str) -> None:
+    """Tells the processes of this host who leads, if it is this one."""
+    if not plane.leads:
+        _log.info("this JobManager stands by")
+        await _withdraw(directory)
+        return
+    leader = plane.resource_manager_leader
+    _log.info("this JobManager leads, at %s", leader.address)
+    announced = Leader(
+        address=leader.address, leader_id=leader.leader_id, web_address=web_address, pid=os.getpid()
+    )
+    await asyncio.to_thread(directory.announce, announced)
+
+
+async def _withdraw(directory: ClusterDirectory) -> None:
+    current = await asyncio.to_thread(directory.leader)
+    if current is not None and current.pid == os.getpid():
+        await asyncio.to_thread(directory.announce, None)
+
+
+def _reachable(web_address: str, config: Settings) -> str:
+    """The URL of REST as other hosts use it."""
+    host = config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS)
+    scheme, _, local = web_address.partition("://")
+    return f"{scheme}://{host}:{local.rpartition(':')[2]}"
 
 
 async def _first(*works: object) -> None:
@@ -135,6 +233,10 @@ def run_task_manager(config: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    if is_highly_available(config):
+        # The TaskExecutor follows the leaders itself, by ZooKeeper.
+        status = _run_task_executor(config, directory, None, ended)
+        return 0 if status is None else status
     while not ended.is_set():
         leader = _wait_for_leader(config, directory, ended)
         if leader is None:
@@ -163,9 +265,11 @@ def _wait_for_leader(config: Settings, directory: ClusterDirectory, ended: threa
 
 
 def _run_task_executor(
-    config: Settings, directory: ClusterDirectory, leader: Leader, ended: threading.Event
+    config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: threading.Event
 ) -> int | None:
-    """One TaskExecutor with one leader; None when another has to follow, or the end was asked for."""
+    """One TaskExecutor with one leader, None = with each that leads; its status, None when another is to be followed,
+    or the end was asked for.
+    """
     secrets = directory.find_secrets()
     if secrets is None:
         raise CommandError(f"{directory.path} has no secrets of a cluster: start `yarrow jobmanager` first.")
@@ -182,9 +286,8 @@ def _run_task_executor(
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(encode_bootstrap(bootstrap))
             child.stdin.flush()
-        _log.info(
-            "the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, leader.address
-        )
+        whose = "whoever leads" if leader is None else leader.address
+        _log.info("the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, whose)
         while not ended.wait(_LOOK):
             status = child.poll()
             if status is not None:
@@ -192,8 +295,8 @@ def _run_task_executor(
                     "the TaskExecutor has ended with status %d; see its log in %s", status, log_directory
                 )
                 return status if status > 0 else 1
-            present = directory.leader()
-            if present is not None and present.leader_id != leader.leader_id:
+            present = directory.leader() if leader is not None else None
+            if leader is not None and present is not None and present.leader_id != leader.leader_id:
                 _log.info("another JobManager leads: %s", present.address)
                 return None
         return None
@@ -217,7 +320,11 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _bootstrap(
-    config: Settings, secrets: ClusterSecrets, leader: Leader, working_directory: str, log_directory: Path
+    config: Settings,
+    secrets: ClusterSecrets,
+    leader: Leader | None,
+    working_directory: str,
+    log_directory: Path,
 ) -> TaskExecutorBootstrap:
     host = config.get(taskmanager.HOST) or _own_address(config)
     resource_id = (
@@ -226,8 +333,8 @@ def _bootstrap(
     return TaskExecutorBootstrap(
         application_id=secrets.application_id,
         resource_id=ResourceID(resource_id),
-        resource_manager_address=leader.address,
-        resource_manager_id=ResourceManagerID(leader.leader_id),
+        resource_manager_address="" if leader is None else leader.address,
+        resource_manager_id=ResourceManagerID("" if leader is None else leader.leader_id),
         host=host,
         bind_host=config.get(taskmanager.BIND_HOST) or "0.0.0.0",
         identity=_identity(config, secrets.task_executor),

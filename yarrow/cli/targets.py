@@ -137,5 +137,10 @@ def split_address(address: str) -> tuple[str, str]:
 def rest_address(config: Settings) -> tuple[str, int]:
     """Host and port of the cluster's REST server."""
     from yarrow.runtime.config.options import jobmanager
+    from yarrow.runtime.ha.settings import is_highly_available
 
+    if not config.is_set(rest.ADDRESS) and is_highly_available(config):
+        from yarrow.cli.leader_lookup import leading_rest_address
+
+        return leading_rest_address(config)
     return config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS), config.get(rest.REST_PORT)

@@ -389,7 +389,7 @@ class FakeTaskExecutor(RpcEndpoint):
     async def request_slot_report(self) -> SlotReport:
         return self.slot_report()
 
-    async def release(self, cause: str) -> Acknowledge:
+    async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> Acknowledge:
         self._connection.stop()
         self.released.set()
         return Acknowledge()

@@ -489,7 +489,7 @@ def test_release_says_good_bye_and_ends_workers(start_mode: str, tmp_path: Path)
             slot = await c.active_slot()
             await c.submit(graph_of("hold"), task(0, 0, slot))
             pids = [pid for name, pid in c.executor.workers.processes() if name != "supervisor"]
-            await c.gateway.release("idle")
+            await c.gateway.release(ResourceManagerID("rm-1"), "idle")
             assert (await within(c.executor.finished))[0]
             await c.executor.stop()
             assert not any(map(process_runs, pids))

@@ -208,7 +208,7 @@ def test_release_ends_the_process_in_order(start: str, tmp_path: Path) -> None:
         async with running(tmp_path, configuration=configuration) as r:
             await r.run_task("hold")
             family = r.family()
-            await r.gateway.release("idle")
+            await r.gateway.release(ResourceManagerID("rm-1"), "idle")
             assert await ended(r.process) == 0
             await all_gone(family)
             assert r.resource_manager.disconnects == ["it was released: idle"]

@@ -491,7 +491,7 @@ class FakeTaskExecutor:
     async def request_slot_report(self) -> m.SlotReport:
         raise AssertionError("REST asks for no slot reports")
 
-    async def release(self, cause: str) -> m.Acknowledge:
+    async def release(self, resource_manager_id: ResourceManagerID, cause: str) -> m.Acknowledge:
         raise AssertionError("REST releases nothing")
 
 
