@@ -6,6 +6,7 @@ know how containers are started: it names an archive, the interpreter in it and 
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +17,20 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
-from yarrow.runtime.yarn.environment_archive import (
-    EDITABLE_FOLDER,
-    START_SCRIPTS,
-    PackedArchive,
-    write_archive,
-)
+from yarrow.runtime.yarn.environment_archive import START_SCRIPTS, PackedArchive, write_archive
 from yarrow.runtime.yarn.environment_files import (
     EnvironmentFile,
     EnvironmentPart,
     environment_files,
     is_object,
     system_libraries,
+)
+from yarrow.runtime.yarn.environment_start import (
+    ARCHIVE_SUFFIX,
+    EDITABLE_FOLDER,
+    INTERPRETER,
+    START_FILE,
+    START_SCRIPT,
 )
 from yarrow.runtime.yarn.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
 from yarrow.runtime.yarn.gateways import Resource, YarnError
@@ -38,6 +41,7 @@ from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root
 AUTO = "auto"
 NONE = "none"
 
+_SCRIPT_SUFFIX = ".sh"
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 #: Modules in a container's working directory never stand before the engine's own.
 _VARIABLES: Mapping[str, str] = {"PYTHONSAFEPATH": "1"}
@@ -50,7 +54,7 @@ _CLOCK = SystemClock()
 class PreparedEnvironment:
     """What containers need to run Python."""
 
-    #: For every container; a node unpacks each once. Empty = the nodes have the interpreter.
+    #: For every container; a node keeps and unpacks each once. Empty = the nodes have the interpreter.
     archives: tuple[Resource, ...]
     #: Absolute, or relative to the container's working directory.
     interpreter: str
@@ -68,10 +72,10 @@ def prepare(config: Settings, say: Say) -> PreparedEnvironment:
     if wanted.lower() == NONE:
         return PreparedEnvironment((), sys.executable, dict(_VARIABLES))
     if wanted.lower() == AUTO:
-        archives = packed_archives(store_of(config), EnvironmentMemory.of_user(), say)
-    else:
-        archives = (_archive(ENVIRONMENT_FOLDER, _existing(wanted)),)
-    return PreparedEnvironment(archives, f"{ENVIRONMENT_FOLDER}/{START_SCRIPTS[0]}", dict(_VARIABLES))
+        packed = packed_archives(store_of(config), EnvironmentMemory.of_user(), say)
+        return PreparedEnvironment(packed, INTERPRETER, dict(_VARIABLES))
+    archive = Resource(ENVIRONMENT_FOLDER, _existing(wanted), is_archive=True, shared=True)
+    return PreparedEnvironment((archive,), f"{ENVIRONMENT_FOLDER}/{START_SCRIPTS[0]}", dict(_VARIABLES))
 
 
 def store_of(config: Settings) -> EnvironmentStore:
@@ -98,12 +102,12 @@ def packed_archives(store: EnvironmentStore, memory: EnvironmentMemory, say: Say
             " changes."
         )
         address = _add(store, memory, key, packages, libraries, say)
-    archives = [_archive(ENVIRONMENT_FOLDER, address)]
+    found = [_kept(START_FILE, _start_script(store)), _kept(ENVIRONMENT_FOLDER + ARCHIVE_SUFFIX, address)]
     if editable:
         key = fingerprint(editable)
         address = _known(store, memory, key) or _add(store, memory, key, editable, None, say)
-        archives.append(_archive(EDITABLE_FOLDER, address))
-    return tuple(archives)
+        found.append(_kept(EDITABLE_FOLDER + ARCHIVE_SUFFIX, address))
+    return tuple(found)
 
 
 def _known(store: EnvironmentStore, memory: EnvironmentMemory, key: str) -> str | None:
@@ -133,8 +137,21 @@ def _add(
     return path
 
 
-def _archive(target: str, address: str) -> Resource:
-    return Resource(target, address, is_archive=True, shared=True)
+def _start_script(store: EnvironmentStore) -> str:
+    content = START_SCRIPT.encode()
+    script = PackedArchive(hashlib.sha256(content).hexdigest(), len(content), len(content))
+
+    def write(output: BinaryIO) -> PackedArchive:
+        output.write(content)
+        return script
+
+    if not store.holds(script.digest, script.size, _SCRIPT_SUFFIX):
+        store.add(write, _SCRIPT_SUFFIX)
+    return store.path_of(script.digest, _SCRIPT_SUFFIX)
+
+
+def _kept(target: str, address: str) -> Resource:
+    return Resource(target, address, shared=True)
 
 
 def _existing(wanted: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from yarrow.runtime.yarn.environment_files import LIBRARIES, PACKAGES, PYTHON_NAME, EnvironmentFile
-from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
+from yarrow.runtime.yarn.environment_start import EDITABLE_FOLDER
 
 #: Higher levels save a tenth of the size for three times the work; docs/design/0018 has the figures.
 COMPRESSION_LEVEL = 1
@@ -43,8 +43,6 @@ export LD_LIBRARY_PATH="$here/{LIBRARIES}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 exec "$here/bin/{PYTHON_NAME}" "$@"
 """
 START_SCRIPTS = ("bin/python3", "bin/python")
-#: Beside the environment, under this name, lies what is installed editable.
-EDITABLE_FOLDER = f"{ENVIRONMENT_FOLDER}-editable"
 _UP = "/".join(".." for _ in PACKAGES.split("/")) + "/.."
 _GENERATED = {
     **{name: _START for name in START_SCRIPTS},

@@ -22,8 +22,8 @@ from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
 from yarrow.runtime.yarn.environment_archive import PackedArchive
 from yarrow.runtime.yarn.environment_files import EnvironmentFile
+from yarrow.runtime.yarn.environment_start import ARCHIVE_SUFFIX
 
-_SUFFIX = ".tar.gz"
 _HIDDEN = "_upload-"
 #: What a client that was killed left on HDFS is removed by another after this time.
 _ABANDONED_MS = 24 * 3600 * 1000
@@ -95,25 +95,25 @@ class EnvironmentMemory:
 
 
 class EnvironmentStore:
-    """The archives in one folder, local or on HDFS."""
+    """Files in one folder, local or on HDFS, under the hash of their content and a suffix that says what they are."""
 
     def __init__(self, folder: str, ids: IdFactory, clock: Clock) -> None:
         self._folder = folder
         self._ids = ids
         self._clock = clock
 
-    def path_of(self, digest: str) -> str:
-        """Where an archive is, if it is there."""
-        return join(self._folder, digest + _SUFFIX)
+    def path_of(self, digest: str, suffix: str = ARCHIVE_SUFFIX) -> str:
+        """Where a file is, if it is there."""
+        return join(self._folder, digest + suffix)
 
-    def holds(self, digest: str, size: int) -> bool:
-        """Whether the archive is there, and whole."""
+    def holds(self, digest: str, size: int, suffix: str = ARCHIVE_SUFFIX) -> bool:
+        """Whether the file is there, and whole."""
         try:
-            return file_system_for(self._folder).status(self.path_of(digest)).size == size
+            return file_system_for(self._folder).status(self.path_of(digest, suffix)).size == size
         except FileNotFoundError:
             return False
 
-    def add(self, write: Callable[[BinaryIO], PackedArchive]) -> PackedArchive:
+    def add(self, write: Callable[[BinaryIO], PackedArchive], suffix: str = ARCHIVE_SUFFIX) -> PackedArchive:
         """Stores what `write` writes under the hash that it returns; nothing is left of it when it fails."""
         file_system = file_system_for(self._folder)
         self._remove_abandoned()
@@ -121,22 +121,22 @@ class EnvironmentStore:
         try:
             with file_system.create(hidden) as output:
                 packed = write(output)
-            self._name(hidden, packed)
+            self._name(hidden, packed, suffix)
         finally:
             with contextlib.suppress(OSError, FileSystemError):
                 file_system.delete(hidden)
         return packed
 
-    def _name(self, hidden: str, packed: PackedArchive) -> None:
+    def _name(self, hidden: str, packed: PackedArchive, suffix: str) -> None:
         file_system = file_system_for(self._folder)
-        path = self.path_of(packed.digest)
-        if self.holds(packed.digest, packed.size):
+        path = self.path_of(packed.digest, suffix)
+        if self.holds(packed.digest, packed.size, suffix):
             return
         try:
             file_system.rename(hidden, path)
         except (FileExistsError, FileSystemError):
             # Another client was faster: the same name is the same content.
-            if not self.holds(packed.digest, packed.size):
+            if not self.holds(packed.digest, packed.size, suffix):
                 raise
 
     def _remove_abandoned(self) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,23 +88,33 @@ def packed(small_environment: str, tmp_path_factory: pytest.TempPathFactory) -> 
     return pack(small_environment, tmp_path_factory.mktemp("packed"))
 
 
-@pytest.fixture(scope="module")
-def container(packed: Packed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder laid out as YARN would: archives unpacked in a cache, links under the names of their targets."""
-    working = tmp_path_factory.mktemp("container")
+def lay_out(packed: Packed, caches: Path, working: Path) -> Path:
+    """A container's folder as YARN makes it: files in folders of a cache, links under the names of their targets."""
+    working.mkdir()
     for number, (target, path) in enumerate(packed.archives.items()):
-        cache = tmp_path_factory.mktemp(f"filecache{number}") / os.path.basename(path)
-        cache.mkdir()
-        with tarfile.open(path) as archive:
-            archive.extractall(cache, filter="fully_trusted")
-        (working / target).symlink_to(cache)
+        cached = caches / str(number) / os.path.basename(path)
+        if not cached.exists():
+            cached.parent.mkdir(parents=True)
+            shutil.copy(path, cached)
+            cached.chmod(0o500)
+        (working / target).symlink_to(cached)
     return working
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("filecache")
+
+
+@pytest.fixture(scope="module")
+def container(packed: Packed, caches: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(packed, caches, tmp_path_factory.mktemp("node") / "container")
 
 
 @pytest.fixture(scope="module")
 def facts(container: Path) -> dict[str, object]:
     run = subprocess.run(
-        ["env", "-i", "environment/bin/python3", "-P", "-c", _FACTS],
+        ["env", "-i", "./yarrow-python", "-P", "-c", _FACTS],
         capture_output=True, text=True, timeout=60, cwd=container,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -144,6 +153,7 @@ def test_modules_are_compiled_and_tell_where_they_are(facts: dict[str, object]) 
 
 def test_it_starts_from_any_folder_and_under_any_variables(container: Path) -> None:
     for command, variables in (
+        ([f"{container}/yarrow-python"], {"PYTHONHOME": "/nowhere"}),
         ([f"{container}/environment/bin/python3"], {"PYTHONHOME": "/nowhere"}),
         ([f"{container}/environment/bin/python"], {"LD_LIBRARY_PATH": "/nowhere"}),
         (["python3"], {"PATH": f"{container}/environment/bin"}),
@@ -160,7 +170,7 @@ def test_a_child_started_by_sys_executable_is_the_same_environment(container: Pa
         "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import ssl, sys; print(sys.prefix)'])"
     )
     run = subprocess.run(
-        ["env", "-i", "environment/bin/python3", "-c", program], capture_output=True, text=True, cwd=container
+        ["env", "-i", "./yarrow-python", "-c", program], capture_output=True, text=True, cwd=container
     )
     assert run.stdout.strip() == f"{container}/environment", run.stderr
 
@@ -171,7 +181,7 @@ def test_users_modules_in_the_working_directory_are_found_by_nobody(container: P
     (container / "json.py").write_text("raise ImportError('the user\\'s own')\n")
     try:
         run = subprocess.run(
-            ["environment/bin/python3", "-m", "yarrow.runtime.yarn.layout"],
+            ["./yarrow-python", "-m", "yarrow.runtime.yarn.layout"],
             capture_output=True, text=True, timeout=60, cwd=container, env=dict(prepared.variables),
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
@@ -187,8 +197,58 @@ def test_the_second_time_nothing_is_packed_and_an_edit_packs_the_edited_alone(
     edited = pack(small_environment, packed.folder)
     assert [line.split()[0] for line in packed.said] == ["Packing", "Packed", "Packed"]
     assert [line.split()[0] for line in edited.said] == ["Packed"]
-    assert edited.archives["environment"] == packed.archives["environment"]
-    assert edited.archives["environment-editable"] != packed.archives["environment-editable"]
+    assert edited.archives["environment.tar.gz"] == packed.archives["environment.tar.gz"]
+    assert edited.archives["environment-editable.tar.gz"] != packed.archives["environment-editable.tar.gz"]
+
+
+def prefix_of(container: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["./yarrow-python", "-c", "import os, ssl, sys; print(os.path.realpath(sys.prefix))"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=container,
+    )  # fmt: skip
+
+
+def test_a_node_unpacks_once_whoever_comes_first(packed: Packed, tmp_path: Path) -> None:
+    caches = tmp_path / "filecache"
+    containers = [lay_out(packed, caches, tmp_path / f"container{number}") for number in range(3)]
+    started = [prefix_of(container) for container in containers]
+    seen = set()
+    for process in started:
+        output, errors = process.communicate(timeout=120)
+        assert not errors
+        seen.add(output.strip())
+    assert len(seen) == 1
+    assert seen.pop().startswith(f"{caches}/")
+    assert not list(caches.rglob("*.part-*"))
+    archive = (containers[0] / "environment.tar.gz").resolve()
+    before = os.stat(f"{archive}.unpacked").st_ino
+    later = lay_out(packed, caches, tmp_path / "later")
+    prefix_of(later).communicate(timeout=60)
+    assert os.stat(f"{archive}.unpacked").st_ino == before
+
+
+def test_what_a_killed_container_half_unpacked_is_not_used(packed: Packed, tmp_path: Path) -> None:
+    container = lay_out(packed, tmp_path / "filecache", tmp_path / "container")
+    archive = (container / "environment.tar.gz").resolve()
+    half = archive.with_name(f"{archive.name}.unpacked.part-1")
+    (half / "bin").mkdir(parents=True)
+    output, errors = prefix_of(container).communicate(timeout=120)
+    assert output.strip() == f"{archive}.unpacked", errors
+    assert not half.exists()
+
+
+def test_an_archive_that_cannot_be_unpacked_ends_the_container_with_a_sentence(
+    packed: Packed, tmp_path: Path
+) -> None:
+    container = lay_out(packed, tmp_path / "filecache", tmp_path / "container")
+    archive = (container / "environment.tar.gz").resolve()
+    archive.chmod(0o600)
+    archive.write_bytes(b"no archive")
+    process = prefix_of(container)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "environment.tar.gz cannot be unpacked on" in errors
+    assert not list(tmp_path.rglob("*.part-*"))
 
 
 def test_none_is_the_clients_interpreter() -> None:

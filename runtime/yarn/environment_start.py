@@ -1,0 +1,60 @@
+"""The script that stands for the interpreter in a container: unpacks the environment once a node, then starts it.
+
+Owner: none; the text of one program for /bin/sh. The archives come as plain files, because a NodeManager without
+Hadoop's native library starts a `chmod` for each file that it unpacks: minutes for an environment of ten thousand.
+Unpacking here takes what tar takes. What was unpacked lies beside the archive in the node's cache, in the folder that YARN
+made for it and removes with it; where that may not be written to, it lies in the container.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
+
+#: Name of the script in a container, and how it is called.
+START_FILE: Final = "yarrow-python"
+INTERPRETER: Final = f"./{START_FILE}"
+#: Beside the environment, under this name, lies what is installed editable.
+EDITABLE_FOLDER: Final = f"{ENVIRONMENT_FOLDER}-editable"
+#: What stands between the name of a folder and that of its archive.
+ARCHIVE_SUFFIX: Final = ".tar.gz"
+
+START_SCRIPT: Final = f"""#!/bin/sh
+# Unpacks what this container's Python is made of, unless another container of the node has done so; starts it.
+here=${{0%/*}}
+case $here in /*) ;; *) here=$PWD/$here ;; esac
+here=${{here%/.}}
+
+unpack() {{
+    [ -e "$here/$1" ] && return 0
+    archive=$(readlink -f "$here/$1{ARCHIVE_SUFFIX}") || return 1
+    place=$archive.unpacked
+    if [ ! -d "$place" ]; then
+        (: > "$archive.lock") 2>/dev/null || place=$here/$1.unpacked
+        (
+            # Others wait; where there is no flock they unpack as well, and the first one's stays.
+            if [ "$place" = "$archive.unpacked" ] && command -v flock >/dev/null; then
+                exec 9>"$archive.lock" && flock 9
+                [ -d "$place" ] || rm -rf "$place".part-*
+            fi
+            [ -d "$place" ] && exit 0
+            part=$place.part-$$
+            mkdir "$part" && tar -xzof "$archive" -C "$part" && {{ mv -T "$part" "$place" || [ -d "$place" ]; }}
+            status=$?
+            rm -rf "$part"
+            exit $status
+        ) || return 1
+    fi
+    ln -sfn "$place" "$here/$1"
+}}
+
+for name in {ENVIRONMENT_FOLDER} {EDITABLE_FOLDER}; do
+    if [ -e "$here/$name{ARCHIVE_SUFFIX}" ] && ! unpack "$name"; then
+        echo "The Python environment $here/$name{ARCHIVE_SUFFIX} cannot be unpacked on $(hostname):" \\
+            "is the disk of yarn.nodemanager.local-dirs full?" >&2
+        exit 1
+    fi
+done
+exec "$here/{ENVIRONMENT_FOLDER}/bin/python3" "$@"
+"""
