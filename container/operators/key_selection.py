@@ -37,9 +37,10 @@ def generate_key(
     key, select = code.fresh("k"), code.bind("key", selector)
     if reader is not None and reader.wants_keys:
         next_key = code.fresh("next_key")
-        code.at_start("rows = rows if type(rows) is list else list(rows)")
+        keys = code.fresh("keys")
         arguments = f"{select}, rows, {code.bind('prefetch', reader.prefetch)}"
-        code.at_start(f"{next_key} = {code.bind_as('chunk_keys', chunk_keys)}({arguments}).__next__")
+        code.at_start(f"rows, {keys} = {code.bind_as('chunk_keys', chunk_keys)}({arguments})")
+        code.at_start(f"{next_key} = {keys}.__next__")
         code.line(f"{key} = {next_key}()")
     else:
         code.line(f"{key} = {select}({value})")

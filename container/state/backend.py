@@ -129,6 +129,8 @@ class KeyedStateBackend(ABC):
     current_key: Any
     #: True where the operator is to call `prefetch` with the keys of a chunk before it runs over it.
     wants_keys: bool = False
+    #: True where a state of it is read for a chunk at once, by `prefetch` of the backend or of a value table.
+    reads_ahead: bool = False
 
     @abstractmethod
     def value_state(self, descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:

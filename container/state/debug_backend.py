@@ -97,6 +97,11 @@ class DebugBackend(KeyedStateBackend):
         return self._backend.wants_keys
 
     @property
+    def reads_ahead(self) -> bool:  # type: ignore[override]
+        """See KeyedStateBackend."""
+        return self._backend.reads_ahead
+
+    @property
     def current_key(self) -> Any:
         """See KeyedStateBackend; setting it ends the record before."""
         return self._backend.current_key

@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any, Final
 
 #: "No value": what a table gives for a key that has none; never stored.
 MISSING: Final[Any] = object()
+_LIST_ITERATOR: Final[type[Iterator[Any]]] = type(iter([]))
 
 
 class ValueTable(ABC):
@@ -57,19 +59,30 @@ class ValueTable(ABC):
 
 def chunk_keys(
     select: Callable[[Any], Any], rows: Iterable[Any], prefetch: Callable[[Sequence[Any]], None]
-) -> Iterator[Any]:
-    """The keys of the rows one by one, after `prefetch` was told of all of them.
+) -> tuple[Iterable[Any], Iterator[Any]]:
+    """(the rows, their keys one by one), after `prefetch` was told of all keys.
 
-    An error of the key selector is raised in the place of its row's key, behind the keys of the rows before it.
+    An iterator over a list is handed back as it is, and not moved: whoever cuts the chunk at hand cuts the loop short,
+    whose last keys are then not asked for. An error of the key selector is raised in the place of its row's key, behind
+    the keys of the rows before it.
     """
+    if isinstance(rows, Sequence):
+        coming: Iterable[Any] = rows
+    elif type(rows) is _LIST_ITERATOR:
+        coming = copy(rows)
+    else:
+        coming = rows = list(rows)
     keys: list[Any] = []
     failure: BaseException | None = None
     try:
-        for row in rows:
+        for row in coming:
             keys.append(select(row))
     except BaseException as error:  # user code may raise anything
         failure = error
     prefetch(keys)
+    return rows, iter(keys) if failure is None else _then(keys, failure)
+
+
+def _then(keys: list[Any], failure: BaseException) -> Iterator[Any]:
     yield from keys
-    if failure is not None:
-        raise failure
+    raise failure

@@ -9,6 +9,12 @@ from __future__ import annotations
 _CHUNKS_PER_SLICE = 4
 #: More rows than a cache holds gain nothing.
 MAX_CHUNK_ROWS = 2048
+#: Where state is read for a chunk at once, a chunk aims at this many slices: what a read, a write and a chunk cost by
+#: themselves is spread over hundreds of rows instead of tens. A mail cuts the chunk at its row all the same, and waits
+#: for one such read or write at most.
+_SLICES_PER_READ = 2
+#: And has as many rows at most as a write to a database has entries.
+MAX_ROWS_PER_READ = 1024
 #: How much longer or shorter the next chunk may be at most. A thread that lost its core within a chunk measures twenty
 #: times the cost: were the next chunks so much shorter, a busy machine would see tiny chunks only, and batched reads
 #: of state nothing worth batching. A function that did become slower is followed within a third more time.
@@ -30,3 +36,8 @@ class SliceSizer:
             return
         wanted = self._max_rows if seconds <= 0 else int(self._target * rows / seconds)
         self.rows = max(1, self.rows // _CHANGE, min(wanted, self.rows * _CHANGE, self._max_rows))
+
+    def read_ahead(self) -> None:
+        """State is read for a chunk at once: chunks become larger. Called once, before the first."""
+        self._target *= _CHUNKS_PER_SLICE * _SLICES_PER_READ
+        self._max_rows = min(self._max_rows, MAX_ROWS_PER_READ)

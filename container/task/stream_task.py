@@ -58,7 +58,9 @@ VERDICT_SECONDS = 5.0
 class TaskListener(Protocol):
     """Learns of state changes; called on the task's thread."""
 
-    def task_state_changed(self, task: StreamTask, state: ExecutionState, cause: FailureCause | None) -> None: ...
+    def task_state_changed(
+        self, task: StreamTask, state: ExecutionState, cause: FailureCause | None
+    ) -> None: ...
 
     def end_of_data_reached(self, task: StreamTask) -> None:
         """Everything was put out; the task waits for somebody outside, as a rule for a checkpoint."""
@@ -198,6 +200,8 @@ class StreamTask:
         except BaseException as error:  # user code runs in open
             self._fail(error)
             return
+        if self.chain.head.context.state.reads_ahead:
+            self._sizer.read_ahead()
         self.stage = TaskStage.RUNNING
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
@@ -301,7 +305,10 @@ class StreamTask:
             return self._drain()
         if self.stage is TaskStage.SUSPENDED:
             self._drain_overdrafts()
-        elif self.stage is TaskStage.AWAITING_VERDICT and self.environment.clock.monotonic() >= self._verdict_at:
+        elif (
+            self.stage is TaskStage.AWAITING_VERDICT
+            and self.environment.clock.monotonic() >= self._verdict_at
+        ):
             assert self._verdict is not None
             self._fail(self._verdict)
         return False, Phase.IDLE
@@ -334,7 +341,12 @@ class StreamTask:
         return available
 
     def _has_input(self) -> bool:
-        return self.chain.source is not None or self._batch is not None or bool(self._recovered) or self.gate.has_data
+        return (
+            self.chain.source is not None
+            or self._batch is not None
+            or bool(self._recovered)
+            or self.gate.has_data
+        )
 
     # ---- sources
 

@@ -128,7 +128,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         store = ValueStore(*self._prepare(state))
         self._take(state.name, store, self._restored_entries(state), store.put)
         self._prefetched.append(store)
-        self.wants_keys = True
+        self.wants_keys = self.reads_ahead = True
         fix = None if self.context.object_reuse else freeze_or_copy
         return RocksDBValueState(store, state.name, self, fix)
 
@@ -156,6 +156,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         store = self._stores.get(name)
         if store is None:
             store = table = TableStore(*self._prepare(state))
+            self.reads_ahead = True
             self._take(name, table, self._restored_entries(state), table.put)
         if not isinstance(store, TableStore):
             raise StateConflictError(

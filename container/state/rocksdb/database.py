@@ -8,6 +8,7 @@ not know what keys and values mean.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -166,10 +167,24 @@ class Database:
         self.wait_released()
         remaining, gone = iter(puts), iter(deletes)
         while entries := list(islice(remaining, BATCH_ENTRIES)):
-            for part in _parts(entries):
-                self._apply(family, partial(_put_into, entries=part))
+            self._put([key for key, _ in entries], [value for _, value in entries], family)
         while keys := list(islice(gone, BATCH_ENTRIES)):
             self._apply(family, partial(_delete_into, keys=keys))
+
+    def put_all(self, family: ColumnFamily, keys: list[bytes], data: list[bytes]) -> None:
+        """Writes as many values as keys, in small batches. Raises RocksDBError."""
+        self.wait_released()
+        if len(keys) <= BATCH_ENTRIES:
+            self._put(keys, data, family)
+            return
+        for start in range(0, len(keys), BATCH_ENTRIES):
+            end = start + BATCH_ENTRIES
+            self._put(keys[start:end], data[start:end], family)
+
+    def _put(self, keys: list[bytes], data: list[bytes], family: ColumnFamily) -> None:
+        for start, end in _parts(data):
+            part = (keys, data) if end - start == len(keys) else (keys[start:end], data[start:end])
+            self._apply(family, partial(_put_into, keys=part[0], data=part[1]))
 
     def delete_range(self, family: ColumnFamily, start: bytes, end: bytes) -> None:
         """Removes the entries from `start` up to but without `end`."""
@@ -241,10 +256,9 @@ class Database:
         del self.rdict
 
 
-def _put_into(batch: WriteBatch, entries: list[Entry]) -> None:
-    put = batch.put
-    for key, value in entries:
-        put(key, value)
+def _put_into(batch: WriteBatch, keys: list[bytes], data: list[bytes]) -> None:
+    # Runs through without a line of Python for each entry.
+    deque(map(batch.put, keys, data), maxlen=0)
 
 
 def _delete_into(batch: WriteBatch, keys: list[bytes]) -> None:
@@ -252,20 +266,19 @@ def _delete_into(batch: WriteBatch, keys: list[bytes]) -> None:
         batch.delete(key)
 
 
-def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """The entries of one batch, or of several where their values are large."""
-    if sum([len(value) for _, value in entries]) <= BATCH_BYTES:
-        yield entries
+def _parts(data: list[bytes]) -> Iterator[tuple[int, int]]:
+    """From where to where the entries of one batch go, or of several where their values are large."""
+    if sum(map(len, data)) <= BATCH_BYTES:
+        yield 0, len(data)
         return
-    part, size = [], 0
-    for entry in entries:
-        part.append(entry)
-        size += len(entry[1])
+    start, size = 0, 0
+    for end, value in enumerate(data, 1):
+        size += len(value)
         if size >= BATCH_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+            yield start, end
+            start, size = end, 0
+    if start < len(data):
+        yield start, len(data)
 
 
 def open_read_only(path: str, options: Options) -> tuple[Rdict, dict[str, Rdict]]:

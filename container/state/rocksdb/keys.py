@@ -7,7 +7,7 @@ a key, and all keys of a key group, are one range each. Changing any of it makes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ _INT_KEY: Final = np.dtype([("group", ">u2"), ("head", ">u2"), ("key", ">i8")])
 _INT_HEAD: Final = VERSION << 8 | INT
 #: Below this many keys, numpy costs more than it saves.
 _FEW: Final = 16
+
+Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 class DatabaseKeys:
@@ -37,20 +39,47 @@ class DatabaseKeys:
 
     def encode_all(self, keys: Sequence[Any]) -> list[bytes]:
         """The same for many; keys that are all 64-bit integers without a Python call each."""
-        if len(keys) >= _FEW and set(map(type, keys)) == {int}:
-            try:
-                return self._encode_integers(np.array(keys, np.int64))
-            except OverflowError:
-                pass
-        return [self.encode(key) for key in keys]
+        integers = _integers(keys)
+        if integers is None:
+            return [self.encode(key) for key in keys]
+        return _encoded_integers(integers, self._groups_of(integers))
 
-    def _encode_integers(self, keys: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
-        out = np.empty(len(keys), _INT_KEY)
-        out["group"] = mix64_array(keys.view(np.uint64)) % np.uint64(self._max_parallelism)
-        out["head"] = _INT_HEAD
-        out["key"] = keys
-        encoded: list[bytes] = out.view(f"V{_INT_KEY.itemsize}").tolist()
-        return encoded
+    def encode_sorted(self, keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
+        """The same in the order of the database, and for each its position in `keys`."""
+        integers = _integers(keys)
+        if integers is None:
+            encoded = [self.encode(key) for key in keys]
+            order = sorted(range(len(encoded)), key=encoded.__getitem__)
+            return [encoded[position] for position in order], order
+        groups = self._groups_of(integers)
+        # As unsigned numbers, since negative ones lie behind the others.
+        positions = np.lexsort((integers.view(np.uint64), groups))
+        return _encoded_integers(integers[positions], groups[positions]), positions.tolist()
+
+    def _groups_of(self, keys: Integers) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        groups: np.ndarray[Any, np.dtype[np.uint64]] = mix64_array(keys.view(np.uint64)) % np.uint64(
+            self._max_parallelism
+        )
+        return groups
+
+
+def _integers(keys: Sequence[Any]) -> Integers | None:
+    """Keys that are all 64-bit integers, where they are many; None = they are not."""
+    if len(keys) < _FEW or set(map(type, keys)) != {int}:
+        return None
+    try:
+        return np.array(keys, np.int64)
+    except OverflowError:
+        return None
+
+
+def _encoded_integers(keys: Integers, groups: np.ndarray[Any, np.dtype[np.uint64]]) -> list[bytes]:
+    out = np.empty(len(keys), _INT_KEY)
+    out["group"] = groups
+    out["head"] = _INT_HEAD
+    out["key"] = keys
+    encoded: list[bytes] = out.view(f"V{_INT_KEY.itemsize}").tolist()
+    return encoded
 
 
 def group_of(database_key: bytes) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from yarrow.container.state.rocksdb.database import ColumnFamily, Database
 from yarrow.container.state.rocksdb.errors import StateValueTooLargeError
-from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_start
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
 from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -114,13 +114,13 @@ class StateStore(ABC):
             raise StateValueTooLargeError(self.context.operator_name, self.family.name, key, size, largest)
         return data
 
-    def all_checked(self, keys: list[Any], data: list[bytes]) -> list[bytes]:
-        """The same for many."""
+    def all_checked(self, database_keys: list[bytes], data: list[bytes]) -> list[bytes]:
+        """The same for many, by the keys of their entries."""
         sizes = list(map(len, data))
         self._mean_size += (sum(sizes) / len(sizes) - self._mean_size) / 4
         if max(sizes) > self.context.limits.largest_value:
-            for key, item in zip(keys, data, strict=True):
-                self.checked(key, item)
+            for key, item in zip(database_keys, data, strict=True):
+                self.checked(decode(key)[0], item)
         return data
 
     def sweep(self) -> None:

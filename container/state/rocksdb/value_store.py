@@ -107,8 +107,10 @@ class ValueStore(StateStore):
         oldest = list(changed.items()) if count >= len(changed) else list(islice(changed.items(), count))
         kept = [entry for entry in oldest if entry[1] is not MISSING]
         removed = [key for key, value in oldest if value is MISSING] if len(kept) < len(oldest) else []
-        encode_all = self.context.keys.encode_all
-        self.context.database.write(self.family, self._encoded(kept), encode_all(removed))
+        if kept:
+            self._put(kept)
+        if removed:
+            self.family.delete_all(self.context.keys.encode_all(removed))
         if len(oldest) == len(changed):
             changed.clear()
         else:
@@ -116,12 +118,10 @@ class ValueStore(StateStore):
                 del changed[key]
         self._read.update(oldest)
 
-    def _encoded(self, entries: list[tuple[Any, Any]]) -> list[tuple[bytes, bytes]]:
-        if not entries:
-            return []
-        keys = [key for key, _ in entries]
-        data = self.all_checked(keys, self.values.dump_all([value for _, value in entries]))
-        return list(zip(self.context.keys.encode_all(keys), data, strict=True))
+    def _put(self, entries: list[tuple[Any, Any]]) -> None:
+        keys, order = self.context.keys.encode_sorted([key for key, _ in entries])
+        data = self.values.dump_all([entries[position][1] for position in order])
+        self.context.database.put_all(self.family, keys, self.all_checked(keys, data))
 
     def forget_reads(self) -> None:
         if len(self._read) > _READS * self.most_changes:
@@ -186,7 +186,8 @@ class TableStore(StateStore):
 
     The young one is the dict that the code works on. When it has half of the changes that may be kept back, it becomes
     the old one, which is written a batch a chunk and goes on serving reads until the next takes its place: so no chunk
-    pays for many, and no dict is taken apart.
+    pays for many, and no dict is taken apart. A generation is written in the order of the database: RocksDB looks for
+    the place of an entry from that of the one before, which is nearer the more entries were sorted together.
     """
 
     def __init__(
@@ -196,8 +197,9 @@ class TableStore(StateStore):
         #: The young generation, in the list in which generated code finds it.
         self.live: list[dict[Any, Any]] = [{}]
         self._old: dict[Any, Any] = {}
-        #: The entries of the old generation that are not written yet.
-        self._unwritten: list[tuple[Any, Any]] = []
+        #: Database keys of the old generation that are not written yet, in their order, and the values.
+        self._unwritten: list[bytes] = []
+        self._unwritten_values: list[Any] = []
         #: Keys of the chunk that have no value in RocksDB.
         self._absent: set[Any] = set()
 
@@ -220,19 +222,17 @@ class TableStore(StateStore):
         young, old = self.live[0], self._old
         try:
             # Keys that all are there already, as with few hot ones, are found without a call for each.
-            wanted = set(keys)
-            wanted.difference_update(young)
+            # `difference` looks up what is wanted; `difference_update` would go through all of the generation.
+            wanted = set(keys).difference(young)
         except TypeError:  # one of them cannot be hashed as it is
             wanted = set(canonical_keys(keys))
         if not set(map(type, wanted)) <= _CANONICAL:
-            wanted = set(canonical_keys(wanted))
-            wanted.difference_update(young)
-        at_hand = wanted & old.keys()
-        if at_hand:
-            young.update([(key, old[key]) for key in at_hand])
-            wanted -= at_hand
-        if wanted:
-            self._read(list(wanted), young)
+            wanted = set(canonical_keys(wanted)).difference(young)
+        absent = wanted.difference(old)
+        if len(absent) < len(wanted):
+            young.update([(key, old[key]) for key in wanted - absent])
+        if absent:
+            self._read(list(absent), young)
 
     def _read(self, keys: list[Any], young: dict[Any, Any]) -> None:
         data = self.family.get_all(self.context.keys.encode_all(keys))
@@ -267,31 +267,27 @@ class TableStore(StateStore):
     def _turn(self) -> None:
         """The young generation becomes the old one."""
         self._old = self.live[0]
-        self._unwritten = list(self._old.items())
-        # From the end: taking from there costs nothing.
-        self._unwritten.reverse()
+        keys, values = list(self._old), list(self._old.values())
+        if not set(map(type, keys)) <= _CANONICAL:
+            # A row may bear a raw key where generated code found its equal: only canonical keys are encoded.
+            keys = list(map(canonicalize, keys))
+        self._unwritten, order = self.context.keys.encode_sorted(keys)
+        self._unwritten_values = [values[position] for position in order]
         self.live[0] = {}
 
     def write_out(self, count: int) -> None:
-        if count:
-            self._write(self._unwritten[-count:])
-            del self._unwritten[-count:]
+        if count and self._unwritten:
+            # From the end: taking from there costs nothing.
+            keys = self._unwritten[-count:]
+            data = self.all_checked(keys, self.values.dump_all(self._unwritten_values[-count:]))
+            self.context.database.put_all(self.family, keys, data)
+            del self._unwritten[-count:], self._unwritten_values[-count:]
 
     def write_all(self) -> None:
         self.write_out(len(self._unwritten))
         if self.live[0]:
             self._turn()
             self.write_out(len(self._unwritten))
-
-    def _write(self, rows: list[tuple[Any, Any]]) -> None:
-        keys = [key for key, _ in rows]
-        if not set(map(type, keys)) <= _CANONICAL:
-            # A row may bear a raw key where generated code found its equal: only canonical keys are encoded.
-            keys = [canonicalize(key) for key in keys]
-        data = self.all_checked(keys, self.values.dump_all([value for _, value in rows]))
-        self.context.database.write(
-            self.family, zip(self.context.keys.encode_all(keys), data, strict=True), ()
-        )
 
     def forget_reads(self) -> None:
         return None

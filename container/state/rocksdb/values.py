@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 from typing import Any, Final
 
 from yarrow.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation
@@ -17,6 +20,7 @@ from yarrow.runtime.snapshot.value_serializers import ValueSerializer
 
 #: First byte of a packed value; ValueSerializer begins with lower and higher ones, never with this.
 PACKED: Final = 0x7E
+_MARK: Final = bytes([PACKED])
 _STAMP: Final = struct.Struct(">q")
 STAMP_BYTES: Final = _STAMP.size
 #: What `struct` takes only if it fits: a float is no integer, an integer beyond the width is refused. DOUBLE is not
@@ -31,10 +35,12 @@ class StateValues:
     def __init__(self, serializer: ValueSerializer, type_info: TypeInformation | None, ttl: bool) -> None:
         self.serializer = serializer
         self.ttl = ttl
-        pack_one, unpack_one, pack_fields = _packing(type_info)
-        self._pack, self._unpack, self._pack_fields = pack_one, unpack_one, pack_fields
-        dump = self._dump_plain if pack_one is None else self._dump_packed
-        load = self._load_plain if unpack_one is None else self._load_packed
+        packing = _packing(type_info)
+        self._packing = packing
+        #: How to read and write many at once; None = one by one.
+        self._tuples = None if packing is None or packing.tuples is None or ttl else packing.tuples
+        dump = self._dump_plain if packing is None else self._dump_packed
+        load = self._load_plain if packing is None else self._load_packed
         #: Bytes of a value. Raises StateSerializationError.
         self.dump: Callable[[Any], bytes] = self._stamping(dump) if ttl else dump
         #: The value of bytes. Raises StateSerializationError, StateMigrationError.
@@ -49,21 +55,23 @@ class StateValues:
 
     def load_all(self, data: list[bytes | None], absent: Any) -> list[Any]:
         """The values of many, `absent` for each None."""
-        unpack = self._unpack
-        if unpack is None or self.ttl:
+        if self._tuples is not None:
+            found = self._tuples.load_all(data)
+            if found is not None:
+                return found
+        if self._packing is None or self.ttl:
             load = self.load
             return [absent if item is None else load(item) for item in data]
-        slow = self.serializer.load_value
+        unpack, slow = self._packing.unpack, self.serializer.load_value
         return [
             absent if item is None else unpack(item, 1) if item[0] == PACKED else slow(item) for item in data
         ]
 
     def dump_all(self, values: list[Any]) -> list[bytes]:
         """The bytes of many."""
-        pack_fields = self._pack_fields
-        if pack_fields is not None and not self.ttl and set(map(type, values)) == {tuple}:
+        if self._tuples is not None and set(map(type, values)) == {tuple}:
             try:
-                return [pack_fields(PACKED, *value) for value in values]
+                return list(starmap(self._tuples.pack, values))
             except _MISFIT:
                 pass  # one of them does not fit: the others may
         dump = self.dump
@@ -76,15 +84,15 @@ class StateValues:
         return self.serializer.load_value(data)
 
     def _dump_packed(self, value: Any) -> bytes:
-        assert self._pack is not None
+        assert self._packing is not None
         try:
-            return self._pack(value)
+            return self._packing.pack(value)
         except _MISFIT:
             return self.serializer.dump_value(value)
 
     def _load_packed(self, data: bytes) -> Any:
-        assert self._unpack is not None
-        return self._unpack(data, 1) if data[0] == PACKED else self.serializer.load_value(data)
+        assert self._packing is not None
+        return self._packing.unpack(data, 1) if data[0] == PACKED else self.serializer.load_value(data)
 
     @staticmethod
     def _stamping(dump: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
@@ -101,22 +109,52 @@ def access_time(data: bytes) -> int:
     return stamp
 
 
-def _packing(
-    type_info: TypeInformation | None,
-) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes, int], Any] | None, Callable[..., bytes] | None]:
-    """(bytes of a value, value of bytes from an offset on, bytes of a mark and the fields of a tuple); None where the
-    type is not of fixed width.
-    """
+class _Tuples:
+    """Packed tuples of one format, many at once."""
+
+    def __init__(self, body: str) -> None:
+        marked = struct.Struct(f">B{body}")
+        self._size = marked.size
+        self._unpack_all = struct.Struct(f">x{body}").iter_unpack
+        #: The bytes of the fields of a tuple.
+        self.pack: Callable[..., bytes] = partial(marked.pack, PACKED)
+
+    def load_all(self, data: list[bytes | None]) -> list[Any] | None:
+        """The values; None where some are absent or written otherwise."""
+        try:
+            joined = b"".join(data)  # type: ignore[arg-type]
+        except TypeError:  # one is absent
+            return None
+        size = self._size
+        if set(map(len, data)) != {size} or joined[::size] != _MARK * len(data):  # type: ignore[arg-type]
+            return None
+        return list(self._unpack_all(joined))
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Values of a type of fixed width."""
+
+    #: The bytes of a value, with the mark.
+    pack: Callable[[Any], bytes]
+    #: The value of bytes from an offset on.
+    unpack: Callable[[bytes, int], Any]
+    #: None where the values are no tuples.
+    tuples: _Tuples | None = None
+
+
+def _packing(type_info: TypeInformation | None) -> _Packing | None:
+    """None where the type is not of fixed width."""
     if isinstance(type_info, BasicTypeInfo) and type_info.tag in _FORMATS:
         one = struct.Struct(f">{_FORMATS[type_info.tag]}")
         pack_one = struct.Struct(f">B{_FORMATS[type_info.tag]}").pack
-        return (lambda value: pack_one(PACKED, value)), (lambda data, at: one.unpack_from(data, at)[0]), None
+        return _Packing(lambda value: pack_one(PACKED, value), lambda data, at: one.unpack_from(data, at)[0])
     if type(type_info) is not TupleTypeInfo:
-        return None, None, None
+        return None
     fields = type_info.get_field_types()
     formats = [_FORMATS.get(field.tag) if isinstance(field, BasicTypeInfo) else None for field in fields]
     if not formats or None in formats:
-        return None, None, None
+        return None
     body = "".join(f for f in formats if f is not None)
     pack, length = struct.Struct(f">B{body}").pack, len(formats)
 
@@ -125,4 +163,4 @@ def _packing(
             raise TypeError
         return pack(PACKED, *value)
 
-    return packed, struct.Struct(f">{body}").unpack_from, pack
+    return _Packing(packed, struct.Struct(f">{body}").unpack_from, _Tuples(body))
