@@ -29,6 +29,8 @@ from yarrow.runtime.yarn.layout import MASTER_SECRETS_FILE
 if TYPE_CHECKING:
     from yarrow.runtime.yarn.gateways import YarnMasterGateway
 
+#: Libraries that log each of their requests.
+_TALKATIVE = ("hdfs", "uvicorn", "kazoo")
 #: The kernel's name of Skein's process.
 _JAVA = "java"
 _log = logging.getLogger("yarrow.am.application_master")
@@ -148,6 +150,8 @@ def _configure_logging(directory: Path) -> None:
         format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
         encoding="utf-8",
     )
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":
