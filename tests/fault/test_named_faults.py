@@ -343,7 +343,7 @@ class NumberOfKey(MapFunction[Any, Any]):
 
     def map(self, value: Any) -> Any:
         key = key_of_row(value)
-        return (key, value[3] % len(SAME_KEYS), "x" * (4 << 20) if value[1] == 500 else "")
+        return (key, value[3] % len(SAME_KEYS), "x" * (64 << 20) if value[1] == 500 else "")
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
