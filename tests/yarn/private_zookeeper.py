@@ -1,0 +1,89 @@
+"""A ZooKeeper server of one test: to be paused, killed and restarted without harming the cluster that others use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.hadoop.jars import jar_folder
+from yarrow.testing.hadoop.system_packages import java_home
+
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: Seconds in which it serves, on a busy machine.
+START = 60.0
+_clock = SystemClock()
+
+
+class PrivateZooKeeper:
+    """One server on a port of its own; `stop` ends it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "data").mkdir(parents=True)
+        properties = {
+            "dataDir": folder / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": 250,
+            "minSessionTimeout": 1000,
+            "maxSessionTimeout": 60000,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        (folder / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+    @property
+    def quorum(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns when it serves."""
+        java = Path(java_home()) / "bin" / "java"
+        command = [str(java), "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+        with (self._folder / "zookeeper.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, f"{self._folder}:{jar_folder()}/*", MAIN, str(self._folder / "zoo.cfg")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+            )
+        until(self._serves, START, "ZooKeeper serves")
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(8) == b"imok"
+        except OSError:
+            return False
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def stop(self) -> None:
+        """Kills it; what it has acknowledged is on disk."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Returns when the condition holds; fails after so many seconds."""
+    deadline = _clock.monotonic() + seconds
+    while not condition():
+        assert _clock.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)

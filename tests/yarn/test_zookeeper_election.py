@@ -1,0 +1,312 @@
+"""Election, records and retrieval on a real ZooKeeper: sessions that end, servers that are away, masters that duel."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.yarn.private_zookeeper import PrivateZooKeeper
+from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import RecoveryStoreError
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.ha.records import Delete, LeadershipLostError, Put, RecordsError
+from yarrow.runtime.ha.services import RESOURCE_MANAGER, token_of_epoch
+from yarrow.runtime.ha.settings import ZooKeeperSettings
+from yarrow.runtime.ha.zookeeper_client import ZooKeeperUnreachableError
+from yarrow.runtime.ha.zookeeper_services import ZooKeeperServices, epoch_and_leaders
+from yarrow.runtime.rpc.leader import LeaderInformation
+
+#: Seconds of a session in these tests.
+SESSION = 2.0
+DEADLINE = 30.0
+_clock = SystemClock()
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateZooKeeper]:
+    server = PrivateZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.stop()
+
+
+class Master:
+    """One process that wants to lead, as far as ZooKeeper sees it."""
+
+    def __init__(
+        self, zookeeper: PrivateZooKeeper, cluster: str, history: list[tuple[str, int]], name: str
+    ) -> None:
+        self.services = ZooKeeperServices(settings(zookeeper, cluster))
+        self.history = history
+        self.name = name
+        self.epoch: int | None = None
+        #: (cause, moment) of each revocation.
+        self.revoked: list[tuple[str, float]] = []
+
+    def grant_leadership(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.history.append((self.name, epoch))
+
+    def revoke_leadership(self, cause: str) -> None:
+        self.epoch = None
+        self.revoked.append((cause, _clock.monotonic()))
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.services.start)
+        await self.services.election.start(self)
+
+    async def expire(self) -> None:
+        """Ends the session as ZooKeeper would: another client takes it over and closes it."""
+        session = self.services.client.session
+        other = KazooClient(self.services.client.settings.quorum, client_id=session)
+
+        def close() -> None:
+            other.start(DEADLINE)
+            other.stop()
+            other.close()
+
+        await asyncio.to_thread(close)
+
+
+def settings(zookeeper: PrivateZooKeeper, cluster: str, **others: object) -> ZooKeeperSettings:
+    values: dict[str, object] = {"session_timeout": SESSION, "retry_wait": 1.0, **others}
+    return ZooKeeperSettings(quorum=zookeeper.quorum, root=f"/test/{cluster}", **values)  # type: ignore[arg-type]
+
+
+def leader(epoch: int, name: str = "a") -> LeaderInformation:
+    return LeaderInformation(
+        address=f"grpc://{name}:1/resourcemanager", leader_id=token_of_epoch(epoch, "ab" * 16)
+    )
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async def wait() -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    await asyncio.wait_for(wait(), DEADLINE)
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(body(), 120)
+
+    asyncio.run(bounded())
+
+
+def test_one_leads_and_the_next_takes_over(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        history: list[tuple[str, int]] = []
+        first, second = (Master(zookeeper, "take-over", history, name) for name in "ab")
+        await first.start()
+        await eventually(lambda: first.epoch == 1)
+        await second.start()
+        seen: list[LeaderInformation | None] = []
+        watcher = second.services.leader(RESOURCE_MANAGER)
+        watcher.start(seen.append)
+        await first.services.election.publish(RESOURCE_MANAGER, leader(1))
+        await eventually(lambda: bool(seen) and seen[-1] == leader(1))
+        assert second.epoch is None and not second.services.election.leads()
+        await first.services.close()
+        await eventually(lambda: second.epoch == 2)
+        assert not first.services.election.leads()
+        await second.services.election.publish(RESOURCE_MANAGER, leader(2, "b"))
+        await eventually(lambda: seen[-1] == leader(2, "b"))
+        found = await asyncio.to_thread(epoch_and_leaders, second.services.client)
+        assert found == (2, {RESOURCE_MANAGER: leader(2, "b")})
+        await second.services.close_and_clean_up()
+        await asyncio.to_thread(assert_gone, zookeeper, "take-over")
+
+    run(body)
+
+
+def assert_gone(zookeeper: PrivateZooKeeper, cluster: str) -> None:
+    client = KazooClient(zookeeper.quorum)
+    client.start(DEADLINE)
+    try:
+        assert client.exists(f"/test/{cluster}") is None
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_writes_of_a_former_leadership_are_refused(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        first, second = (Master(zookeeper, "fencing", [], name) for name in "ab")
+        await first.start()
+        await eventually(lambda: first.epoch == 1)
+        old = first.services.records(1)
+        await asyncio.to_thread(old.write, Put("jobs/x", b"1"), Put("jobs/x/deep/er", b"2"))
+        assert await asyncio.to_thread(old.read, "jobs/x/deep/er") == b"2"
+        await second.start()
+        await first.expire()
+        await eventually(lambda: second.epoch == 2)
+        new = second.services.records(2)
+        assert await asyncio.to_thread(new.children, "jobs") == ("x",)
+        with pytest.raises(LeadershipLostError, match="since epoch 1"):
+            await asyncio.to_thread(old.write, Put("jobs/y", b""))
+        with pytest.raises(LeadershipLostError):
+            await asyncio.to_thread(old.write, Delete("jobs"))
+        store = RecordedCheckpointRecovery(old).of_job(JobID("ab" * 16))
+        with pytest.raises(RecoveryStoreError):
+            await asyncio.to_thread(store.add, 1, "hdfs:///chk-1")
+        await asyncio.to_thread(new.write, Delete("jobs"))
+        assert await asyncio.to_thread(new.children, "jobs") == ()
+        await asyncio.gather(first.services.close(), second.services.close())
+
+    run(body)
+
+
+def test_a_lost_session_revokes_and_the_next_epoch_follows(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "expired", [], "a")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        await master.expire()
+        await eventually(lambda: master.epoch is not None and master.epoch > 1)
+        assert len(master.revoked) == 1
+        await master.services.close()
+
+    run(body)
+
+
+def test_a_pause_of_the_server_within_the_session_changes_nothing(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "short-pause", [], "a")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        for _ in range(2):
+            zookeeper.signal(signal.SIGSTOP)
+            await asyncio.sleep(SESSION / 3)
+            zookeeper.signal(signal.SIGCONT)
+            await asyncio.to_thread(master.services.records(1).write, Put("jobs/x", b""))
+        assert (master.epoch, master.revoked) == (1, [])
+        await master.services.close()
+
+    run(body)
+
+
+def test_a_restart_of_the_server_within_the_session_changes_nothing(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "restart", [], "a")
+        # Time for a server to start on a busy machine.
+        master.services = ZooKeeperServices(settings(zookeeper, "restart", session_timeout=30.0))
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        await asyncio.to_thread(zookeeper.stop)
+        await asyncio.to_thread(zookeeper.start)
+        await asyncio.to_thread(master.services.records(1).write, Put("jobs/x", b""))
+        assert (master.epoch, master.revoked) == (1, [])
+        await master.services.close()
+
+    run(body)
+
+
+def test_who_hears_nothing_stops_leading_before_the_session_ends(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "long-pause", [], "a")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        records = master.services.records(1)
+        begin = _clock.monotonic()
+        zookeeper.signal(signal.SIGSTOP)
+        try:
+            await eventually(lambda: bool(master.revoked))
+            assert master.revoked[0][1] - begin < SESSION
+            assert not master.services.election.leads()
+            with pytest.raises(RecordsError):
+                await asyncio.to_thread(records.write, Put("jobs/x", b""))
+        finally:
+            zookeeper.signal(signal.SIGCONT)
+        await eventually(lambda: master.epoch == 2)
+        with pytest.raises(LeadershipLostError):
+            await asyncio.to_thread(records.write, Put("jobs/y", b""))
+        await master.services.close()
+
+    run(body)
+
+
+def test_epochs_rise_in_a_duel(zookeeper: PrivateZooKeeper) -> None:
+    """Two masters whose sessions end again and again: no epoch is granted twice, each checkpoint id is used once."""
+
+    async def body() -> None:
+        seed = random.SystemRandom().randrange(1 << 32)
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        history: list[tuple[str, int]] = []
+        masters = [Master(zookeeper, "duel", history, name) for name in "ab"]
+        for master in masters:
+            await master.start()
+        job, used = JobID("cd" * 16), []
+
+        def take(master: Master, epoch: int) -> None:
+            store = RecordedCheckpointRecovery(master.services.records(epoch)).of_job(job)
+            number = store.next_checkpoint_id()
+            store.use_checkpoint_id(number)
+            store.add(number, f"chk-{number}-of-{master.name}")
+            used.append(number)
+
+        for _ in range(10):
+            before = len(history)
+            for master in masters:
+                if (epoch := master.epoch) is not None:
+                    try:
+                        await asyncio.to_thread(take, master, epoch)
+                    except RecoveryStoreError as error:
+                        print(f"{master.name} lost epoch {epoch}: {error}")
+            leading = [master for master in masters if master.epoch is not None]
+            if leading:
+                await chance.choice(leading).expire()
+            await eventually(lambda: len(history) > before)  # noqa: B023
+        epochs = [epoch for _, epoch in history]
+        assert epochs == sorted(set(epochs)), f"seed {seed}: {history}"
+        assert len(used) == len(set(used)) and used, f"seed {seed}: {used}"
+        await asyncio.gather(*(master.services.close() for master in masters))
+
+    run(body)
+
+
+def test_only_members_of_the_cluster_change_nodes_of_the_creator(zookeeper: PrivateZooKeeper) -> None:
+    guarded = settings(zookeeper, "creator", creator_only=True)
+    with pytest.raises(ZooKeeperUnreachableError, match=r"acl: creator needs the secret"):
+        ZooKeeperServices(guarded)
+
+    async def body() -> None:
+        master = Master(zookeeper, "creator", [], "a")
+        master.services = ZooKeeperServices(guarded, "", b"secret")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        await master.services.election.publish(RESOURCE_MANAGER, leader(1))
+        records = master.services.records(1)
+        await asyncio.to_thread(records.write, Put("jobs/x", b"1"))
+        stranger = ZooKeeperServices(guarded, "", b"another")
+        await asyncio.to_thread(stranger.start)
+        seen: list[LeaderInformation | None] = []
+        stranger.leader(RESOURCE_MANAGER).start(seen.append)
+        await eventually(lambda: seen == [leader(1)])
+        from yarrow.runtime.ha.zookeeper_records import ZooKeeperRecords
+
+        foreign = ZooKeeperRecords(stranger.client, 1, 1)
+        with pytest.raises(RecordsError, match="another secret"):
+            await asyncio.to_thread(foreign.read, "jobs/x")
+        with pytest.raises(RecordsError, match="another secret"):
+            await asyncio.to_thread(foreign.write, Put("jobs/y", b""))
+        await stranger.close()
+        await master.services.close_and_clean_up()
+
+    run(body)
+
+
+def test_a_quorum_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    nobody = ZooKeeperSettings(quorum="127.0.0.1:1", root="/test/nobody", connection_timeout=1.0)
+    with pytest.raises(
+        ZooKeeperUnreachableError, match=r"127\.0\.0\.1:1 \(high-availability\.zookeeper\.quorum\)"
+    ):
+        ZooKeeperServices(nobody).start()
