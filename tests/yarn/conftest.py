@@ -27,6 +27,9 @@ LOG_BYTES = 8_000
 
 PLACES = Places(kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
 
+#: Skein looks at grpc's version in a way that setuptools calls deprecated.
+SKEIN_COMPARES_VERSIONS = "ignore:distutils Version classes are deprecated:DeprecationWarning"
+
 _APPLICATIONS_BEFORE = pytest.StashKey[set[str]]()
 
 
@@ -35,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.yarn)
+            item.add_marker(pytest.mark.filterwarnings(SKEIN_COMPARES_VERSIONS))
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,7 @@ def test_queues_take_the_whole_cluster_and_the_small_one_cannot_grow() -> None:
 def test_containers_are_held_to_their_memory(layout: Layout) -> None:
     found = properties(layout.conf_of("nodemanager1") / "yarn-site.xml")
     assert found["yarn.nodemanager.pmem-check-enabled"] == "true"
+    assert found["yarn.nodemanager.resource.memory.enforced"] == "false"
     assert int(found["yarn.nm.liveness-monitor.expiry-interval-ms"]) <= 10_000
     assert found["yarn.resourcemanager.recovery.enabled"] == "true"
 

@@ -44,7 +44,7 @@ from yarrow.testing.hadoop.state import ClusterState
 from yarrow.testing.hadoop.system_packages import java_home
 
 #: Seconds in which everything serves, on a machine that is busy with other things.
-START_SECONDS = 120.0
+START_SECONDS = 180.0
 _STOP_SECONDS = 8.0
 _COMMAND_SECONDS = 120.0
 _LOOK_AGAIN_SECONDS = 0.25
@@ -152,7 +152,7 @@ class HadoopCluster:
                 self._wait(known, [daemon.name for daemon in DAEMONS], seconds)
             except BaseException:
                 processes.stop([known.processes[d.name] for d in missing if d.name in known.processes], 2.0)
-                self._kill_containers()
+                self.kill_containers()
                 if formatted:
                     shutil.rmtree(self._layout.data_of("namenode"), ignore_errors=True)
                 raise
@@ -169,7 +169,7 @@ class HadoopCluster:
             if known is None:
                 return False
             processes.stop(known.processes.values(), _STOP_SECONDS)
-            self._kill_containers()
+            self.kill_containers()
             known.processes.clear()
             state.save(self._layout, known)
             if not keep:
@@ -255,6 +255,18 @@ class HadoopCluster:
         done = self.run("yarn", "application", "-kill", application)
         if done.returncode != 0:
             raise HadoopError(f"{application} could not be killed: {(done.stderr or done.stdout)[-1000:]}")
+
+    def kill_containers(self, application: str | None = None) -> None:
+        """Ends processes of containers, of one application or of all, past YARN: those of a lost node, say."""
+        # A process may be forking while others are ended, hence again.
+        for _ in range(10):
+            left = [process.record for process in self.container_processes(application)]
+            if not left:
+                return
+            for record in left:
+                processes.send(record, signal.SIGKILL)
+            processes.wait_until_ended(left, 5.0)
+        raise HadoopError(f"containers of {self.directory} start processes faster than they can be killed")
 
     def leftovers(
         self, places: Places = _EVERYWHERE, before: Leftovers = _NOTHING, seconds: float = 0.0
@@ -378,17 +390,6 @@ class HadoopCluster:
         readiness.wait_until_serving(
             known.ports, names, seconds, lambda name: self._is_alive(known, name), self._layout.log_of
         )
-
-    def _kill_containers(self) -> None:
-        """Ends what NodeManagers have left; a process may be forking while others are ended, hence again."""
-        for _ in range(10):
-            left = [process.record for process in self.container_processes()]
-            if not left:
-                return
-            for record in left:
-                processes.send(record, signal.SIGKILL)
-            processes.wait_until_ended(left, 5.0)
-        raise HadoopError(f"containers of {self.directory} start processes faster than they can be killed")
 
     def _status_of(self, known: ClusterState, name: str) -> DaemonStatus:
         record = known.processes.get(name)

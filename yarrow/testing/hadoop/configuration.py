@@ -101,7 +101,7 @@ def yarn_site(layout: Layout, ports: Ports, jars: Path) -> dict[str, str]:
         # Who is lost is found within seconds.
         "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
         "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
-        "yarn.am.liveness-monitor.expiry-interval-ms": "20000",
+        "yarn.am.liveness-monitor.expiry-interval-ms": "45000",
         "yarn.resourcemanager.container.liveness-monitor.interval-ms": "5000",
         "yarn.resourcemanager.rm.container-allocation.expiry-interval-ms": "60000",
         "yarn.resourcemanager.connect.retry-interval.ms": "1000",
@@ -140,6 +140,8 @@ def node_manager_site(layout: Layout, ports: Ports, name: str) -> dict[str, str]
         "yarn.nodemanager.resource.memory-mb": str(NODE_MEMORY_MB),
         "yarn.nodemanager.resource.cpu-vcores": str(NODE_VCORES),
         "yarn.nodemanager.pmem-check-enabled": "true",
+        # By default the check leaves it to control groups, also where there are none, and nothing is ended.
+        "yarn.nodemanager.resource.memory.enforced": "false",
         "yarn.nodemanager.vmem-check-enabled": "false",
         "yarn.nodemanager.container-monitor.interval-ms": "1000",
         "yarn.nodemanager.disk-health-checker.enable": "false",

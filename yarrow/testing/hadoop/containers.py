@@ -18,6 +18,8 @@ from yarrow.testing.hadoop.readiness import tail
 
 _APPLICATION = re.compile(r"application_\d+_\d+")
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
+#: Files that the NodeManager writes beside a container's own logs.
+_OF_NODE_MANAGER = {"launch_container.sh", "directory.info", "prelaunch.out"}
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ def names_in(place: str) -> tuple[str, str]:
 
 
 def local_logs(layout: Layout, application: str, size: int) -> dict[str, str]:
-    """The last `size` bytes of each log that still lies on a node, by `container/file`."""
+    """The last `size` bytes of each log that containers have left on a node, by `container/file`."""
     found = {}
     for name in NODE_MANAGERS:
         for path in sorted((layout.log_dir(name) / application).glob("container_*/*")):
-            if path.is_file():
+            if path.is_file() and path.name not in _OF_NODE_MANAGER:
                 found[f"{path.parent.name}/{path.name}"] = tail(path, size)
     return found
 

@@ -1,0 +1,213 @@
+"""The `yarrow` command on a real YARN: sessions, jobs and programs of their own, and what is said about them."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.commands import DEADLINE, Commands, Outcome, end, read_until
+from yarrow.testing.hadoop.cluster import HadoopCluster
+
+FLIGHTS = Path(__file__).resolve().parents[2] / "examples" / "flights"
+
+
+@pytest.fixture
+def yarrow(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
+    before = {entry["id"] for entry in hadoop.applications()}
+    commands = Commands(hadoop, tmp_path)
+    try:
+        yield commands
+    finally:
+        commands.end_all(before)
+
+
+@pytest.fixture(scope="module")
+def flights_table() -> list[str]:
+    """What the flights job prints, made by a plain loop."""
+    table, _ = runpy.run_path(str(FLIGHTS / "plain.py"))["plain_delays"]()
+    return [
+        f"{origin:8}{carrier:8}{flights:9,}{mean:12.1f}{worst:8,}"
+        for (origin, carrier), (flights, mean, worst) in sorted(table.items())
+    ]
+
+
+def table_of(text: str) -> list[str]:
+    """The rows of the table that the flights job printed."""
+    return [line for line in text.splitlines() if line.startswith(("EWR ", "JFK ", "LGA "))]
+
+
+def test_a_session_takes_jobs_by_its_properties_file_its_name_and_its_id(
+    yarrow: Commands, hdfs_folder: str, flights_table: list[str]
+) -> None:
+    name = yarrow.name("session")
+    # One slot at most, so that a second job finds the session full.
+    session = yarrow.ok(
+        "session", "-d", "-nm", name, "-n", "1", "-s", "1", "-D", "slotmanager.number-of-slots.max=1"
+    )
+    application = session.application
+    assert "JobManager Web Interface: http://" in session.out
+    assert f'echo "stop" | yarrow session -id {application}' in session.out
+    assert len(yarrow.files) == 2
+
+    # A plain run takes the session and names it; no Hadoop is needed for that, and no JVM started.
+    plain = yarrow.ok(
+        "run", "doubles.py", "--own", "flag", HADOOP_CONF_DIR="", JAVA_HOME="/nowhere", PATH="/bin"
+    )
+    assert f"Found Yarn properties file {yarrow.folder}/files/.yarrow-properties-" in plain.err
+    assert name in plain.err
+    assert "sum 999000 ['--own', 'flag']" in plain.out
+
+    # Detached, by name; then a second one that finds no slot says so and gives up.
+    endless = yarrow.ok("run", "-d", "-yid", name, "endless.py").job
+    assert f"{endless} : endless (" in yarrow.ok("list", "-yid", application).out
+    full = yarrow("run", "-yid", application, "-D", "slot.request.timeout=4 s", "doubles.py")
+    assert full.status == 1
+    assert "waits: it needs 1 slots" in full.err
+    assert "no slots within 4 s (slot.request.timeout)" in full.err
+
+    saved = yarrow.ok("savepoint", "-yid", application, endless, hdfs_folder)
+    assert f"Savepoint completed. Path: {hdfs_folder}/savepoint-" in saved.out
+    target = ("-t", "yarn-session", f"-Dyarn.application.id={application}")
+    stopped = yarrow.ok("stop", *target, "-p", hdfs_folder, endless)
+    assert f"Savepoint completed. Path: {hdfs_folder}/savepoint-" in stopped.out
+    again = yarrow.ok("run", "-d", "-yid", application, "endless.py").job
+    assert f"Cancelled job {again}." in yarrow.ok("cancel", again).out
+
+    failed = yarrow("run", "broken.py")
+    assert failed.status == 1
+    assert "ZeroDivisionError" in failed.err
+    assert table_of(yarrow.ok("run", str(FLIGHTS / "delays.py")).out) == flights_table
+
+    ended = yarrow.ok("session", "-id", name, text="stop\n")
+    assert f"{application} has ended (SUCCEEDED)." in ended.out
+    assert yarrow.final_status(application) == "SUCCEEDED"
+    assert yarrow.files == []
+
+
+def test_several_sessions_are_told_apart_and_one_that_is_gone_is_named(yarrow: Commands) -> None:
+    first = yarrow.ok("session", "-d", "-nm", yarrow.name("first")).application
+    second = yarrow.ok("session", "-d", "-nm", yarrow.name("second")).application
+    assert first != second
+    tokens = {yarrow.ok("token", named).out for named in (first, second, yarrow.name("first"))}
+    assert len(tokens) == 2
+    assert yarrow.ok("token").out == yarrow.ok("token", second).out
+    assert "No running jobs." in yarrow.ok("list", "-yid", yarrow.name("first")).out
+
+    yarrow.hadoop.kill_application(second)
+    yarrow.final_status(second)
+    gone = yarrow("run", "doubles.py")
+    assert gone.status == 1
+    assert f"{second} ({yarrow.name('second')}) has ended: KILLED" in gone.err
+    assert f"{yarrow.folder}/files/.yarrow-properties-" in gone.err
+    assert "`yarrow session`" in gone.err
+    assert "sum" not in gone.out
+    yarrow.ok("session", "-id", first, text="stop\n")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_attached_session_ends_with_its_command(yarrow: Commands, how: signal.Signals) -> None:
+    beats = ("-D", "client.heartbeat.interval=500 ms", "-D", "client.heartbeat.timeout=4 s")
+    process = yarrow.begin("session", "-nm", yarrow.name("attached"), *beats)
+    started = Outcome(0, read_until(process, "uses this session"), "")
+    assert yarrow.state(started.application) == "RUNNING"
+    assert "No running jobs." in yarrow.ok("list").out
+    status = end(process, how)
+    assert status == (-signal.SIGKILL if how is signal.SIGKILL else 130)
+    assert yarrow.final_status(started.application) == "SUCCEEDED"
+
+
+def test_a_job_of_its_own_ends_its_application(
+    yarrow: Commands, hdfs_folder: str, flights_table: list[str]
+) -> None:
+    flags = ("-m", "yarn-cluster", "-ynm", yarrow.name("job"), "-yjm", "640", "-ytm", "768")
+    flights = yarrow.ok("run", *flags, "-ys", "2", str(FLIGHTS / "delays.py"))
+    assert table_of(flights.out) == flights_table
+    assert yarrow.final_status(flights.application) == "SUCCEEDED"
+    assert yarrow.files == []
+
+    own = ("-D", f"yarn.application.name={yarrow.name('own')}")
+    detached = yarrow.ok("run", "-t", "yarn-per-job", *own, "-d", "endless.py")
+    application = detached.application
+    assert f"yarrow cancel -yid {application} {detached.job}" in detached.out
+    yarrow.eventually(lambda: "(RUNNING)" in yarrow.ok("list", "-yid", application).out, "the job runs")
+    by_id = ("-D", f"yarn.application.id={application}")
+    saved = yarrow.ok("savepoint", "-t", "yarn-per-job", *by_id, detached.job, hdfs_folder)
+    assert f"Path: {hdfs_folder}/savepoint-" in saved.out
+    stopped = yarrow.ok("stop", "-yid", application, "-p", hdfs_folder, detached.job)
+    assert "Savepoint completed." in stopped.out
+    assert yarrow.final_status(application) == "SUCCEEDED"
+
+
+def test_an_interrupted_job_leaves_no_application(yarrow: Commands) -> None:
+    process = yarrow.begin("run", "-m", "yarn-cluster", "-ynm", yarrow.name("interrupted"), "endless.py")
+    application = Outcome(0, read_until(process, "Job has been submitted"), "").application
+    assert end(process, signal.SIGINT) == 130
+    assert yarrow.final_status(application) == "KILLED"
+
+
+def test_a_failed_job_says_why_on_yarn_too(yarrow: Commands) -> None:
+    failed = yarrow("run", "-m", "yarn-cluster", "-ynm", yarrow.name("broken"), "broken.py")
+    assert failed.status == 1
+    assert "ZeroDivisionError" in failed.err
+    assert yarrow.final_status(failed.application) == "FAILED"
+    assert "ZeroDivisionError" in yarrow.hadoop.application(failed.application)["diagnostics"]
+
+
+def test_a_program_runs_in_its_application_alone(yarrow: Commands, flights_table: list[str]) -> None:
+    client = os.getpid()
+    (yarrow.folder / "where.py").write_text(
+        "import os, sys\n"
+        f"assert os.getcwd() != {str(yarrow.folder)!r} and os.getppid() != {client}\n"
+        + (yarrow.folder / "doubles.py").read_text()
+    )
+    name = ("-ynm", yarrow.name("application"))
+    attached = ("-D", "execution.attached=true")
+    first = yarrow.ok("run-application", "-t", "yarn-application", *name, *attached, "where.py", "its", "own")
+    assert "sum" not in first.out
+    assert yarrow.final_status(first.application) == "SUCCEEDED"
+    assert "sum 999000 ['its', 'own']" in logs_of(yarrow, first.application)
+
+    flights = yarrow.ok(
+        "run", "-t", "yarn-application", *name, *attached, "-ys", "2", str(FLIGHTS / "delays.py")
+    )
+    assert table_of(logs_of(yarrow, flights.application)) == flights_table
+
+    failed = yarrow("run", "-t", "yarn-application", *name, *attached, "broken.py")
+    assert failed.status == 1
+    assert "ZeroDivisionError" in failed.err
+    assert yarrow.final_status(failed.application) == "FAILED"
+
+
+def test_a_program_that_runs_on_is_driven_by_its_application_id(yarrow: Commands, hdfs_folder: str) -> None:
+    started = yarrow.ok(
+        "run-application", "-t", "yarn-application", "-ynm", yarrow.name("program"), "endless.py"
+    )
+    application = started.application
+    assert f"yarn application -kill {application}" in started.out
+
+    def running() -> str:
+        lines = yarrow.ok("list", "-r", "-yid", application).out.splitlines()
+        return next((line.split(" : ")[1] for line in lines if line.endswith("endless (RUNNING)")), "")
+
+    yarrow.eventually(lambda: running() != "", "the job runs")
+    job = running()
+    assert "Savepoint completed." in yarrow.ok("savepoint", "-yid", application, job, hdfs_folder).out
+    assert "Cancelled job" in yarrow.ok("cancel", "-yid", application, job).out
+    assert yarrow.final_status(application) == "KILLED"
+
+
+def logs_of(yarrow: Commands, application: str) -> str:
+    """All that the containers of an application have logged, once YARN has collected it."""
+    found: list[str] = []
+
+    def collected() -> bool:
+        found[:] = yarrow.hadoop.container_logs(application, 200_000).values()
+        return any("sum" in text or "flights were cancelled" in text for text in found)
+
+    yarrow.eventually(collected, f"the program's output in the logs of {application} within {DEADLINE:g} s")
+    return "\n".join(found)
