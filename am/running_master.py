@@ -34,6 +34,7 @@ from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMo
 from yarrow.runtime.yarn.container_files import ContainerFolder
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
+from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
 
 #: Where the page stands below the tracking URL, and what Skein's own page calls it.
 _PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
@@ -72,7 +73,8 @@ class RunningMaster:
         self._children = children
         self._clock = clock or SystemClock()
         self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
-        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain_waiting)
+        explain = explain_waiting or ContainerExplainer(self._settings.config, folder.application_id)
+        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain)
         self._activity = ClientActivity(self._clock)
         self._plane: ControlPlane | None = None
         self._servers: list[RestServer] = []

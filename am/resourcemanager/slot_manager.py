@@ -48,6 +48,9 @@ from yarrow.runtime.rpc.messages import (
     SlotStatus,
 )
 
+#: Seconds for which more TaskExecutors than needed may be on their way: a job that restarts asks again in a moment.
+_SURPLUS_PATIENCE = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class SlotManagerSettings:
@@ -104,6 +107,8 @@ class SlotManager:
         self._avoided = AvoidedSlots()
         #: Why those on their way do not come, as the driver says.
         self._delay = ""
+        #: Since when more are on their way than needed; None = no more are.
+        self._surplus_since: float | None = None
         self._actions: list[SlotManagerAction] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TaskExecutorRegistered: self._registered,
@@ -267,6 +272,7 @@ class SlotManager:
             return
         for resource_id in self._starts.overdue(now):
             self._actions.append(ReleaseTaskExecutor(resource_id, self._starts.failure))
+        self._give_up_surplus(now)
         spares = self._settings.redundant_task_executors if self._is_working() else 0
         for executor in list(self._executors.values()):
             since = executor.idle_since
@@ -451,6 +457,28 @@ class SlotManager:
         ):
             self._starts.requested()
             self._actions.append(RequestTaskExecutor(ResourceProfile()))
+
+    def _give_up_surplus(self, now: float) -> None:
+        """TaskExecutors on their way that nobody needs any more are not waited for."""
+        surplus = self.pending_task_executors - self._needed_task_executors()
+        if surplus <= 0:
+            self._surplus_since = None
+            return
+        if self._surplus_since is None:
+            self._surplus_since = now
+        if now - self._surplus_since >= _SURPLUS_PATIENCE:
+            for resource_id in self._starts.give_up(surplus):
+                self._actions.append(ReleaseTaskExecutor(resource_id, "it was asked for and is no longer needed"))
+
+    def _needed_task_executors(self) -> int:
+        """How many of those on their way jobs, spares and the minimum need."""
+        settings, per_executor = self._settings, self._settings.slots_per_task_executor
+        missing = sum(number for job in self._jobs.values() for _, number in job.missing())
+        needed = -(-missing // per_executor)
+        if self._is_working() and settings.redundant_task_executors:
+            free = sum(executor.free == len(executor.slots) > 0 for executor in self._executors.values())
+            needed += max(0, settings.redundant_task_executors - free)
+        return max(needed, -(-(settings.min_slots - self.slots_total) // per_executor))
 
     def _may_request(self, now: float) -> bool:
         settings = self._settings

@@ -83,6 +83,13 @@ class Starts:
             self.gone(resource_id, f"{resource_id} did not register within {seconds:g} s ({key})", now)
         return late
 
+    def give_up(self, number: int) -> list[ResourceID]:
+        """So many that are needed no more, the last named first: not waited for, to be released; no failures."""
+        given_up = list(self._awaited)[: -number - 1 : -1]
+        for resource_id in given_up:
+            del self._awaited[resource_id]
+        return given_up
+
     def _failed(self, cause: str, now: float) -> None:
         self.failure = cause
         self._failures.append(now)

@@ -6,6 +6,7 @@ from tests.unit.am.test_slot_manager import JOB, Driven, requests
 from yarrow.am.resourcemanager.avoided_slots import AVOIDED_FIRST, AVOIDED_MOST, FAILURES, AvoidedSlots
 from yarrow.am.resourcemanager.slot_events import (
     JobGone,
+    NotifyNotEnoughResources,
     ReleaseTaskExecutor,
     RequestSlot,
     RequestTaskExecutor,
@@ -14,6 +15,7 @@ from yarrow.am.resourcemanager.slot_events import (
     SlotRequestAcknowledged,
     TaskExecutorAllocated,
     TaskExecutorGone,
+    TaskExecutorsDelayed,
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
@@ -156,3 +158,45 @@ def test_an_allocation_of_an_unknown_job_is_nobodys_failure() -> None:
     driven.register("one", 1, s0="x")
     driven.tell(SlotFreed(ResourceID("one"), 0, AllocationID("x")))
     assert driven.states() == {"FREE": 1}
+
+
+# What is no longer needed, and what does not come.
+
+
+def test_task_executors_on_their_way_that_nobody_needs_any_more_are_given_up() -> None:
+    driven = Driven(SlotManagerSettings())
+    driven.need(3)
+    for name in "abc":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+    driven.need(1)
+    assert driven.tell(TimePassed()) == []
+    driven.now = 4.9
+    assert driven.tell(TimePassed()) == [], "a job that restarts asks again in a moment"
+    driven.now = 5.0
+    released = driven.tell(TimePassed())
+    assert [action.resource_id for action in released if isinstance(action, ReleaseTaskExecutor)] == ["c", "b"]
+    assert driven.manager.pending_task_executors == 1
+    assert requests(driven.register("a", 1)), "the one that is needed still serves"
+
+
+def test_what_spares_and_the_minimum_need_is_not_given_up() -> None:
+    driven = Driven(SlotManagerSettings(redundant_task_executors=1, min_slots=1))
+    driven.need(1)
+    for name in "ab":
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+    for driven.now in (1.0, 10.0):
+        assert driven.tell(TimePassed()) == []
+    driven.tell(JobGone(JOB))
+    for driven.now in (11.0, 20.0):
+        actions = driven.tell(TimePassed())
+    assert [action.resource_id for action in actions if isinstance(action, ReleaseTaskExecutor)] == ["b"]
+
+
+def test_a_job_that_misses_slots_is_told_why_they_do_not_come() -> None:
+    driven = Driven(SlotManagerSettings())
+    driven.need(1)
+    driven.tell(TaskExecutorAllocated(ResourceID("a")))
+    (told,) = driven.tell(TaskExecutorsDelayed("the queue is full"))
+    assert isinstance(told, NotifyNotEnoughResources)
+    assert told.explanation.endswith("1 TaskExecutors are starting; the queue is full")
+    assert driven.tell(TaskExecutorsDelayed("the queue is full")) == []

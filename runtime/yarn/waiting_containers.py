@@ -1,0 +1,94 @@
+"""Why YARN does not grant containers of TaskExecutors: a sentence from what the ResourceManager's web server shows.
+
+Owner: any thread; `explain_containers` is pure, `ContainerExplainer` blocks for a few reads. It guesses at nothing:
+where no number shows a limit, it gives the numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import ContainerShape, YarnError
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+from yarrow.runtime.yarn.resource_manager_web import ClusterMetrics, LeafQueue, Node, ResourceManagerWeb
+
+
+def explain_containers(
+    shape: ContainerShape,
+    queue_name: str,
+    queue: LeafQueue | None,
+    nodes: Sequence[Node],
+    metrics: ClusterMetrics | None,
+) -> str:
+    """What stands in the way; the queue's numbers where nothing can be told."""
+    running = [node for node in nodes if node.state == "RUNNING"]
+    if nodes and not running:
+        return "YARN has no running node"
+    labelled = [node for node in running if not shape.node_label or shape.node_label in node.labels]
+    if shape.node_label and not labelled:
+        return (
+            f"no running node has the label {shape.node_label!r} (yarn.taskmanager.node-label); label one, or leave the"
+            " setting out"
+        )
+    if queue is not None:
+        if 0 < queue.maximum_memory_mb < shape.memory_mb:
+            return (
+                f"queue {queue_name} gives containers of at most {queue.maximum_memory_mb} MB: lower"
+                " taskmanager.memory.process.size"
+            )
+        if 0 < queue.maximum_vcores < shape.vcores:
+            return (
+                f"queue {queue_name} gives at most {queue.maximum_vcores} cores: lower yarn.containers.vcores"
+            )
+    fitting = [
+        node
+        for node in labelled
+        if node.available_mb >= shape.memory_mb and node.available_vcores >= shape.vcores
+    ]
+    if labelled and not fitting:
+        largest = max(labelled, key=lambda node: node.available_mb)
+        return (
+            f"no node has so much left: the most is {largest.available_mb} MB and {largest.available_vcores} cores, on"
+            f" {largest.address}"
+        )
+    if queue is not None:
+        return (
+            f"nodes have room, so that queue {queue_name} or its limit for a user is full: it uses"
+            f" {queue.used_percent:.0f} % of the cluster and {queue.pending_containers} containers wait in it"
+        )
+    if metrics is not None:
+        return f"the cluster has {metrics.available_mb} MB and {metrics.available_vcores} cores left"
+    return ""
+
+
+class ContainerExplainer:
+    """Asks the web server that the Hadoop configuration of this container names."""
+
+    def __init__(
+        self, config: Settings, application_id: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._config = config
+        self._application_id = application_id
+        self._environment = os.environ if environment is None else environment
+        self._web: ResourceManagerWeb | None = None
+        self._queue = ""
+
+    def __call__(self, shape: ContainerShape, number: int) -> str:
+        """Raises YarnError when the server cannot be asked."""
+        if self._web is None:
+            self._web = ResourceManagerWeb.of(HadoopConfiguration.load(self._config, self._environment))
+        if not self._queue:
+            self._queue = self._web.application(self._application_id).report.queue
+        name = self._queue.rpartition(".")[2]
+        queues = self._web.leaf_queues()
+        queue = next((one for one in queues if self._queue in (one.path, one.name)), None) or next(
+            (one for one in queues if one.name == name), None
+        )
+        try:
+            nodes: Sequence[Node] = self._web.nodes()
+        except YarnError:
+            # Not everybody may see them.
+            nodes = ()
+        return explain_containers(shape, name, queue, nodes, self._web.metrics())

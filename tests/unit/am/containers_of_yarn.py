@@ -1,0 +1,70 @@
+"""A YarnMasterGateway without YARN: containers are granted and ended by the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from yarrow.runtime.yarn.gateways import ContainerStatus, FinalStatus, YarnError
+
+
+class ContainersOfYarn:
+    """Keeps what it was asked for; calls come from threads of the driver."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states: dict[str, ContainerStatus] = {}
+        self.environments: list[Mapping[str, str]] = []
+        self.released: list[str] = []
+        self.published: dict[str, str] = {}
+        self.ends: list[tuple[FinalStatus, str]] = []
+        self.refusal = ""
+
+    # The gateway.
+
+    def request_container(self, environment: Mapping[str, str]) -> str:
+        if self.refusal:
+            raise YarnError(self.refusal)
+        with self._lock:
+            self.environments.append(environment)
+        return self.appear()
+
+    def containers(self) -> Sequence[ContainerStatus]:
+        with self._lock:
+            return tuple(self._states.values())
+
+    def release_container(self, handle: str) -> None:
+        with self._lock:
+            self.released.append(handle)
+        self.end(handle, "KILLED", "released")
+
+    def publish(self, key: str, value: str) -> None:
+        with self._lock:
+            self.published[key] = value
+
+    def add_page(self, route: str, address: str, link_name: str) -> None:
+        """There is no proxy."""
+
+    def set_progress(self, progress: float) -> None:
+        """Nobody looks."""
+
+    def finish(self, status: FinalStatus, diagnostics: str) -> None:
+        self.ends.append((status, diagnostics))
+
+    # The test.
+
+    def appear(self) -> str:
+        """A container that is asked for, by whomever."""
+        with self._lock:
+            handle = f"taskexecutor_{len(self._states)}"
+            self._states[handle] = ContainerStatus(handle, "REQUESTED", "", "", "")
+        return handle
+
+    def grant(self, handle: str) -> None:
+        with self._lock:
+            self._states[handle] = ContainerStatus(handle, "RUNNING", f"container_{handle}", "node1:8042", "")
+
+    def end(self, handle: str, state: str, message: str) -> None:
+        with self._lock:
+            known = self._states[handle]
+            self._states[handle] = ContainerStatus(handle, state, known.container_id, known.node, message)

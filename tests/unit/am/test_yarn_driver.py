@@ -1,0 +1,189 @@
+"""YarnDriver: containers asked for, granted, lost, given back and explained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.unit.am.containers_of_yarn import ContainersOfYarn
+from yarrow.am.resourcemanager.driver import TaskExecutorStartError
+from yarrow.am.resourcemanager.requested_containers import RequestedContainers, shortened
+from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver, YarnDriverSettings
+from yarrow.runtime.common.clock import ManualClock, SystemClock
+from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.rpc.leader import LeaderInformation
+from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.yarn.gateways import ContainerShape, ContainerStatus
+from yarrow.runtime.yarn.layout import (
+    KV_WAITING_FOR,
+    RESOURCE_ID,
+    RESOURCE_MANAGER_ADDRESS,
+    RESOURCE_MANAGER_ID,
+)
+
+LEADER = LeaderInformation(address="grpc://master:1/resourcemanager", leader_id="a" * 32)
+ANY = ResourceProfile()
+KILLED = (
+    "Container [pid=7,containerID=c] is running 1B beyond the 'PHYSICAL' memory limit. Current usage: 700 MB of 640 MB"
+    " physical memory used. Killing container.\nDump of the process-tree for c :\n|- PID 7 secret arguments"
+)
+
+
+class Heard:
+    """The ResourceManager's ear."""
+
+    def __init__(self) -> None:
+        self.ended: dict[ResourceID, str] = {}
+        self.delays: list[str] = []
+
+    def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
+        self.ended[resource_id] = cause
+
+    def on_task_executors_delayed(self, explanation: str) -> None:
+        self.delays.append(explanation)
+
+
+@asynccontextmanager
+async def driving(
+    yarn: ContainersOfYarn, explain: ExplainWaiting | None = None, patience: float = 60.0
+) -> AsyncIterator[tuple[YarnDriver, Heard]]:
+    settings = YarnDriverSettings(
+        attempt=2, shape=ContainerShape(640, 1), poll_interval=0.01, patience=patience, grace=1.0
+    )
+    driver, heard = YarnDriver(yarn, settings, SystemClock(), explain), Heard()
+    await driver.initialize(heard, LEADER)
+    try:
+        yield driver, heard
+    finally:
+        await driver.terminate()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+def test_a_container_is_told_its_name_and_whom_to_register_with() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, _):
+            assert await driver.request_task_executor(ANY) == "container_2_1"
+            assert await driver.request_task_executor(ANY) == "container_2_2"
+            assert yarn.environments[0] == {
+                RESOURCE_ID: "container_2_1",
+                RESOURCE_MANAGER_ADDRESS: LEADER.address,
+                RESOURCE_MANAGER_ID: LEADER.leader_id,
+            }
+            yarn.grant("taskexecutor_0")
+            await until(
+                lambda: driver.container_of(ResourceID("container_2_1")) == "container_taskexecutor_0"
+            )
+
+    asyncio.run(run())
+
+
+def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            for number in range(2):
+                await driver.request_task_executor(ANY)
+                yarn.grant(f"taskexecutor_{number}")
+            yarn.end("taskexecutor_0", "FAILED", KILLED)
+            yarn.end("taskexecutor_1", "FAILED", "Container failed during execution, see logs")
+            await until(lambda: len(heard.ended) == 2)
+            memory, other = heard.ended[ResourceID("container_2_1")], heard.ended[ResourceID("container_2_2")]
+            assert "used more memory than it may, 640 MB: raise taskmanager.memory.process.size" in memory
+            assert "700 MB of 640 MB" in memory and "secret arguments" not in memory
+            assert (
+                other
+                == "its container container_taskexecutor_1 on node1:8042 failed: Container failed during execution, see logs"
+            )
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_refused_is_an_error_of_its_own() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        yarn.refusal = "above the maximum"
+        async with driving(yarn) as (driver, _):
+            with pytest.raises(TaskExecutorStartError, match="above the maximum"):
+                await driver.request_task_executor(ANY)
+
+    asyncio.run(run())
+
+
+def test_what_is_released_ends_without_alarm_and_once() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            waiting = await driver.request_task_executor(ANY)
+            await driver.release_task_executor(waiting)
+            await driver.release_task_executor(waiting)
+            await driver.release_task_executor(ResourceID("nobody"))
+            await until(lambda: waiting in heard.ended)
+            assert heard.ended[waiting] == "it was released"
+            assert yarn.released == ["taskexecutor_0"]
+
+    asyncio.run(run())
+
+
+def test_a_container_that_nobody_waits_for_is_given_back() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, _):
+            await driver.request_task_executor(ANY)
+            stray = yarn.appear()
+            await until(lambda: yarn.released == [stray])
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_at_the_end() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            for _ in range(3):
+                await driver.request_task_executor(ANY)
+            yarn.grant("taskexecutor_1")
+        assert sorted(yarn.released) == ["taskexecutor_0", "taskexecutor_1", "taskexecutor_2"]
+        assert len(heard.ended) == 3
+
+    asyncio.run(run())
+
+
+def test_why_containers_do_not_come_is_told_and_taken_back() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, lambda shape, number: "the queue is full", 0.02) as (driver, heard):
+            await driver.request_task_executor(ANY)
+            await until(lambda: bool(heard.delays))
+            assert "1 containers of 640 MB and 1 cores" in heard.delays[0]
+            assert heard.delays[0].endswith("; the queue is full")
+            assert yarn.published[KV_WAITING_FOR] == heard.delays[0]
+            yarn.grant("taskexecutor_0")
+            await until(lambda: heard.delays[-1] == "" and yarn.published[KV_WAITING_FOR] == "")
+            assert len(heard.delays) == 2, "the same reason is told once"
+
+    asyncio.run(run())
+
+
+def test_only_containers_without_an_answer_are_waited_for() -> None:
+    clock = ManualClock()
+    containers = RequestedContainers(640)
+    containers.requested(ResourceID("a"), "0", clock.monotonic())
+    clock.advance(2)
+    containers.requested(ResourceID("b"), "1", clock.monotonic())
+    containers.take([ContainerStatus("0", "RUNNING", "c0", "node", "")])
+    assert containers.waiting(since=1) == []
+    assert [one.resource_id for one in containers.waiting(since=2)] == ["b"]
+
+
+def test_long_words_of_yarn_are_cut() -> None:
+    assert shortened("a\n b  c") == "a b c"
+    assert len(shortened("x" * 10_000)) < 700
