@@ -16,12 +16,17 @@ _EXCEPTION: Final = re.compile(r"^\s*(?:[a-z][\w$]*\.)+(\w+(?:Exception|Error)):
 _STACK_LINE: Final = re.compile(r"^\s*(at [\w.$/@]+\(|\.\.\. \d+ more|Caused by: )")
 
 
+class UnknownQueueError(YarnError):
+    """There is no such queue, or it takes no applications."""
+
+
 def explain(action: str, text: str) -> YarnError:
     """The error for `action` ("submit the application ...") that failed with YARN's `text`."""
     for pattern, sentence in _KNOWN:
         found = pattern.search(text)
         if found is not None:
-            return YarnError(f"Cannot {action}: {sentence(found)}")
+            kind = UnknownQueueError if sentence is _queue else YarnError
+            return kind(f"Cannot {action}: {sentence(found)}")
     return YarnError(f"Cannot {action}: {first_lines(text) or 'no reason was given'}")
 
 

@@ -23,7 +23,7 @@ TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
 JOB_GRAPH_FILE: Final = "job.graph"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
-#: Folder with what `yarn.ship-files` and the program's own files brought (application mode).
+#: Folder with the program and its files (application mode) and what `yarn.provided.usrlib.dir` holds.
 USER_FOLDER: Final = "usrlib"
 
 # Environment variables of a TaskExecutor's container.

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.yarn.failures import explain
+from yarrow.runtime.yarn.failures import UnknownQueueError, explain
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,
@@ -62,8 +62,11 @@ class SkeinClientGateway:
     def submit(self, submission: ApplicationSubmission) -> str:
         """Uploads the local resources and submits; the application's id."""
         security = _security(self._certificate, self._key)
-        with _translated(f"submit the application {submission.name!r} to queue {submission.queue}"):
-            return str(self._connected().submit(_specification(submission, security)))
+        try:
+            with _translated(f"submit the application {submission.name!r} to queue {submission.queue}"):
+                return str(self._connected().submit(_specification(submission, security)))
+        except UnknownQueueError as error:
+            raise YarnError(f"{error} There are: {', '.join(self.queues())}.") from error
 
     def report(self, application_id: str) -> ApplicationReport:
         """Raises ApplicationNotFoundError."""

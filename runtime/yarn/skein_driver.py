@@ -23,7 +23,7 @@ from yarrow.runtime.yarn.failures import first_lines
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, write_overlay
 
-#: For a JVM whose start is most of its work: shared classes of the JDK, no second compiler, one collector thread, and no
+#: For a JVM whose start is most of its work: shared classes of the JDK, no second compiler, one collector thread, no
 #: verification of classes that come from Hadoop's own jars. Options that a JVM does not know are left out by it.
 FAST_START: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -93,6 +93,9 @@ class SkeinDriver:
             thread, process = self._thread, self._process
         if process is not None and process.stdin is not None:
             process.stdin.close()
+            if not self._address:
+                # It would first finish its start.
+                process.kill()
             process.wait()
         if thread is not None:
             thread.join()

@@ -100,7 +100,9 @@ class YarnClient:
         return self._gateway().applications(name)
 
     def kill(self, application_id: str) -> None:
-        """No effect on one that has ended."""
+        """No effect on one that has ended. Raises ApplicationNotFoundError."""
+        if self.status(application_id).report.state.has_ended:
+            return
         self.check()
         self._gateway().kill(application_id)
 
