@@ -115,7 +115,12 @@ def _failure(error: BaseException) -> ProgramEnd:
     if isinstance(error, JobExecutionError):
         # Its text begins with the user's own traceback on the worker, which says more than where execute was called.
         return ProgramEnd(outcome=ProgramOutcome.FAILED, text=str(error))
-    return ProgramEnd(outcome=ProgramOutcome.FAILED, text=describe_failure(error))
+    # What stands before the program's own frames is how it was started.
+    own = error.__traceback__
+    while own is not None and os.path.dirname(own.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
+        own = own.tb_next
+    text = describe_failure(error.with_traceback(own))
+    return ProgramEnd(outcome=ProgramOutcome.FAILED, text=text)
 
 
 def _take_start() -> ProgramStart:

@@ -99,10 +99,8 @@ def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None
             memory, other = heard.ended[ResourceID("container_2_1")], heard.ended[ResourceID("container_2_2")]
             assert "used more memory than it may, 640 MB: raise taskmanager.memory.process.size" in memory
             assert "700 MB of 640 MB" in memory and "secret arguments" not in memory
-            assert (
-                other
-                == "its container container_taskexecutor_1 on node1:8042 failed: Container failed during execution, see logs"
-            )
+            where = "its container container_taskexecutor_1 on node1:8042"
+            assert other == f"{where} failed: Container failed during execution, see logs"
 
     asyncio.run(run())
 

@@ -1,0 +1,93 @@
+"""What a process finds in its container."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from yarrow.runtime.config.options import high_availability
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, TaskExecutorSecrets
+from yarrow.runtime.yarn.container_files import (
+    ContainerFolder,
+    ContainerFolderError,
+    configuration_of,
+    read_description,
+    read_secrets,
+)
+from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
+
+SECRETS = TaskExecutorSecrets(application_secret_id="id", identity=PemIdentity(), data_secret=b"secret")
+
+
+def description(**configuration: str) -> ApplicationDescription:
+    return ApplicationDescription(
+        mode=DeploymentMode.SESSION, name="a", configuration=configuration, interpreter="python"
+    )
+
+
+def test_a_container_tells_application_attempt_host_and_logs(tmp_path: Path) -> None:
+    folder = ContainerFolder.of(
+        {
+            "CONTAINER_ID": "container_e17_1700000000000_0042_02_000003",
+            "NM_HOST": "node7",
+            "LOG_DIRS": f"{tmp_path}/a,{tmp_path}/b",
+        }
+    )
+    assert (folder.application_id, folder.attempt, folder.host) == (
+        "application_1700000000000_0042",
+        2,
+        "node7",
+    )
+    assert folder.log_directory == tmp_path / "a"
+    assert ContainerFolder.of({"CONTAINER_ID": "container_17_1_01_000001"}).attempt == 1
+
+
+@pytest.mark.parametrize("value", ["", "container_1", "application_1_2"])
+def test_outside_a_container_nothing_begins(value: str) -> None:
+    with pytest.raises(ContainerFolderError, match="CONTAINER_ID"):
+        ContainerFolder.of({"CONTAINER_ID": value})
+
+
+def test_secrets_are_tightened_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(msgspec.msgpack.encode(SECRETS))
+    path.chmod(0o644)
+    assert read_secrets(path, TaskExecutorSecrets) == SECRETS
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_secrets_that_stay_readable_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(msgspec.msgpack.encode(SECRETS))
+    path.chmod(0o640)
+
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError("read only")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    with pytest.raises(ContainerFolderError, match=r"mode 0640.*cannot be tightened"):
+        read_secrets(path, TaskExecutorSecrets)
+
+
+def test_what_is_missing_or_of_another_version_is_named_without_its_content(tmp_path: Path) -> None:
+    with pytest.raises(ContainerFolderError, match=DESCRIPTION_FILE):
+        read_description(tmp_path)
+    (tmp_path / DESCRIPTION_FILE).write_text('{"mode": "session"}')
+    with pytest.raises(ContainerFolderError, match="same version"):
+        read_description(tmp_path)
+    (tmp_path / "secret").write_bytes(b"planted-secret")
+    with pytest.raises(ContainerFolderError) as failure:
+        read_secrets(tmp_path / "secret", TaskExecutorSecrets)
+    assert "planted" not in str(failure.value)
+
+
+def test_secret_keys_join_the_configuration_and_the_application_names_its_storage() -> None:
+    config = configuration_of(description(), {"s3.secret-key": "k"}, "application_1_2")
+    assert config.text("s3.secret-key") == "k"
+    assert config.get(high_availability.CLUSTER_ID) == "application_1_2"
+    chosen = description(**{"high-availability.cluster-id": "mine"})
+    assert configuration_of(chosen, {}, "application_1_2").get(high_availability.CLUSTER_ID) == "mine"
