@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
@@ -40,7 +41,7 @@ End of LogType:jobmanager.log
 
 def test_a_job_travels_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("a")
-    graph = JobGraph(job_id="0" * 32, name="x", vertices=(), edges=(), user_code=UserCode())
+    graph = JobGraph(job_id=JobID("0" * 32), name="x", vertices=(), edges=(), user_code=UserCode())
     packed = pack_job(
         graph, [LocalFile(name="data.txt", kind="cached_file", path=str(tmp_path / "data.txt"))]
     )

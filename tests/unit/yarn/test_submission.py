@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_the_script_becomes_the_interpreter_without_the_nodes_variables(tmp_path
     assert shown.split(" ", 1)[1] == "-m a.module []"
     assert int(mask, 8) == 0o027
     # The parent of the interpreter is ours: no shell stays between.
-    assert int(shown.split(" ", 1)[0]) == __import__("os").getpid()
+    assert int(shown.split(" ", 1)[0]) == os.getpid()
 
 
 @pytest.mark.parametrize(
