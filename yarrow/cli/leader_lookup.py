@@ -6,14 +6,13 @@ Owner: the main thread; blocking. Loaded only where the configuration names ZooK
 from __future__ import annotations
 
 from yarrow.cli.errors import CommandError
-from yarrow.cli.targets import split_address
 from yarrow.runtime.config.options import high_availability, rest
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.services import REST_SERVER
 
 
-def leading_rest_address(config: Settings) -> tuple[str, int]:
-    """Host and port; waits for a leader as long as rest.await-leader-timeout says.
+def leading_rest_url(config: Settings) -> str:
+    """Its URL; waits for a leader as long as rest.await-leader-timeout says.
 
     Raises CommandError when none comes, ConfigError and ZooKeeperUnreachableError.
     """
@@ -28,5 +27,4 @@ def leading_rest_address(config: Settings) -> tuple[str, int]:
             f" {config.get(high_availability.ZOOKEEPER_QUORUM)} named none within {patience:g} s"
             f" ({rest.AWAIT_LEADER_TIMEOUT.key}). Start one with `yarrow jobmanager`, or name a REST server by -m."
         )
-    host, port = split_address(leader.address.partition("://")[2])
-    return host, int(port)
+    return leader.address

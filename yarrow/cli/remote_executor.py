@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from yarrow.cli.remote_job_client import RemoteJobClient
 from yarrow.cli.rest_client import RestClient
-from yarrow.cli.targets import rest_address
+from yarrow.cli.targets import masters_rest_client
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution
@@ -35,7 +35,7 @@ class RemoteExecutor:
     ) -> JobClient:
         """Uploads and submits; raises RestError with the cluster's words when it refuses."""
         config = settings_of(configuration)
-        return run_on(RestClient.of(config, *rest_address(config)), config, job_graph, files)
+        return run_on(masters_rest_client(config), config, job_graph, files)
 
 
 def settings_of(configuration: Mapping[str, str]) -> Settings:

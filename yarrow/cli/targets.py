@@ -100,8 +100,6 @@ def with_session(config: Settings) -> Settings:
 
 def rest_client(config: Settings) -> RestClient:
     """REST of the cluster or application that the target means."""
-    from yarrow.cli.rest_client import RestClient
-
     target = config.get(execution.TARGET)
     if target in YARN_TARGETS:
         from yarrow.cli.applications import application_of, rest_of
@@ -109,6 +107,17 @@ def rest_client(config: Settings) -> RestClient:
         if target != YARN_SESSION and not config.is_set(yarn.APPLICATION_ID):
             raise CommandError(f"{execution.TARGET.key} is {target}: name the application with -yid.")
         return rest_of(config, application_of(config))
+    return masters_rest_client(config)
+
+
+def masters_rest_client(config: Settings) -> RestClient:
+    """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
+    from yarrow.cli.rest_client import RestClient
+
+    if follows_leader(config):
+        from yarrow.cli.leader_lookup import leading_rest_url
+
+        return RestClient.of(config, *rest_address(config), locate=lambda: leading_rest_url(config))
     return RestClient.of(config, *rest_address(config))
 
 
@@ -122,6 +131,8 @@ def with_running_cluster(config: Settings) -> Settings:
     leader = None if directory is None else directory.leader()
     if leader is None or start_ticks(leader.pid) is None:
         return config
+    if follows_leader(config):
+        return with_target(config, REMOTE, None)
     print(f"Running on the cluster at {leader.web_address}; -t local runs it here instead.", file=sys.stderr)
     return with_target(config, None, leader.web_address.partition("://")[2])
 
@@ -134,13 +145,20 @@ def split_address(address: str) -> tuple[str, str]:
     return host.strip("[]"), port
 
 
+def follows_leader(config: Settings) -> bool:
+    """Whether masters are elected and nothing names one of them."""
+    from yarrow.runtime.ha.settings import is_highly_available
+
+    return not config.is_set(rest.ADDRESS) and is_highly_available(config)
+
+
 def rest_address(config: Settings) -> tuple[str, int]:
     """Host and port of the cluster's REST server."""
     from yarrow.runtime.config.options import jobmanager
-    from yarrow.runtime.ha.settings import is_highly_available
 
-    if not config.is_set(rest.ADDRESS) and is_highly_available(config):
-        from yarrow.cli.leader_lookup import leading_rest_address
+    if follows_leader(config):
+        from yarrow.cli.leader_lookup import leading_rest_url
 
-        return leading_rest_address(config)
+        host, port = split_address(leading_rest_url(config).partition("://")[2])
+        return host, int(port)
     return config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS), config.get(rest.REST_PORT)
