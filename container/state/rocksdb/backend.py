@@ -83,6 +83,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         self._native = [handle for handle in context.restored if isinstance(handle, RocksDBSnapshot)]
         #: Restored native states that the program has not asked for.
         self._carried: dict[str, StateMetaInfo] = {}
+        #: States of which entries come from a native snapshot: they have its trust, all others that of this program.
+        self._restored_natively: frozenset[str] = frozenset()
         self._stores: dict[str, StateStore] = {}
         #: Stores that read the keys of a chunk in advance.
         self._prefetched: list[ValueStore] = []
@@ -105,6 +107,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             restored = resources.open(self._native)
             self._native = []
             self._carried = restored
+            self._restored_natively = frozenset(restored)
             self._register_metrics(resources)
         return self._resources
 
@@ -192,7 +195,8 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         meta = self._carried.get(state.name)
         if meta is None:
             return None
-        return Migration(self.context.operator_name, meta, state, self.context.clock.epoch_ms())
+        now = self.context.clock.epoch_ms()
+        return Migration(self.context.operator_name, meta, state, now, trusted=self.context.trusted)
 
     def _restored_map_keys(self, state: StateRegistration) -> ValueSerializer | None:
         migration = self._migration(state)
@@ -311,7 +315,18 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     def _stored_forms(self) -> list[StoredForm]:
         """How the snapshot thread reads and writes each state, with serializers of its own."""
-        return [_stored_form(meta, self.context.operator_name) for meta in self._metas()]
+        return [self._stored_form(meta) for meta in self._metas()]
+
+    def _stored_form(self, meta: StateMetaInfo) -> StoredForm:
+        operator = self.context.operator_name
+        trusted = self.context.trusted or meta.name not in self._restored_natively
+        map_key = (
+            None
+            if meta.map_key is None
+            else stored_serializer(meta.map_key, operator, meta.name, trusted=trusted)
+        )
+        values = stored_values(meta.value, operator, meta.name, ttl=meta.ttl, trusted=trusted)
+        return StoredForm(StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl), values)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         self._files.completed(checkpoint_id)
@@ -368,11 +383,3 @@ class _Resources:
         HELPER.release()
         WORKER_MEMORY.release(self.memory)
         self.folder.release()
-
-
-def _stored_form(meta: StateMetaInfo, operator: str) -> StoredForm:
-    map_key = (
-        None if meta.map_key is None else stored_serializer(meta.map_key, operator, meta.name, trusted=True)
-    )
-    values = stored_values(meta.value, operator, meta.name, meta.ttl)
-    return StoredForm(StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl), values)

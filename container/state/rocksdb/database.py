@@ -107,7 +107,6 @@ class Database:
         self._families: dict[str, ColumnFamily] = {}
         self._released = threading.Event()
         self._released.set()
-        self._hold_failure: BaseException | None = None
         #: For waiting a little.
         self._never = threading.Event()
         self._flush: Future[None] | None = None
@@ -157,10 +156,12 @@ class Database:
         return not self._released.is_set()
 
     def wait_released(self) -> None:
-        """Returns when writes are allowed. Raises RocksDBError when the checkpoint failed."""
+        """Returns when writes are allowed.
+
+        A checkpoint that failed is its snapshot's affair: the database is as it was, and where RocksDB itself cannot go
+        on (a flush met a full disk), it refuses the next write.
+        """
         self._released.wait()
-        if self._hold_failure is not None:
-            raise self.failure(None, "write a checkpoint", self._hold_failure) from self._hold_failure
 
     def write(self, family: ColumnFamily, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
         """Small batches, one after the other. Raises RocksDBError."""
@@ -230,7 +231,6 @@ class Database:
             self._flush_families(list(self._families.values()))
             Checkpoint(self.rdict).create_checkpoint(path)
         except BaseException as error:
-            self._hold_failure = error
             raise self.failure(None, "write a checkpoint", error) from error
         finally:
             self._released.set()

@@ -28,9 +28,11 @@ from yarrow.runtime.snapshot.value_serializers import (
 Convert = Callable[[Any], Any]
 
 
-def stored_values(config: SerializerConfig, operator: str, state: str, ttl: bool) -> StateValues:
-    """Reads and writes values as a native checkpoint holds them."""
-    return StateValues(stored_serializer(config, operator, state, trusted=True), type_of(config), ttl)
+def stored_values(
+    config: SerializerConfig, operator: str, state: str, *, ttl: bool, trusted: bool
+) -> StateValues:
+    """Reads and writes values as a native checkpoint holds them; `trusted`: pickled ones may be read."""
+    return StateValues(stored_serializer(config, operator, state, trusted=trusted), type_of(config), ttl)
 
 
 def type_of(config: SerializerConfig) -> TypeInformation | None:
@@ -41,8 +43,13 @@ def type_of(config: SerializerConfig) -> TypeInformation | None:
 class Migration:
     """Checks one restored state against its registration and rewrites it if needed."""
 
-    def __init__(self, operator: str, meta: StateMetaInfo, state: StateRegistration, now_ms: int) -> None:
-        """Raises StateMigrationError naming the state, and the field that does not convert."""
+    def __init__(
+        self, operator: str, meta: StateMetaInfo, state: StateRegistration, now_ms: int, *, trusted: bool
+    ) -> None:
+        """Raises StateMigrationError naming the state, and the field that does not convert.
+
+        `trusted`: pickled values of the snapshot may be read; else whoever meets one gets an UntrustedPickleError.
+        """
         if meta.kind is not state.kind:
             raise StateMigrationError(
                 operator, state.name, "", f"{meta.kind.value} state", f"{state.kind.value} state",
@@ -51,6 +58,7 @@ class Migration:
         self._operator = operator
         self._meta = meta
         self._now_ms = now_ms
+        self._trusted = trusted
         self._ttl = state.ttl is not None
         self._value, self._convert_value = self._reading(meta.value, state.value_type)
         self._map_key: ValueSerializer | None = None
@@ -73,10 +81,10 @@ class Migration:
     ) -> tuple[ValueSerializer, Convert | None]:
         """The serializer from now on, and what makes a stored value one of the declared type; None = it is one."""
         name = self._meta.name
-        found = restored_serializer(config, declared, self._operator, name, trusted=True)
+        found = restored_serializer(config, declared, self._operator, name, trusted=self._trusted)
         if not isinstance(found, MigratedValues):
             return found, None
-        stored = stored_serializer(config, self._operator, name, trusted=True)
+        stored = stored_serializer(config, self._operator, name, trusted=self._trusted)
         present = value_serializer(declared, name, self._operator)
         return present, lambda value: found.load_value(stored.dump_value(value))
 
@@ -85,7 +93,7 @@ class Migration:
         meta = self._meta
         if self._convert_value is None and self._convert_key is None and meta.ttl == self._ttl:
             return
-        stored = stored_values(meta.value, self._operator, meta.name, meta.ttl)
+        stored = stored_values(meta.value, self._operator, meta.name, ttl=meta.ttl, trusted=self._trusted)
         entries = family.scan(group_start(groups.start), group_start(groups.end + 1))
         renamed: list[bytes] = []
         family.put_all(self._rewritten(entries, stored, values, renamed))
@@ -117,4 +125,4 @@ class Migration:
             yield database_key[: len(database_key) - len(map_key)] + new_key, written
 
     def _stored_map_keys(self, config: SerializerConfig) -> MapKeys:
-        return MapKeys(stored_serializer(config, self._operator, self._meta.name, trusted=True))
+        return MapKeys(stored_serializer(config, self._operator, self._meta.name, trusted=self._trusted))

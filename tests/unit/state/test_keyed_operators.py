@@ -99,6 +99,41 @@ def test_keys_of_a_chunk_are_told_before_its_rows_run(told: list[list[Any]]) -> 
     assert all(len(keys) <= 4 for keys in told)
 
 
+class Cutting(ReduceFunction[Any]):
+    """Has its chunk cut at some rows, as a mail from another thread does."""
+
+    task: ClassVar[Any] = None
+    #: Rows that the task had done when the mails ran.
+    cuts: ClassVar[list[int]] = []
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        if value2[1] == 7:
+            Cutting.task.post(lambda: Cutting.cuts.append(Cutting.task.records_in))
+        return (value1[0], value1[1] + value2[1])
+
+
+@pytest.mark.parametrize("timestamps", [None, 5])
+def test_a_chunk_whose_keys_are_told_is_cut_where_it_stands(
+    told: list[list[Any]], timestamps: int | None
+) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: row[0]).reduce(Cutting())
+
+    with OperatorHarness(fragment, configuration=PREFETCHING, chunk_rows=100) as harness:
+        Cutting.task = harness.tasks[0]
+        Cutting.cuts.clear()
+        # A chunk has four times as many rows as the one before at most.
+        for _ in range(3):
+            harness.push(*[("first", 0)] * 50)
+        before = harness.tasks[0].records_in
+        told.clear()
+        rows = [("a", 1), ("a", 7), ("a", 1), ("b", 1), ("b", 7), ("a", 1)]
+        harness.push(*rows, timestamps=None if timestamps is None else [timestamps] * len(rows))
+        assert harness.output[-6:] == [("a", 1), ("a", 8), ("a", 9), ("b", 1), ("b", 8), ("a", 10)]
+    assert told == [list("aaabba"), list("abba"), list("a")]
+    assert Cutting.cuts == [before + 2, before + 5]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_error_of_the_key_selector_names_its_record_behind_the_rows_before_it(backend: str) -> None:
     def fragment(stream: DataStream) -> DataStream:

@@ -328,6 +328,17 @@ def test_chunks_follow_the_cost_of_a_row() -> None:
     assert sizer.rows == 1
 
 
+def test_chunks_are_longer_where_state_is_read_for_all_of_a_chunk() -> None:
+    sizer = SliceSizer(0.005)
+    sizer.read_ahead()
+    for _ in range(10):
+        sizer.measured(sizer.rows, sizer.rows * 1e-5)
+    assert sizer.rows == 1000
+    for _ in range(10):
+        sizer.measured(sizer.rows, sizer.rows * 1e-7)
+    assert sizer.rows == 1024
+
+
 def test_times_of_phases_add_up() -> None:
     times = TimeAccounting(0.0)
     times.enter(Phase.BUSY, 1.0)

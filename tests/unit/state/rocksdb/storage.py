@@ -86,8 +86,9 @@ class Worker:
 
     def context(self, restored: Sequence[KeyedStateHandle] = (), **changes: Any) -> KeyedBackendContext:
         settings = self._settings | changes.pop("settings", {})
+        trusted = changes.pop("trusted", True)
         made = context(restored=restored, settings=settings, **changes)
-        return replace(made, local_directory=str(self.local), read=self.storage.read)
+        return replace(made, local_directory=str(self.local), read=self.storage.read, trusted=trusted)
 
     def backend(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.snapshot.stored_classes import Opaque
 from tests.unit.state.rocksdb.storage import CHECKPOINT, LOCATION, SAVEPOINT, Worker
 from tests.unit.state.test_heap_backend import Arrays, Timers
 from yarrow.common.typeinfo import Types
@@ -19,7 +20,7 @@ from yarrow.container.state.rocksdb.errors import RocksDBError, RocksDBFolderErr
 from yarrow.container.state.rocksdb.store import StoreLimits
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from yarrow.runtime.snapshot.errors import StateMigrationError
+from yarrow.runtime.snapshot.errors import StateMigrationError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, RocksDBSnapshot
 from yarrow.runtime.snapshot.options import (
     CheckpointLocation,
@@ -432,3 +433,51 @@ def test_files_of_checkpoints_that_are_not_kept_any_more_are_not_referred_to(wor
     assert not worker.storage.take_uploaded()
     worker.snapshot(backend, 4, asked(oldest_kept=2))
     assert worker.storage.take_uploaded() == once
+
+
+def test_a_checkpoint_that_cannot_be_linked_fails_alone(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(30), 1)
+    assert backend._resources is not None
+    # RocksDB links to no folder that is there.
+    in_the_way = Path(backend._resources.folder.checkpoint("1-1"))
+    in_the_way.mkdir()
+    with pytest.raises(RocksDBError, match=f"write a checkpoint in .*{worker.local.name}"):
+        worker.snapshot(backend, 1)
+    put(backend, range(3), 2)
+    second = worker.snapshot(backend, 2)
+    assert not in_the_way.exists()
+    worker.dispose(backend)
+    assert held(worker.backend(second), range(5)) == [2, 2, 2, 1, 1]
+
+
+PICKLED: ValueStateDescriptor[object] = ValueStateDescriptor("pickled", Types.PICKLED_BYTE_ARRAY())
+
+
+def test_pickles_of_a_snapshot_that_nobody_trusts_are_not_read(worker: Worker) -> None:
+    first = worker.backend()
+    first.current_key = 1
+    first.value_state(PICKLED).update(Opaque(1))
+    handles = worker.snapshot(first, 1)
+    assert worker.backend(handles).value_state(PICKLED) is not None
+
+    def read(backend: KeyedStateBackend, declared: ValueStateDescriptor[Any]) -> Any:
+        backend.current_key = 1
+        return backend.value_state(declared).value()
+
+    assert read(worker.backend(handles), PICKLED) == Opaque(1)
+    with pytest.raises(UntrustedPickleError, match="operator 'op', state 'pickled'"):
+        read(worker.backend(handles, trusted=False), PICKLED)
+    with pytest.raises(UntrustedPickleError, match="operator 'op', state 'pickled'"):
+        # The form of its values has changed: they are read when the state is registered.
+        worker.backend(handles, trusted=False).value_state(ValueStateDescriptor("pickled", Types.LONG()))
+    with pytest.raises(UntrustedPickleError, match="operator 'op', state 'pickled'"):
+        # Nobody asks for it, and a savepoint of it would read it.
+        worker.snapshot(worker.backend(handles, trusted=False), 2, SAVEPOINT)
+    carried = worker.backend(handles, trusted=False)
+    carried.current_key = 1
+    own = ValueStateDescriptor("own", Types.PICKLED_BYTE_ARRAY())
+    carried.value_state(own).update(Opaque(2))
+    carried.end_of_chunk()
+    worker.snapshot(carried, 3)
+    assert carried.value_state(own).value() == Opaque(2)
