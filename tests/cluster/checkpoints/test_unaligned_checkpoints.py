@@ -15,12 +15,14 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import environment
+from tests.cluster.failover.test_rescaling import rescale
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.job_status import JobStatus
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.state import ValueState
-from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.cluster
@@ -56,39 +58,78 @@ def completed(client: Any) -> list[dict[str, Any]]:
     return sorted((c for c in history if c["status"] == "COMPLETED"), key=lambda c: int(c["id"]))
 
 
+def slow_job(cluster: MiniCluster, folder: Path, timeout: str, rows: int = ROWS) -> LocalJobClient:
+    """A source that is faster than the keyed stage behind it, which writes (key, count, number) to `output`."""
+    env = environment(cluster, parallelism=2)
+    env.enable_checkpointing(100)
+    for key, value in {
+        "execution.checkpointing.unaligned.enabled": "true",
+        "execution.checkpointing.aligned-checkpoint-timeout": timeout,
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+        "execution.batch.max-rows": "100",
+    }.items():
+        env.get_configuration().set_string(key, value)
+    source = DataGeneratorSource(
+        lambda index: (index % KEYS, index), rows, RateLimiterStrategy.per_second(10_000), PAIR
+    )
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
+    slow = numbers.key_by(lambda row: row[0], Types.LONG()).process(SlowCount(folder))
+    slow.sink_to(TransactionalFiles(str(folder / "output")))
+    client = env.execute_async("slow")
+    assert isinstance(client, LocalJobClient)
+    return client
+
+
+def wait_for_rows_in_flight(client: LocalJobClient, later_than: int = -1) -> None:
+    """Until the newest checkpoint is such a one."""
+
+    def holds() -> bool:
+        done = completed(client)
+        return bool(done) and done[-1]["persisted_data"] > 0 and int(done[-1]["id"]) > later_than
+
+    wait_until(holds)
+
+
+def check_output(folder: Path, rows: int = ROWS) -> None:
+    """Each row is counted once, in the order of its key's counts."""
+    counted = CommittedFiles(folder / "output").rows()
+    assert sorted(row[2] for row in counted) == list(range(rows))
+    assert sorted(row[:2] for row in counted) == [
+        (key, count) for key in range(KEYS) for count in range(1, rows // KEYS + 1)
+    ]
+
+
 @pytest.mark.parametrize("timeout", ["0 ms", "50 ms"], ids=["at once", "aligned at first"])
 def test_rows_in_flight_survive_a_killed_worker(timeout: str, tmp_path: Path) -> None:
-    output = tmp_path / "output"
     with mini_cluster(task_executors=2, slots=1) as cluster:
-        env = environment(cluster, parallelism=2)
-        env.enable_checkpointing(100)
-        for key, value in {
-            "execution.checkpointing.unaligned.enabled": "true",
-            "execution.checkpointing.aligned-checkpoint-timeout": timeout,
-            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
-            "execution.batch.max-rows": "100",
-        }.items():
-            env.get_configuration().set_string(key, value)
-        source = DataGeneratorSource(
-            lambda index: (index % KEYS, index), ROWS, RateLimiterStrategy.per_second(10_000), PAIR
-        )
-        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
-        slow = rows.key_by(lambda row: row[0], Types.LONG()).process(SlowCount(tmp_path))
-        slow.sink_to(TransactionalFiles(str(output)))
-        client: Any = env.execute_async("slow")
-
-        def holds_rows_in_flight() -> bool:
-            done = completed(client)
-            return bool(done) and done[-1]["persisted_data"] > 0
-
-        wait_until(holds_rows_in_flight)
+        client = slow_job(cluster, tmp_path, timeout)
+        wait_for_rows_in_flight(client)
         assert completed(client)[-1]["checkpoint_type"] == "UNALIGNED_CHECKPOINT"
         os.kill(int((tmp_path / "slow-0-0").read_text()), signal.SIGKILL)
         client.get_job_execution_result().result(60)
         assert client.get_job_status().result() is JobStatus.FINISHED
     assert (tmp_path / "slow-0-1").exists(), "it was restarted"
-    counted = CommittedFiles(output).rows()
-    assert sorted(row[2] for row in counted) == list(range(ROWS))
-    assert sorted(row[:2] for row in counted) == [
-        (key, count) for key in range(KEYS) for count in range(1, ROWS // KEYS + 1)
-    ]
+    check_output(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout", ["0 ms", "50 ms"], ids=["at once", "aligned at first"])
+def test_a_job_with_rows_in_flight_is_rescaled(timeout: str, tmp_path: Path) -> None:
+    """Up, down to one and up again; then a worker is killed, and an unaligned checkpoint of all that restored."""
+    rows = 5 * ROWS
+    with mini_cluster(task_executors=2, slots=2) as cluster:
+        client = slow_job(cluster, tmp_path, timeout, rows)
+        newest = -1
+        for parallelism in (3, 1, 4):
+            # One that has rows in flight, and is of the present parallelism.
+            wait_for_rows_in_flight(client, newest)
+            rescale(cluster, client, parallelism)
+            newest = int(completed(client)[-1]["id"])
+        wait_for_rows_in_flight(client, newest)
+        newest_process = max(tmp_path.glob("slow-0-*"), key=lambda path: int(path.name.split("-")[-1]))
+        os.kill(int(newest_process.read_text()), signal.SIGKILL)
+        details = client.get_job_details().result()
+        assert [record.state for record in details.rescales] == ["COMPLETED"] * 3
+        client.get_job_execution_result().result(60)
+        assert client.get_job_status().result() is JobStatus.FINISHED
+    check_output(tmp_path, rows)
