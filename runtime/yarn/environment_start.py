@@ -2,8 +2,8 @@
 
 Owner: none; the text of one program for /bin/sh. The archives come as plain files, because a NodeManager without
 Hadoop's native library starts a `chmod` for each file that it unpacks: minutes for an environment of ten thousand.
-Unpacking here takes what tar takes. What was unpacked lies beside the archive in the node's cache, in the folder that YARN
-made for it and removes with it; where that may not be written to, it lies in the container.
+Unpacking here takes what tar takes. What was unpacked lies beside the archive in the node's cache, in the folder that
+YARN made for it and removes with it; where that may not be written to, it lies in the container.
 """
 
 from __future__ import annotations
