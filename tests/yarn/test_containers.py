@@ -67,8 +67,11 @@ def test_containers_are_seen_while_they_run_and_their_logs_afterwards(
 def test_container_over_its_memory_is_killed(hadoop: HadoopCluster, client: skein.Client) -> None:
     # `tail` holds a line of 600 MB, and cannot write it to somebody who does not read.
     application = submit(client, "head -c 600000000 /dev/zero | tail -n 1 | sleep 600")
-    eventually(lambda: hadoop.application(application)["state"] == "FAILED", "the application failed")
-    assert "running beyond physical memory limits" in "".join(hadoop.container_logs(application).values())
+    eventually(lambda: hadoop.application(application)["finalStatus"] == "FAILED", "the application failed")
+    eventually(
+        lambda: "of 256 MB physical memory used" in "".join(hadoop.container_logs(application).values()),
+        "the log of the ApplicationMaster names the reason",
+    )
 
 
 def test_process_that_outlives_its_node_manager_is_found_and_ended(

@@ -209,3 +209,5 @@ def test_kept_folders_are_whole_names() -> None:
     places = Places(kept=("/tmp/logs",))
     assert places.is_kept("/tmp/logs/me/x") and places.is_kept("/tmp/logs")
     assert not places.is_kept("/tmp/logs2/x")
+    assert places.is_kept("/user/me/.skein")
+    assert not places.is_kept("/user/me/.skein/application_1_0001")

@@ -65,8 +65,14 @@ class Places:
     #: Folders below those whose content is kept on purpose: collected logs, environments.
     kept: Sequence[str] = field(default=("/tmp/logs",))
 
+    #: Names of folders that may stay when they are empty: Skein makes its own once.
+    may_be_empty: Sequence[str] = (".skein",)
+
     def is_kept(self, path: str) -> bool:
-        return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in self.kept)
+        """Whether a file, or a folder that is empty, may stay."""
+        return path.rpartition("/")[2] in self.may_be_empty or any(
+            f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in self.kept
+        )
 
 
 def znodes_below(quorum: str, root: str) -> list[str]:
