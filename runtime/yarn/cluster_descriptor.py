@@ -49,6 +49,7 @@ from yarrow.runtime.yarn.layout import (
 )
 from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
+from yarrow.runtime.yarn.staging import check_places, stage
 from yarrow.runtime.yarn.submission import (
     ContainerContent,
     build_submission,
@@ -182,6 +183,7 @@ class YarnClusterDescriptor:
 
     def _deploy(self, plan: _Plan) -> YarnCluster:
         times = _Times(self._clock)
+        check_places(self._config)
         secrets = make_secrets(self._ids, self._clock)
         client = self.client(secrets.skein)
         client.begin()
@@ -240,13 +242,14 @@ class YarnClusterDescriptor:
         self, plan: _Plan, secrets: ApplicationSecrets, environment: PreparedEnvironment, folder: Path
     ) -> ApplicationSubmission:
         """Writes the application's files into `folder`, and the submission that names them."""
-        shown, sensitive = divided(self._config)
+        staged = stage(self._config, folder, plan.program)
+        shown, sensitive = divided(staged.configuration)
         description = ApplicationDescription(
             mode=plan.mode,
             name=plan.name,
             configuration=shown,
             initial_task_executors=self._config.get(yarn.INITIAL_TASK_EXECUTORS),
-            program=plan.program,
+            program=staged.program,
             attached=plan.attached,
             max_attempts=max_attempts(self._config),
             interpreter=environment.interpreter,
@@ -254,9 +257,10 @@ class YarnClusterDescriptor:
         write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
-        both = [_resource(folder, DESCRIPTION_FILE), *environment.archives]
+        both = [_resource(folder, DESCRIPTION_FILE), *environment.archives, *staged.both]
         write_overlay(folder / OVERLAY_JAR, master_properties(self._config))
-        master = [*both, _resource(folder, MASTER_SECRETS_FILE), _resource(folder, OVERLAY_JAR)]
+        master = [*both, *staged.master]
+        master += [_resource(folder, MASTER_SECRETS_FILE), _resource(folder, OVERLAY_JAR)]
         if plan.packed_job:
             write_private(folder / JOB_GRAPH_FILE, plan.packed_job)
             master.append(_resource(folder, JOB_GRAPH_FILE))
