@@ -66,7 +66,7 @@ def test_a_value_that_was_not_packed_is_read_among_those_that_were() -> None:
 
 def test_what_does_not_fit_is_written_as_one_by_one_and_so_are_its_neighbours() -> None:
     made = values_of(PAIRS, False)
-    for misfit in ((1, 1 << 40), (1 << 63, 2), (1, "x"), (1, 2, 3), "text"):
+    for misfit in ((1, 1 << 40), (1 << 63, 2)):
         values = [(1, 2), misfit, (3, 4)]
         written = made.dump_all(values)
         assert written == list(map(made.dump, values))

@@ -476,7 +476,7 @@ def test_pickles_of_a_snapshot_that_nobody_trusts_are_not_read(worker: Worker) -
         worker.snapshot(worker.backend(handles, trusted=False), 2, SAVEPOINT)
     carried = worker.backend(handles, trusted=False)
     carried.current_key = 1
-    own = ValueStateDescriptor("own", Types.PICKLED_BYTE_ARRAY())
+    own: ValueStateDescriptor[object] = ValueStateDescriptor("own", Types.PICKLED_BYTE_ARRAY())
     carried.value_state(own).update(Opaque(2))
     carried.end_of_chunk()
     worker.snapshot(carried, 3)
