@@ -45,10 +45,9 @@ def test_a_session_takes_jobs_by_its_properties_file_its_name_and_its_id(
     yarrow: Commands, hdfs_folder: str, flights_table: list[str]
 ) -> None:
     name = yarrow.name("session")
-    # One slot at most, so that a second job finds the session full.
-    session = yarrow.ok(
-        "session", "-d", "-nm", name, "-n", "1", "-s", "1", "-D", "slotmanager.number-of-slots.max=1"
-    )
+    # Two slots at most, so that a job of two beside another finds the session full.
+    sizes = ("-n", "1", "-s", "2", "-tm", "1152", "-D", "slotmanager.number-of-slots.max=2")
+    session = yarrow.ok("session", "-d", "-nm", name, *sizes)
     application = session.application
     assert "JobManager Web Interface: http://" in session.out
     assert f'echo "stop" | yarrow session -id {application}' in session.out
@@ -65,9 +64,9 @@ def test_a_session_takes_jobs_by_its_properties_file_its_name_and_its_id(
     # Detached, by name; then a second one that finds no slot says so and gives up.
     endless = yarrow.ok("run", "-d", "-yid", name, "endless.py").job
     assert f"{endless} : endless (" in yarrow.ok("list", "-yid", application).out
-    full = yarrow("run", "-yid", application, "-D", "slot.request.timeout=4 s", "doubles.py")
+    full = yarrow("run", "-yid", application, "-D", "slot.request.timeout=4 s", str(FLIGHTS / "delays.py"))
     assert full.status == 1
-    assert "waits: it needs 1 slots" in full.err
+    assert "waits: it needs 2 slots" in full.err
     assert "no slots within 4 s (slot.request.timeout)" in full.err
 
     saved = yarrow.ok("savepoint", "-yid", application, endless, hdfs_folder)

@@ -11,6 +11,7 @@ import traceback
 from types import TracebackType
 
 from yarrow.runtime.common.errors import JobExecutionError, YarrowError
+from yarrow.runtime.yarn.gateways import YarnError
 
 #: Scripts that drive the command line look for these lines.
 DASHES = "-" * 60
@@ -37,6 +38,9 @@ def failure_text(error: BaseException) -> str:
         cause = error.__cause__
         if isinstance(cause, JobExecutionError):
             return str(cause)
+        if isinstance(cause, CommandError | YarnError):
+            # What the command was told to use is not there: the program's frames say nothing about that.
+            return f"{type(cause).__name__}: {cause}"
         return "".join(
             traceback.format_exception(type(cause), cause, users_frames(cause.__traceback__))
         ).rstrip()

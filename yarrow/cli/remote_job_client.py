@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient
 from yarrow.cli.savepoint_commands import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
@@ -131,6 +132,9 @@ class RemoteJobClient(JobClient):
     def _follow(self, result: Future[JobExecutionResult]) -> None:
         try:
             result.set_result(self._wait())
+        except CommandError as error:
+            text = f"Job {self._name!r} ({self._job_id}) cannot be followed any more. {error}"
+            result.set_exception(JobExecutionError(text, self._job_id))
         except BaseException as error:
             result.set_exception(error)
 

@@ -66,8 +66,10 @@ def _report_end(client: JobClient) -> None:
 
 def run(program: Program, config: Settings) -> None:
     """Runs the program; raises ProgramFailedError for its error."""
-    program.check()
     target = config.get(execution.TARGET) or LOCAL
+    # A program that lies on HDFS is for YARN alone to look at.
+    if target != YARN_APPLICATION or "://" not in (program.path or ""):
+        program.check()
     detached = config.is_set(execution.ATTACHED) and not config.get(execution.ATTACHED)
     if detached and target == LOCAL:
         raise CommandError(

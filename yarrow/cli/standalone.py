@@ -58,6 +58,9 @@ def run_job_manager(config: Settings) -> int:
     """Runs until it is told to end; the exit status."""
     check_job_manager_memory(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
+    for library in ("hdfs", "uvicorn"):
+        # Each request would be a line.
+        logging.getLogger(library).setLevel(logging.WARNING)
     return asyncio.run(_job_manager(config, ClusterDirectory.of(config)))
 
 

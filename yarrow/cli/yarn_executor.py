@@ -17,12 +17,14 @@ from yarrow.cli.rest_client import RestClient, RestUnavailableError
 from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
+from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, JobAlreadyEndedError
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.yarn.application_files import ApplicationFiles
 from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 
 #: Seconds that an application has to end by itself when its job was cancelled, before YARN kills it.
@@ -88,6 +90,16 @@ class ApplicationJobClient(RemoteJobClient):
         super().__init__(rest, graph.job_id, graph.name)
         self._config = config
         self._application_id = application_id
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """As of any job; with its end the application's secrets are of no more use, and are removed."""
+
+        def forget(result: JobExecutionResult | None, error: BaseException | None) -> None:
+            ApplicationFiles.of(self._config).forget(self._application_id)
+
+        ended = super().get_job_execution_result()
+        ended.when_complete(forget)
+        return ended
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancels the job; kills the application when that does not end it."""
