@@ -25,9 +25,10 @@ from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOption
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import OpenedSnapshot, open_snapshot
+from yarrow.runtime.snapshot.storage import OpenedSnapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.savepoint_folder import SavepointFolder
+from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import refuse_pickles_of
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
@@ -54,12 +55,16 @@ class SavepointEnvironment:
         now_ms: int | None = None,
         trust_pickle: bool = False,
     ) -> None:
-        """`now_ms` is the processing time (the machine's without it); pickled values only with `trust_pickle`.
+        """`now_ms` is the processing time (the machine's without it); pickled values only with `trust_pickle`, or where
+        `configuration` has a `security.snapshot.secret-file` that sealed them. With one, `write` seals too.
 
         Raises SnapshotError, FragmentFailedError.
         """
+        self._seals = Seals.of(configuration)
         self._trusted = trust_pickle
-        self._opened: OpenedSnapshot | None = None if savepoint is None else open_snapshot(savepoint)
+        self._opened: OpenedSnapshot | None = None
+        if savepoint is not None:
+            self._opened, self._trusted = self._seals.open(savepoint, trust_pickle)
         self._inputs = inputs
         self._taken: list[PendingSubtaskSnapshot] = []
         self._declined: list[BaseException] = []
@@ -179,7 +184,7 @@ class SavepointEnvironment:
             if not operators:
                 raise StateProcessorError(f"{path}: no operator has state; nothing was written")
             before = None if self._opened is None else self._opened.metadata
-            return folder.complete(self._metadata(before, operators))
+            return folder.complete(self._metadata(before, operators), self._seals)
 
     def _metadata(
         self, before: CheckpointMetadata | None, operators: tuple[OperatorState, ...]

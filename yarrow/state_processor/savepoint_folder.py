@@ -17,6 +17,7 @@ from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.storage import make_folder, write_metadata
 from yarrow.runtime.snapshot.worker_file import WorkerSnapshotFile
 from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.seals import Seals
 
 
 class SavepointFolder:
@@ -37,10 +38,10 @@ class SavepointFolder:
         self.output = WorkerSnapshotFile(CheckpointLocation(directory=self._path), self._ids)
         self._complete = False
 
-    def complete(self, metadata: CheckpointMetadata) -> str:
-        """Writes the metadata: from now on it is a savepoint."""
+    def complete(self, metadata: CheckpointMetadata, seals: Seals) -> str:
+        """Writes the metadata, sealed where there is a secret: from now on it is a savepoint."""
         self.output.close()
-        write_metadata(self._path, metadata, self._ids)
+        write_metadata(self._path, metadata, self._ids, seals.secret)
         self._complete = True
         return self._path
 

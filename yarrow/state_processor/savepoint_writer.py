@@ -30,6 +30,7 @@ from yarrow.runtime.snapshot.storage import open_snapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.savepoint_folder import SavepointFolder
+from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import CanonicalPart, StoredState
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 from yarrow.state_processor.transformed_state import TransformedState
@@ -66,7 +67,9 @@ class SavepointWriter:
         path: str,
         trusted: bool,
         configuration: Mapping[str, str],
+        seals: Seals,
     ) -> None:
+        self._seals = seals
         self._max_parallelism = max_parallelism
         self._existing = existing
         self._path = path
@@ -82,11 +85,12 @@ class SavepointWriter:
         """A savepoint of new operators alone, to begin a job from.
 
         `max_parallelism`: a job that restores takes it over, or must have the same. `configuration`: of the operators
-        that bootstrap functions run in, for instance `state.backend.type: rocksdb` for more state than fits in memory.
-        Raises InvalidParallelismError.
+        that bootstrap functions run in, for instance `state.backend.type: rocksdb` for more state than fits in memory;
+        with `security.snapshot.secret-file` the savepoint is sealed for jobs of that secret.
+        Raises InvalidParallelismError, SnapshotStorageError for a secret that cannot be used.
         """
         check_parallelism(1, max_parallelism)
-        return SavepointWriter(max_parallelism, None, "", True, configuration or {})
+        return SavepointWriter(max_parallelism, None, "", True, configuration or {}, Seals.of(configuration))
 
     @staticmethod
     def from_existing_savepoint(
@@ -94,16 +98,20 @@ class SavepointWriter:
     ) -> SavepointWriter:
         """A savepoint or retained checkpoint to change. It is not touched; pickled values are carried over unread.
 
+        `configuration` as in `new_savepoint`: with a secret, what it sealed needs no `trust_pickle`, and pickles it
+        did not seal are refused without.
         Raises SnapshotError naming the path.
         """
-        opened = open_snapshot(path)
+        seals = Seals.of(configuration)
+        opened, trusted = seals.open(path, trust_pickle)
         known = [state.max_parallelism for state in opened.metadata.operators]
         return SavepointWriter(
             max(known, default=DEFAULT_MAX_PARALLELISM),
             opened.metadata,
             path,
-            trust_pickle,
+            trusted,
             configuration or {},
+            seals,
         )
 
     # ------------------------------------------------------------------ what is to be done
@@ -193,7 +201,7 @@ class SavepointWriter:
         job_id = JobID(RandomIdFactory().hex_id()) if self._existing is None else self._existing.job_id
         with SavepointFolder(path) as folder:
             operators = (*self._write_kept(folder.output), *self._write_new(folder.output, job_id))
-            return folder.complete(self._metadata(job_id, operators))
+            return folder.complete(self._metadata(job_id, operators), self._seals)
 
     def _metadata(self, job_id: JobID, operators: tuple[OperatorState, ...]) -> CheckpointMetadata:
         from yarrow import __version__

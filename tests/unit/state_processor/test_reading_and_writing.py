@@ -29,7 +29,9 @@ from tests.unit.state_processor.bootstrapped import (
 )
 from yarrow.common import Row, Types
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from yarrow.runtime.snapshot.errors import CorruptSnapshotError, UntrustedPickleError
+from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
+from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 from yarrow.state_processor import (
     BroadcastStateBootstrapFunction,
     OperatorIdentifier,
@@ -381,6 +383,40 @@ def test_pickled_values_are_read_only_where_they_are_trusted(tmp_path: Path) -> 
     copy = SavepointWriter.from_existing_savepoint(path).write(f"{tmp_path}/copy")
     with SavepointReader.read(copy) as reader:
         assert reader.states("op")[0].pickled, "carried over unread"
+
+
+def test_savepoints_are_sealed_for_jobs_of_a_secret(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 2)
+    secret.chmod(0o600)
+    sealing = {"security.snapshot.secret-file": str(secret)}
+    demanded = SnapshotTrust.of(str(secret), False)
+
+    def is_trusted(path: str) -> bool:
+        opened = open_snapshot(path, secret=demanded.secret)
+        return check_trust(opened.metadata, opened.seal, demanded, path)
+
+    unsealed = written(tmp_path, {1: Unsafe()}, ValueStateDescriptor("s"))
+    with pytest.raises(UntrustedPickleError):
+        is_trusted(unsealed)
+    # Pickles of others get no seal by being carried over.
+    with pytest.raises(UntrustedPickleError, match="bears no seal"):
+        SavepointWriter.from_existing_savepoint(unsealed, configuration=sealing)
+    with pytest.raises(UntrustedPickleError, match="bears no seal"):
+        SavepointEnvironment(job, unsealed, configuration=sealing)
+    trusting = SavepointWriter.from_existing_savepoint(unsealed, trust_pickle=True, configuration=sealing)
+    sealed = trusting.write(f"{tmp_path}/sealed")
+    assert is_trusted(sealed)
+    # What is sealed needs no trust.
+    with SavepointEnvironment(job, sealed, configuration=sealing) as environment:
+        environment.push([("a", "x")])
+        assert is_trusted(environment.write(f"{tmp_path}/again"))
+    without = SavepointWriter.from_existing_savepoint(sealed).write(f"{tmp_path}/without")
+    with pytest.raises(UntrustedPickleError):
+        is_trusted(without)
+    secret.chmod(0o644)
+    with pytest.raises(SnapshotStorageError, match="chmod 600"):
+        SavepointWriter.new_savepoint(configuration=sealing)
 
 
 def test_flipped_bytes_are_found(tmp_path: Path) -> None:
