@@ -468,15 +468,15 @@ class FakeTaskExecutor:
     async def trigger_checkpoint(
         self, job_master_id: JobMasterID, trigger: m.TriggerCheckpoint
     ) -> m.Acknowledge:
-        raise NotImplementedError
+        raise AssertionError("REST asks no TaskExecutor for trigger_checkpoint")
 
     async def notify_checkpoint(
         self, job_master_id: JobMasterID, notification: m.NotifyCheckpoint
     ) -> m.Acknowledge:
-        raise NotImplementedError
+        raise AssertionError("REST asks no TaskExecutor for notify_checkpoint")
 
     async def reset_subtask(self, job_master_id: JobMasterID, reset: m.ResetSubtask) -> m.Acknowledge:
-        raise NotImplementedError
+        raise AssertionError("REST asks no TaskExecutor for reset_subtask")
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, cause: str
