@@ -508,6 +508,14 @@ def proxy(
     run_proxy(_application_settings(application, dynamic), port)
 
 
+@app.command(context_settings=_HELP)
+def doctor(dynamic: Dynamic = None) -> None:
+    """Look at Java, Hadoop, HDFS, YARN and Python before a first submission: OK, WARN or FAIL with the setting."""
+    from yarrow.cli.doctor import main as examine
+
+    examine(_configuration(dynamic))
+
+
 @app.command("start-cluster", context_settings=_HELP)
 def start_cluster(dynamic: Dynamic = None) -> None:
     """Starts a JobManager and the TaskExecutors of conf/workers (one without it) on this machine."""
