@@ -12,7 +12,7 @@ from typing import Any
 
 from yarrow.common.job_client import JobClient
 from yarrow.datastream.job_waiting import cancel_and_wait, wait_for_job
-from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.graph.executor import CollectingJobClient
 
 __all__ = ["CloseableIterator"]
@@ -46,7 +46,11 @@ class CloseableIterator(Iterator[Any]):
             self.close()
             raise StopIteration
         if not self._fetched:
-            self._fetch()
+            try:
+                self._fetch()
+            except YarrowError as error:
+                # The message says it all.
+                raise error.with_traceback(None) from None
         if self._left is not None:
             self._left -= 1
         return self._fetched.popleft()

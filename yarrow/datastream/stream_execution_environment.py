@@ -34,7 +34,7 @@ from yarrow.datastream.functions import CheckpointedFunction, ParallelSourceFunc
 from yarrow.datastream.graph_builder import GraphBuilder, declared
 from yarrow.datastream.job_waiting import wait_for_job
 from yarrow.datastream.user_functions import declares_blocking, require_function
-from yarrow.runtime.common.errors import InvalidProgramError, JobExecutionError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
@@ -226,16 +226,17 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """
         try:
             return wait_for_job(self._submit(job_name))
-        except JobExecutionError as error:
-            # The way through futures says nothing to the user; the message holds the traceback that does.
-            raise error.with_traceback(None) from None
-        except (InvalidProgramError, ConfigError) as error:
-            # What is wrong is in the program, not on our way to finding it.
+        except (YarrowError, ConfigError) as error:
+            # What is wrong is in the program, or with the cluster, and not on our way to finding it: the message says
+            # it all, of a job that failed with the traceback of the user's function.
             raise error.with_traceback(None) from None
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
         """Execute the program and return at once with a handle on the job."""
-        return self._submit(job_name)
+        try:
+            return self._submit(job_name)
+        except (YarrowError, ConfigError) as error:
+            raise error.with_traceback(None) from None
 
     def get_execution_plan(self) -> str:
         """Return the program's operators as JSON, in Flink's shape. Nothing is executed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ from yarrow.runtime.graph.executor import (
 )
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.rpc.errors import RpcUnavailableError
 
 
 class RecordingExecutor:
@@ -302,3 +304,37 @@ def test_collecting_from_a_cluster_that_hands_nothing_back() -> None:
     with executing(client), pytest.raises(UnsupportedFeatureError, match="which FakeClient does not"):
         environment().from_sequence(1, 9).execute_and_collect()
     assert client.cancelled, "a job whose results nobody can read is not left running"
+
+
+class UnreachableExecutor:
+    """A cluster that does not answer, found out a few calls deep."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        try:
+            return self._connect()
+        except OSError as error:
+            raise RpcUnavailableError("the cluster at host:1 does not answer: is it up?") from error
+
+    def _connect(self) -> JobClient:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("call", ["execute", "execute_async", "execute_and_collect"])
+def test_an_error_of_submission_shows_the_users_frames_and_a_sentence(call: str) -> None:
+    env = environment()
+    numbers = env.from_collection([1])
+    if call != "execute_and_collect":
+        numbers.print()
+    executing = numbers.execute_and_collect if call == "execute_and_collect" else getattr(env, call)
+    with executor_in_place(UnreachableExecutor()), pytest.raises(RpcUnavailableError) as found:
+        executing()
+    ours = [frame for frame in traceback.extract_tb(found.value.__traceback__) if frame.filename != __file__]
+    assert [frame.name for frame in ours] in (
+        ["execute"],
+        ["execute_async"],
+        ["execute_and_collect", "execute_async"],
+    )
+    shown = "".join(traceback.format_exception(found.value))
+    assert "Connection refused" not in shown and shown.endswith("does not answer: is it up?\n")
