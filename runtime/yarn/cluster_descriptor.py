@@ -28,6 +28,7 @@ from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.application import (
     ApplicationDescription,
     ClientSecrets,
@@ -39,7 +40,13 @@ from yarrow.runtime.yarn.deployment import AwaitedApplication, check_resources
 from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError, YarnState
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
-from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, master_properties, write_overlay
+from yarrow.runtime.yarn.hadoop_overlay import (
+    LOG_SETTINGS,
+    LOG_SETTINGS_FILE,
+    OVERLAY_JAR,
+    master_properties,
+    write_overlay,
+)
 from yarrow.runtime.yarn.layout import (
     DESCRIPTION_FILE,
     JOB_GRAPH_FILE,
@@ -201,6 +208,7 @@ class YarnClusterDescriptor:
             times.mark("files")
             application_id = self._submit(client, submission)
             times.mark("submitted")
+        remove_abandoned(client)
         try:
             kept = ClientSecrets(
                 application_id=application_id,
@@ -233,7 +241,8 @@ class YarnClusterDescriptor:
 
     def _undo(self, client: YarnClient, application_id: str) -> None:
         try:
-            client.kill(application_id)
+            # One that has ended too: a master that was lost could not remove its files from HDFS.
+            client.kill(application_id, even_ended=True)
         except YarnError as error:
             self._say(f"{error} End it by `yarn application -kill {application_id}`.")
         self.files.forget(application_id)
@@ -259,6 +268,7 @@ class YarnClusterDescriptor:
         write_secrets(folder / TASK_EXECUTOR_SECRETS_FILE, secrets.for_task_executor(sensitive))
         both = [_resource(folder, DESCRIPTION_FILE), *environment.archives, *staged.both]
         write_overlay(folder / OVERLAY_JAR, master_properties(self._config))
+        write_private(folder / LOG_SETTINGS_FILE, LOG_SETTINGS.encode())
         master = [*both, *staged.master]
         master += [_resource(folder, MASTER_SECRETS_FILE), _resource(folder, OVERLAY_JAR)]
         if plan.packed_job:
@@ -270,6 +280,7 @@ class YarnClusterDescriptor:
             plan.name,
             ContainerContent(master, environment.variables, environment.interpreter),
             ContainerContent(task_executor, environment.variables, environment.interpreter),
+            str(folder / LOG_SETTINGS_FILE),
         )
 
     def _present_address(self, client: YarnClient, secrets: ClientSecrets) -> str:

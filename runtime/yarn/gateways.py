@@ -100,6 +100,8 @@ class ApplicationSubmission:
     master_script: str
     master_resources: Sequence[Resource]
     master_environment: Mapping[str, str] = field(default_factory=dict)
+    #: Local path of log4j.properties for Skein's Java ApplicationMaster; empty = Skein's own.
+    master_log_settings: str = ""
     task_executor: ContainerShape
     task_executor_script: str
     task_executor_resources: Sequence[Resource]

@@ -19,6 +19,17 @@ from yarrow.runtime.config.settings import Settings
 #: Anywhere on the class path; a container's own folder is on that of Skein's ApplicationMaster.
 OVERLAY_JAR: Final = "yarrow-hadoop.jar"
 _ENTRY: Final = "hadoop-site.xml"
+#: For Skein's Java ApplicationMaster: its own messages, and of Hadoop's no complaint that our properties are final.
+LOG_SETTINGS_FILE: Final = "yarrow-log4j.properties"
+LOG_SETTINGS: Final = """\
+log4j.rootLogger=INFO, console
+log4j.logger.org.apache.hadoop.conf.Configuration=ERROR
+log4j.logger.com.anaconda.skein.shaded.org.eclipse.jetty=WARN
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.Target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %c{2} - %m%n
+"""
 #: A fixed time: the same properties make the same file.
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 #: A client says soon that nobody answers: Hadoop's own patience is a quarter of an hour.

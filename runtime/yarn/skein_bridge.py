@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from yarrow.runtime.common.clock import Clock
@@ -37,6 +38,16 @@ with warnings.catch_warnings():
     import skein
 
 log = logging.getLogger(__name__)
+
+
+def _check_target(target: str) -> None:
+    path = PurePosixPath(target)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"{target!r} is no path below a container's folder")
+
+
+# Skein wants a plain name where YARN takes a path below the container's folder, and makes the folders on it.
+skein.model._check_is_filename = _check_target
 
 _ENDED: Final = ("SUCCEEDED", "FAILED", "KILLED")
 _ALL_CONTAINER_STATES: Final = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
@@ -265,6 +276,7 @@ def _specification(submission: ApplicationSubmission, security: Any) -> Any:
         files=_files(submission.master_resources),
         env=dict(submission.master_environment),
         security=security,
+        log_config=submission.master_log_settings or None,
     )
     return skein.ApplicationSpec(
         name=submission.name,

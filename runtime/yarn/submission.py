@@ -41,7 +41,11 @@ class ContainerContent:
 
 
 def build_submission(
-    config: Settings, name: str, master: ContainerContent, task_executor: ContainerContent
+    config: Settings,
+    name: str,
+    master: ContainerContent,
+    task_executor: ContainerContent,
+    master_log_settings: str = "",
 ) -> ApplicationSubmission:
     """The whole submission. Raises InvalidOptionValue or MemoryBudgetError for sizes that cannot be."""
     view_users, view_groups = access_list(config.get(yarn.VIEW_ACLS))
@@ -61,6 +65,7 @@ def build_submission(
             **config.below(_MASTER_VARIABLES),
             "JDK_JAVA_OPTIONS": _MASTER_JAVA_OPTIONS,
         },
+        master_log_settings=master_log_settings,
         task_executor=task_executor_shape(config),
         task_executor_script=script(task_executor.interpreter, TASK_EXECUTOR_MODULE),
         task_executor_resources=task_executor.resources,

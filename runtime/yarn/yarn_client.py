@@ -99,9 +99,12 @@ class YarnClient:
         self.check()
         return self._gateway().applications(name)
 
-    def kill(self, application_id: str) -> None:
-        """No effect on one that has ended. Raises ApplicationNotFoundError."""
-        if self.status(application_id).report.state.has_ended:
+    def kill(self, application_id: str, even_ended: bool = False) -> None:
+        """No effect on one that has ended, but that with `even_ended` what it left on HDFS is removed.
+
+        Raises ApplicationNotFoundError.
+        """
+        if self.status(application_id).report.state.has_ended and not even_ended:
             return
         self.check()
         self._gateway().kill(application_id)

@@ -1,0 +1,285 @@
+"""YarnClusterDescriptor on a real YARN: sessions from nothing to their end, and every way in which none comes about."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import msgspec
+import pytest
+
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
+from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, FinalStatus, YarnError, YarnState
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.hadoop.web import files_below, make_folder
+
+#: Seconds for what YARN does by itself; a machine under load is slow.
+PATIENCE = 120.0
+APPLICATION = re.compile(r"application_\d+_\d+")
+UNKNOWN = "application_1700000000000_0001"
+#: Nobody listens there.
+DEAD = "127.0.0.1:1"
+
+
+@pytest.fixture
+def settings(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) -> Settings:
+    """Small containers; what a client keeps lies in the test's own folder."""
+    return Settings(
+        {
+            "yarn.environment": "none",
+            "yarn.properties-file.location": str(tmp_path / "files"),
+            "yarn.deployment-timeout": "3 min",
+            "jobmanager.memory.process.size": "640m",
+            "taskmanager.memory.process.size": "640m",
+        }
+    )
+
+
+@pytest.fixture
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this process makes its temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What deployments told their user."""
+    return []
+
+
+@pytest.fixture
+def descriptor(
+    settings: Settings, said: list[str], temporary_folder: Path
+) -> Iterator[YarnClusterDescriptor]:
+    """It closes after the test, and has left no temporary file then."""
+    with YarnClusterDescriptor(settings, said.append) as made:
+        yield made
+    assert list(temporary_folder.iterdir()) == []
+
+
+def ask(cluster: YarnCluster, method: str, path: str, token: str | None = None) -> Any:
+    request = urllib.request.Request(f"{cluster.rest_address}{path}", method=method)
+    request.add_header("Authorization", f"Bearer {cluster.rest_token if token is None else token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    clock, pause = SystemClock(), Event()
+    deadline = clock.monotonic() + PATIENCE
+    while not condition():
+        assert clock.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
+        pause.wait(0.2)
+
+
+def user_files(hadoop: HadoopCluster) -> set[str]:
+    """Applications of this user that have ended and of which Skein keeps files on HDFS."""
+    user = getpass.getuser()
+    below = files_below(hadoop.ports["namenode.web"], f"/user/{user}", user)
+    kept = {found[0] for path in below if (found := APPLICATION.search(path)) and "/.skein/" in path}
+    return {one for one in kept if hadoop.application(one)["state"] in ("FINISHED", "FAILED", "KILLED")}
+
+
+def test_a_session_from_nothing_to_its_end(
+    hadoop: HadoopCluster, descriptor: YarnClusterDescriptor, settings: Settings
+) -> None:
+    session = descriptor.deploy_session()
+    assert ask(session, "GET", "/overview")["slots-total"] == 0
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        ask(session, "GET", "/overview", token="guessed")
+
+    kept = descriptor.files.folder / f".yarrow-application-{session.application_id}"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    report = hadoop.application(session.application_id)
+    assert session.rest_token not in json.dumps(report)
+
+    # Another client finds it without a JVM, by the file; and by the master where the file's address is stale.
+    with YarnClusterDescriptor(settings) as other:
+        assert other.retrieve(session.application_id) == session
+        secrets = other.files.read_secrets(session.application_id)
+        assert secrets is not None
+        other.files.write_secrets(msgspec.structs.replace(secrets, rest_address=f"http://{DEAD}"))
+        assert other.retrieve(session.application_id) == session
+        assert descriptor.files.read_secrets(session.application_id) == secrets
+
+    assert ask(session, "DELETE", "/cluster") == {}
+    client = descriptor.client((b"", b""))
+    eventually(lambda: client.report(session.application_id).state.has_ended, "the session has ended")
+    assert client.report(session.application_id).final_status is FinalStatus.SUCCEEDED
+    with pytest.raises(YarnError, match=r"has ended: FINISHED, SUCCEEDED"):
+        descriptor.retrieve(session.application_id)
+    assert not kept.exists()
+    assert user_files(hadoop) == set()
+
+
+def test_a_killed_session_is_gone(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
+    session = descriptor.deploy_session()
+    descriptor.kill(session.application_id)
+    client = descriptor.client((b"", b""))
+    eventually(lambda: client.report(session.application_id).state is YarnState.KILLED, "it is killed")
+    eventually(lambda: user_files(hadoop) == set(), "its files are gone")
+    assert descriptor.files.known_applications() == []
+    # Once more is no error.
+    descriptor.kill(session.application_id)
+
+
+def test_a_master_that_fails_says_why_with_its_log(
+    hadoop: HadoopCluster, settings: Settings, temporary_folder: Path
+) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        broken = settings.overlay({"rest.bind-port": port, "rest.port": port})
+        with (
+            YarnClusterDescriptor(broken) as descriptor,
+            pytest.raises(YarnError, match=r"ended as \w+ before it was ready") as failed,
+        ):
+            descriptor.deploy_session()
+    assert port in str(failed.value)
+    assert "The end of " in str(failed.value)
+    assert_nothing_left(hadoop, descriptor)
+    assert list(temporary_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"yarn.application.queue": "nowhere"}, r"no queue 'nowhere'.*there are: default, small"),
+        ({"jobmanager.memory.process.size": "64g"}, r"65536 MiB .*at most \d+ MiB.*maximum-allocation-mb"),
+        ({"taskmanager.memory.process.size": "64g"}, r"TaskExecutor .*65536 MiB .*at most \d+ MiB"),
+        (
+            {"flink.yarn.resourcemanager.address": DEAD},
+            r"ResourceManager does not answer; tried 127\.0\.0\.1:1",
+        ),
+        ({"flink.hadoop.fs.defaultFS": f"hdfs://{DEAD}"}, r"NameNode does not answer; tried 127\.0\.0\.1:1"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(
+    hadoop: HadoopCluster, settings: Settings, temporary_folder: Path, wrong: dict[str, str], message: str
+) -> None:
+    with YarnClusterDescriptor(settings.overlay(wrong)) as descriptor:
+        with pytest.raises(YarnError, match=message):
+            descriptor.deploy_session()
+        assert_nothing_left(hadoop, descriptor)
+    assert list(temporary_folder.iterdir()) == []
+
+
+def test_without_the_web_server_yarn_itself_refuses(hadoop: HadoopCluster, settings: Settings) -> None:
+    blind = settings.overlay({"flink.yarn.resourcemanager.webapp.address": DEAD})
+    with YarnClusterDescriptor(blind.overlay({"yarn.application.queue": "nowhere"})) as descriptor:
+        with pytest.raises(YarnError, match=r"no queue 'nowhere'.*There are: default, small"):
+            descriptor.deploy_session()
+        with pytest.raises(ApplicationNotFoundError, match=UNKNOWN):
+            descriptor.retrieve(UNKNOWN)
+        assert_nothing_left(hadoop, descriptor)
+
+
+def test_a_user_without_a_home_is_told(
+    hadoop: HadoopCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "nobody-here")
+    with YarnClusterDescriptor(settings) as descriptor:
+        with pytest.raises(YarnError, match=r"user=nobody-here.*home directory") as refused:
+            descriptor.deploy_session()
+        assert "\n" not in str(refused.value)
+        assert_nothing_left(hadoop, descriptor)
+
+
+def test_a_home_without_room_is_told(
+    hadoop: HadoopCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder(hadoop.ports["namenode.web"], "/user/poor", "700", "poor")
+    hadoop.run("hdfs", "dfsadmin", "-setSpaceQuota", "1m", "/user/poor")
+    monkeypatch.setenv("HADOOP_USER_NAME", "poor")
+    try:
+        with YarnClusterDescriptor(settings) as descriptor:
+            with pytest.raises(YarnError, match=r"HDFS has no room.*quota of /user/poor"):
+                descriptor.deploy_session()
+            assert_nothing_left(hadoop, descriptor)
+    finally:
+        hadoop.run("hdfs", "dfs", "-rm", "-r", "-skipTrash", "/user/poor")
+
+
+def test_an_unknown_application_is_told(descriptor: YarnClusterDescriptor) -> None:
+    for ask_for in (descriptor.retrieve, descriptor.kill):
+        with pytest.raises(ApplicationNotFoundError, match=UNKNOWN):
+            ask_for(UNKNOWN)
+    with pytest.raises(YarnError, match="no application's id"):
+        descriptor.retrieve("../../etc/passwd")
+
+
+def test_a_session_that_is_not_granted_says_why_and_is_given_up(
+    hadoop: HadoopCluster, settings: Settings, said: list[str], temporary_folder: Path
+) -> None:
+    # More than the queue can ever have, less than one container may.
+    wanted = {
+        "yarn.application.queue": "small",
+        "jobmanager.memory.process.size": "3g",
+        "yarn.deployment-timeout": "10 s",
+    }
+    with YarnClusterDescriptor(settings.overlay(wanted), said.append) as descriptor:
+        with pytest.raises(
+            YarnError, match=r"not ready after 10 s \(yarn\.deployment-timeout\) and is killed"
+        ):
+            descriptor.deploy_session()
+        assert_nothing_left(hadoop, descriptor)
+    assert any("3072 MiB" in sentence and "queue" in sentence for sentence in said), said
+    assert len(said) == len(set(said))
+
+
+def test_an_interrupted_deployment_leaves_nothing(
+    hadoop: HadoopCluster, settings: Settings, tmp_path: Path
+) -> None:
+    before = {entry["id"] for entry in hadoop.applications()}
+    program = (
+        "import sys, json\n"
+        "from yarrow.runtime.config.settings import Settings\n"
+        "from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor\n"
+        "with YarnClusterDescriptor(Settings(json.loads(sys.argv[1]))) as descriptor:\n"
+        "    descriptor.deploy_session()\n"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, json.dumps(settings.to_dict(redact=False))],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+    )
+    try:
+        eventually(lambda: {entry["id"] for entry in hadoop.applications()} > before, "it is submitted")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert b"KeyboardInterrupt" in errors
+    (submitted,) = {entry["id"] for entry in hadoop.applications()} - before
+    eventually(lambda: hadoop.application(submitted)["state"] == "KILLED", "it is killed")
+    eventually(lambda: user_files(hadoop) == set(), "its files are gone")
+    assert list(temporary.iterdir()) == []
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def assert_nothing_left(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
+    assert descriptor.files.known_applications() == []
+    eventually(lambda: user_files(hadoop) == set(), "no file of an application is left on HDFS")
+    eventually(
+        lambda: not hadoop.applications(("NEW", "SUBMITTED", "ACCEPTED")), "no application waits on YARN"
+    )
