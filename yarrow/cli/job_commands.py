@@ -11,7 +11,7 @@ from typing import Any
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError
-from yarrow.cli.savepoint_commands import OperationFailedError, await_operation
+from yarrow.cli.rest_operations import OperationFailedError, await_operation
 
 _RUNNING = "------------------ Running/Restarting Jobs -------------------"
 _SCHEDULED = "----------------------- Scheduled Jobs -----------------------"

@@ -20,7 +20,7 @@ import msgspec
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient
-from yarrow.cli.savepoint_commands import OperationFailedError, run_operation
+from yarrow.cli.rest_operations import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult

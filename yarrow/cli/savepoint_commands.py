@@ -6,13 +6,11 @@ Owner: the main thread.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping
-from typing import Any
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.program import Program
 from yarrow.cli.rest_client import RestClient, RestError
+from yarrow.cli.rest_operations import OperationFailedError, run_operation
 from yarrow.cli.run_command import planned_graph
 from yarrow.cli.savepoint_report import report_on, text_of
 from yarrow.runtime.config.options import execution
@@ -24,32 +22,7 @@ from yarrow.runtime.snapshot.savepoint_check import (
 )
 from yarrow.runtime.snapshot.storage import open_snapshot
 
-#: Seconds between two questions about an operation: short at first, for small jobs.
-_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
 FORMATS = ("canonical", "native")
-
-
-class OperationFailedError(CommandError):
-    """The cluster took the request, and what it asked for failed."""
-
-
-def run_operation(rest: RestClient, path: str, body: Mapping[str, Any], poll: str) -> Any:
-    """Begins an operation and waits for its end; the answer's `operation`. OperationFailedError with the cause."""
-    return await_operation(rest, f"{poll}/{rest.json('POST', path, body)['request-id']}")
-
-
-def await_operation(rest: RestClient, path: str) -> Any:
-    """Waits for an operation that was begun."""
-    pause, seconds = threading.Event(), _FIRST_PAUSE
-    while True:
-        answer = rest.get(path)
-        if answer["status"]["id"] == "COMPLETED":
-            operation = answer.get("operation") or {}
-            if (cause := operation.get("failure-cause")) is not None:
-                raise OperationFailedError(cause["stack-trace"])
-            return operation
-        pause.wait(seconds)
-        seconds = min(seconds * 1.5, _LAST_PAUSE)
 
 
 def take_savepoint(

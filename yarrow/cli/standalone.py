@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from yarrow.cli.cluster_directory import ClusterDirectory, ClusterSecrets, Leader
 from yarrow.cli.errors import CommandError
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from yarrow.am.cluster_entrypoint import ControlPlane
     from yarrow.am.rest.server import RestServer
     from yarrow.runtime.ha.services import HighAvailabilityServices
+
+T = TypeVar("T")
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -238,10 +241,12 @@ def run_task_manager(config: Settings) -> int:
         signal.signal(number, end)
     if is_highly_available(config):
         # The TaskExecutor follows the leaders itself, by ZooKeeper.
+        if _wait_for(directory.find_secrets, "its secrets", config, directory, ended) is None:
+            return 0
         status = _run_task_executor(config, directory, None, ended)
         return 0 if status is None else status
     while not ended.is_set():
-        leader = _wait_for_leader(config, directory, ended)
+        leader = _wait_for(directory.leader, "its address", config, directory, ended)
         if leader is None:
             break
         status = _run_task_executor(config, directory, leader, ended)
@@ -250,21 +255,28 @@ def run_task_manager(config: Settings) -> int:
     return 0
 
 
-def _wait_for_leader(config: Settings, directory: ClusterDirectory, ended: threading.Event) -> Leader | None:
+def _wait_for(
+    look: Callable[[], T | None],
+    what: str,
+    config: Settings,
+    directory: ClusterDirectory,
+    ended: threading.Event,
+) -> T | None:
+    """What `look` finds; None when the end was asked for, CommandError when nothing comes in time."""
     patience = config.get(taskmanager.REGISTRATION_TIMEOUT).seconds
     clock = SystemClock()
     begin = clock.monotonic()
-    leader = directory.leader()
-    if leader is None:
-        _log.info("waiting for a JobManager that announces itself in %s", directory.path)
-    while leader is None and not ended.wait(_LOOK):
+    found = look()
+    if found is None:
+        _log.info("waiting for %s in %s", what, directory.path)
+    while found is None and not ended.wait(_LOOK):
         if clock.monotonic() - begin > patience:
             raise CommandError(
-                f"No JobManager has announced itself in {directory.path} within {patience:g} s: start one with"
+                f"No JobManager has put {what} into {directory.path} within {patience:g} s: start one with"
                 " `yarrow jobmanager`, or name the directory of the cluster in security.cluster.directory."
             )
-        leader = directory.leader()
-    return leader
+        found = look()
+    return found
 
 
 def _run_task_executor(

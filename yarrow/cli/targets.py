@@ -149,7 +149,8 @@ def follows_leader(config: Settings) -> bool:
     """Whether masters are elected and nothing names one of them."""
     from yarrow.runtime.ha.settings import is_highly_available
 
-    return not config.is_set(rest.ADDRESS) and is_highly_available(config)
+    # Not by its other names: every configuration of a standalone cluster has jobmanager.rpc.address.
+    return config.name_in_use(rest.ADDRESS) != rest.ADDRESS.key and is_highly_available(config)
 
 
 def rest_address(config: Settings) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.cli.main import app
 from yarrow.cli.rest_client import RestClient
-from yarrow.cli.savepoint_commands import run_operation
+from yarrow.cli.rest_operations import run_operation
 from yarrow.common import JobStatus, Types
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
