@@ -1,0 +1,313 @@
+"""A standalone cluster with several masters, each a process, on real HDFS and ZooKeeper; and a job to watch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.yarn.private_zookeeper import until
+from yarrow.cli.rest_client import RestError, RestUnavailableError
+from yarrow.cli.targets import masters_rest_client
+from yarrow.common.job_client import JobClient
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream.connectors.base import SourceReader, SourceReaderContext
+from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.testing import gated_source
+from yarrow.testing.fault_jobs import Counting, key_of
+from yarrow.testing.gated_source import GatedSource, GatedSplit
+from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
+
+#: Seconds in which what a fault has disturbed is as it was.
+GRACE = 60.0
+
+
+class Process:
+    """A master or a TaskExecutor."""
+
+    def __init__(
+        self, role: str, config: Mapping[str, str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.log = folder / f"{role}.log"
+        arguments = [part for key, value in config.items() for part in ("-D", f"{key}={value}")]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "yarrow.cli.main", role.partition("-")[0], *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """At once."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """In order; its exit status."""
+        if self.runs:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+        try:
+            return self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def said(self, text: str) -> int:
+        """How often its log holds the text."""
+        return self.log.read_text(errors="replace").count(text)
+
+
+class StandaloneMasters:
+    """One cluster id."""
+
+    def __init__(
+        self,
+        folder: Path,
+        storage: str,
+        quorum: str,
+        environment: Mapping[str, str],
+        session_timeout: str = "4 s",
+    ) -> None:
+        self._folder = folder
+        self._environment = environment
+        self.quorum = quorum
+        self.storage = f"{storage}/ha/{folder.name}"
+        self.root = f"/yarrow-tests/{folder.name}"
+        port = 20000 + os.getpid() % 20000
+        self.config = {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": quorum,
+            "high-availability.zookeeper.path.root": "/yarrow-tests",
+            "high-availability.cluster-id": folder.name,
+            "high-availability.storageDir": f"{storage}/ha",
+            "high-availability.zookeeper.client.session-timeout": session_timeout,
+            "high-availability.zookeeper.client.retry-wait": "1 s",
+            "security.cluster.directory": str(folder / "cluster"),
+            "jobmanager.rpc.address": "127.0.0.1",
+            "jobmanager.bind-host": "127.0.0.1",
+            "rest.bind-port": f"{port}-{port + 200}",
+            "taskmanager.numberOfTaskSlots": "2",
+            "taskmanager.host": "127.0.0.1",
+            "heartbeat.interval": "1 s",
+            "heartbeat.timeout": "8 s",
+        }
+        self.masters: list[Process] = []
+        self.task_executors: list[Process] = []
+
+    def start(self, masters: int = 2, task_executors: int = 1) -> None:
+        """Returns when a leader answers and all TaskExecutors are registered."""
+        for _ in range(masters):
+            self.add_master()
+        for number in range(task_executors):
+            process = Process(f"taskmanager-{number}", self.config, self._folder, self._environment)
+            self.task_executors.append(process)
+        until(
+            lambda: self.overview().get("taskmanagers") == task_executors, GRACE, "TaskExecutors registered"
+        )
+
+    def add_master(self) -> Process:
+        role = f"jobmanager-{len(self.masters)}"
+        self.masters.append(Process(role, self.config, self._folder, self._environment))
+        return self.masters[-1]
+
+    def stop(self) -> None:
+        """Ends everything, and removes what is stored."""
+        for process in (*self.task_executors, *self.masters):
+            if process.runs:
+                process.stop()
+        client = KazooClient(self.quorum)
+        client.start(GRACE)
+        try:
+            client.delete(self.root, recursive=True)
+            client.delete("/yarrow-tests")
+        finally:
+            client.stop()
+            client.close()
+
+    # What clients see.
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            {**self.config, "rest.await-leader-timeout": "30 s", "execution.target": "remote"}, "a test"
+        )
+
+    def get(self, path: str) -> Any:
+        """The leader's answer, None while there is none."""
+        try:
+            return masters_rest_client(self.settings).get(path)
+        except (RestError, RestUnavailableError):
+            return None
+
+    def overview(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.get("/overview") or {}
+        return found
+
+    def status(self, job_id: str) -> str:
+        return str((self.get(f"/jobs/{job_id}") or {}).get("state"))
+
+    def completed_checkpoints(self, job_id: str) -> int:
+        return int(
+            (self.get(f"/jobs/{job_id}/checkpoints") or {"counts": {"completed": 0}})["counts"]["completed"]
+        )
+
+    def until_running(self, job_id: str, seconds: float = GRACE) -> None:
+        """Returns when every task of the job runs."""
+
+        def runs() -> bool:
+            job = self.get(f"/jobs/{job_id}") or {}
+            tasks = job.get("status-counts", {})
+            return job.get("state") == "RUNNING" and tasks.get("RUNNING") == sum(tasks.values()) > 0
+
+        until(runs, seconds, f"job {job_id} runs")
+
+    def until_checkpoints(self, job_id: str, more: int) -> None:
+        """Returns when the present master has completed so many checkpoints."""
+        until(lambda: self.completed_checkpoints(job_id) >= more, GRACE, f"{more} checkpoints")
+
+    # What is stored.
+
+    def leader(self) -> Process:
+        """The master that leads, by the file in which it announces itself."""
+
+        def found() -> Process | None:
+            address = self._folder / "cluster" / "leader.json"
+            if not address.exists():
+                return None
+            text = address.read_text()
+            return next(
+                (master for master in self.masters if f'"pid":{master.pid}' in text and master.runs), None
+            )
+
+        until(lambda: found() is not None, GRACE, "a master leads")
+        leader = found()
+        assert leader is not None
+        return leader
+
+    def znodes(self, path: str = "") -> list[str]:
+        """Nodes below the cluster id that hold something of jobs."""
+        client = KazooClient(self.quorum)
+        client.start(GRACE)
+        try:
+            return sorted(
+                f"{part}/{name}"
+                for part in ("jobs", "results", "checkpoints")
+                for name in _children(client, f"{self.root}/{part}")
+            )
+        finally:
+            client.stop()
+            client.close()
+
+    def epoch(self) -> int:
+        """The epoch that has begun last."""
+        client = KazooClient(self.quorum)
+        client.start(GRACE)
+        try:
+            return int(client.get(f"{self.root}/leader/epoch")[0])
+        finally:
+            client.stop()
+            client.close()
+
+    def stored_files(self) -> list[str]:
+        """Files of job graphs and blobs."""
+        files = file_system_for(self.storage)
+        found = []
+        for part in ("job-graphs", "blobs"):
+            try:
+                found += [entry.path for entry in files.list(f"{self.storage}/{part}")]
+            except FileNotFoundError:
+                continue
+        return found
+
+
+def _children(client: Any, path: str) -> list[str]:
+    try:
+        names: list[str] = client.get_children(path)
+    except NoNodeError:
+        return []
+    return names
+
+
+class SlowGatedSource(GatedSource):
+    """Takes a while for its rows, so that faults find it at work."""
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
+        reader = gated_source._Reader(self, context)
+        reader.PAUSE = 0.02  # type: ignore[misc]
+        return reader
+
+
+class CountedRows:
+    """A job of keyed counts with transactional output, that ends when it is let go."""
+
+    SPLITS, ROWS = 2, 2400
+
+    def __init__(self, cluster: StandaloneMasters, folder: Path, checkpoints: str, **others: str) -> None:
+        self._gates, self.output = folder / "gates", folder / "output"
+        self._gates.mkdir()
+        self.source = SlowGatedSource(
+            "s", str(self._gates), splits=self.SPLITS, rows=self.ROWS, patience=300.0
+        )
+        values = {
+            **{key: value for key, value in cluster.config.items() if key.startswith("high-availability.")},
+            "execution.target": "remote",
+            "security.cluster.directory": cluster.config["security.cluster.directory"],
+            "execution.checkpointing.interval": "500 ms",
+            "execution.checkpointing.dir": checkpoints,
+            "execution.checkpointing.timeout": "30 s",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.delay": "200 ms",
+            **others,
+        }
+        from yarrow.common.configuration import Configuration
+
+        configuration = Configuration()
+        for key, value in values.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.set_parallelism(2)
+        rows = env.from_source(self.source, WatermarkStrategy.no_watermarks(), "rows")
+        rows.key_by(key_of).process(Counting()).sink_to(TransactionalFiles(str(self.output)))
+        self.client: JobClient = env.execute_async("counted rows")
+        self.job_id = str(self.client.get_job_id())
+
+    def let_go(self) -> None:
+        """The source may bring its last rows."""
+        (self._gates / "fired").touch()
+
+    def check(self) -> None:
+        """Each row once, in the order of its key's counts."""
+        committed = CommittedFiles(self.output)
+        assert committed.committed_twice() == []
+        assert not (self._gates / "impatient").exists(), "the source went on by itself"
+        rows = committed.rows()
+        assert sorted(identity for _, _, identity in rows) == sorted(row[2] for row in self.source.all_rows())
+        counts: defaultdict[str, list[int]] = defaultdict(list)
+        for key, count, _ in rows:
+            counts[key].append(count)
+        assert all(found == list(range(1, len(found) + 1)) for found in counts.values())
