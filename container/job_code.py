@@ -19,6 +19,7 @@ from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
+from yarrow.runtime.yarn import layout
 
 
 def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_main: bool) -> None:
@@ -38,7 +39,7 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
         path = file_paths.get(shipped.blob_key)
         if path is not None and shipped.kind == "python_file":
             _put_on_path(path)
-    for folder in reversed(code.python_path):
+    for folder in reversed(_folders(graph)):
         if os.path.isdir(folder) and folder not in sys.path:
             sys.path.insert(0, folder)
     importlib.invalidate_caches()
@@ -52,6 +53,16 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
         sys.modules["__main__"] = types.ModuleType("__main__")
         register_main_definitions(code.main_definitions)
     set_main_module("__main__")
+
+
+def _folders(graph: JobGraph) -> tuple[str, ...]:
+    """Folders for the search path: the client's where workers share its host, else what python.pythonpath names."""
+    folders = graph.user_code.python_path
+    if layout.RESOURCE_ID not in os.environ:
+        return folders
+    # A node of YARN is another host than the client's, whatever folders of the same names it has.
+    configured = graph.configuration.get(python.PYTHON_PATH.key, "").split(os.pathsep)
+    return tuple(folder for folder in folders if folder in configured)
 
 
 def _check_interpreter(graph: JobGraph) -> None:

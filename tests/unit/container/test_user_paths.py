@@ -1,0 +1,120 @@
+"""Where a worker looks for the user's modules, in every mode: none is hidden by the engine, none hides it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import yarrow.am
+import yarrow.container
+import yarrow.runtime
+from yarrow.container.job_code import install_user_code
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, UserCode
+from yarrow.runtime.yarn import layout
+
+#: Names of the engine's own folders, of modules that it has loaded, and one that is like its name.
+NAMES = ("runtime", "container", "am", "yarrow_x", "layout")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Search path and loaded modules of this process."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def graph(code: UserCode, configuration: dict[str, str] | None = None) -> JobGraph:
+    version = (sys.version_info.major, sys.version_info.minor)
+    return JobGraph(
+        job_id=JobID("0" * 32),
+        name="paths",
+        vertices=(),
+        edges=(),
+        user_code=UserCode(
+            python_path=code.python_path,
+            files=code.files,
+            python_version=version,
+            required_modules=code.required_modules,
+        ),
+        configuration=configuration or {},
+    )
+
+
+def modules_in(folder: Path) -> Path:
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(f"WHOSE = 'the user, {name}'\n")
+    return folder
+
+
+def check_both_are_found() -> None:
+    for name in NAMES:
+        assert f"the user, {name}" == importlib.import_module(name).WHOSE
+    assert importlib.import_module("yarrow.runtime") is yarrow.runtime
+    assert importlib.import_module("yarrow.runtime.yarn.layout") is layout
+    # What the engine has not loaded yet comes from it all the same.
+    assert importlib.import_module("yarrow.am.errors").__file__.startswith(
+        str(Path(yarrow.am.__file__).parent)
+    )  # type: ignore[union-attr]
+    assert importlib.import_module("yarrow.container.errors").__name__ == "yarrow.container.errors"
+
+
+def test_shipped_modules_with_the_engines_names(tmp_path: Path) -> None:
+    """-pyfs, in session, per-job and application mode: a zip under a number."""
+    folder = modules_in(tmp_path / "modules")
+    payload = tmp_path / "0"
+    with zipfile.ZipFile(payload, "w") as archive:
+        for module in folder.iterdir():
+            archive.write(module, module.name)
+    files = (ShippedFile(name="modules", kind="python_file", blob_key="key", target=None),)
+    code = UserCode(files=files, required_modules=NAMES)
+    install_user_code(graph(code), {"key": str(payload)}, own_main=False)
+    check_both_are_found()
+
+
+def test_modules_beside_the_program_on_the_clients_host(tmp_path: Path) -> None:
+    """Embedded and standalone."""
+    folder = modules_in(tmp_path / "modules")
+    code = UserCode(python_path=(str(folder),), required_modules=NAMES)
+    install_user_code(graph(code), {}, own_main=False)
+    check_both_are_found()
+
+
+def test_what_is_loaded_already_stays_what_it_is(tmp_path: Path) -> None:
+    """A user's json.py does not become the engine's."""
+    import json
+
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "json.py").write_text("raise ImportError('of the user')\n")
+    install_user_code(graph(UserCode(python_path=(str(folder),))), {}, own_main=False)
+    assert importlib.import_module("json") is json
+
+
+def test_folders_of_the_client_mean_nothing_on_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(layout.RESOURCE_ID, "taskexecutor-1")
+    folder = modules_in(tmp_path / "modules")
+    code = UserCode(python_path=(str(folder),), required_modules=("yarrow_x",))
+    with pytest.raises(InvalidProgramError, match="ship it with add_python_file"):
+        install_user_code(graph(code), {}, own_main=False)
+    assert str(folder) not in sys.path
+
+
+def test_a_path_that_was_configured_is_a_nodes_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(layout.RESOURCE_ID, "taskexecutor-1")
+    folder = modules_in(tmp_path / "modules")
+    code = UserCode(python_path=(str(folder), "/client"), required_modules=NAMES)
+    install_user_code(graph(code, {"python.pythonpath": f"/elsewhere:{folder}"}), {}, own_main=False)
+    check_both_are_found()
