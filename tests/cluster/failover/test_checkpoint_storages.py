@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.embedded.test_savepoints import rest, until_completed
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
-from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
+from tests.cluster.failover.test_killed_with_state import KEYS, Count
 from tests.unit.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
@@ -29,6 +29,17 @@ ROCKSDB = {
     "state.backend.rocksdb.memory.fixed-per-slot": "16 mb",
     "execution.checkpointing.incremental": "true",
 }
+
+
+#: More than pass, however slow storage is, until the workers have been killed.
+ROWS = 30_000
+
+
+class Held(Traced):
+    """Slow until there is a file `killed`."""
+
+    def map(self, value: int) -> int:
+        return value if (Path(self._folder) / "killed").exists() else super().map(value)
 
 
 @pytest.fixture
@@ -60,7 +71,7 @@ def counted(
     env.configure(configuration)
     if storage is not None:
         env.get_checkpoint_config().set_checkpoint_storage(storage)
-    traced = env.from_sequence(1, ROWS).uid("numbers").map(Traced(folder, "rows")).uid("rows")
+    traced = env.from_sequence(1, ROWS).uid("numbers").map(Held(folder, "rows")).uid("rows")
     counts = traced.key_by(lambda value: value % KEYS).process(Count()).uid("counts")
     path = str(folder / "told")
 
@@ -91,6 +102,7 @@ def killed_and_finished(
         wait_until(lambda attempt=attempt: trace.pid("rows", attempt, attempt) > 0)  # type: ignore[misc]
         until_completed(cluster, client, 2 * attempt + 1)
         trace.kill("rows", attempt, attempt)
+    (folder / "killed").touch()
     client.get_job_execution_result().result()
     assert list(folder.glob("rows-*-2")), "both kills struck"
     assert rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")["counts"]["restored"] >= 2
@@ -119,6 +131,7 @@ def test_a_savepoint_over_webhdfs_is_restored_and_disposed_of(
     until_completed(cluster, client)
     path = client.stop_with_savepoint(False, None).result()
     assert path.startswith(f"{hdfs}/sp/savepoint-") and open_snapshot(path).metadata.kind.stops_job
+    (tmp_path / "killed").touch()
     again = {**settings, "execution.state-recovery.path": path}
     client = cluster.submit(counted(cluster, tmp_path, again).get_job_graph("second"))
     client.get_job_execution_result().result()
@@ -145,6 +158,7 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
     assert rows(file) == (0, 0), "what ends with the job"
     # One that is retained is restored by its name, by a job that claims it.
     (tmp_path / "told").unlink()
+    (tmp_path / "killed").unlink()
     client = cluster.submit(counted(cluster, tmp_path, settings, storage).get_job_graph("cancelled"))
     until_completed(cluster, client)
     client.cancel().result()
@@ -153,6 +167,7 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
     retained = rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")["latest"]["completed"][
         "external_path"
     ]
+    (tmp_path / "killed").touch()
     settings |= {"execution.state-recovery.path": retained, "execution.state-recovery.claim-mode": "CLAIM"}
     client = cluster.submit(counted(cluster, tmp_path, settings, storage).get_job_graph("claims"))
     client.get_job_execution_result().result()
