@@ -134,14 +134,16 @@ class RunningMaster:
         await plane.start()
         server = RestServer(self._services(self._activity), self._settings.rest)
         self._servers.append(server)
-        address = await server.start(self._settings.rest_host, self._settings.rest_ports)
+        # Clients can be told at once: the kernel holds their connections while the web framework is loaded.
+        address = await server.start(self._settings.rest_host, self._settings.rest_ports, lazily=True)
+        server.load_soon()
         await plane.announce_web(address)
         await self._publish(KV_ATTEMPT, f"{self._folder.attempt}/{self._description.max_attempts}")
         await self._publish(KV_REST_ADDRESS, address)
         _log.info("JobManager Web Interface: %s", address)
         proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
         self._servers.append(proxied)
-        await self._add_page(await proxied.start(self._settings.rest_host, (0,)))
+        await self._add_page(await proxied.start(self._settings.rest_host, (0,), lazily=True))
         return RunningCluster(
             plane=plane,
             config=self._settings.config,

@@ -79,6 +79,11 @@ class RestServer:
             raise
         return self.address
 
+    def load_soon(self) -> None:
+        """Loads the web framework of a server that starts lazily, without waiting for a client or keeping one."""
+        if self._socket is not None and self._loading is None and self._web is None:
+            self._first_client()
+
     async def stop(self) -> None:
         """Takes no more requests, lets those that run end for a moment. A second call does nothing.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.yarn.distutils_stand_in import distutils_stand_in
 from yarrow.runtime.yarn.failures import UnknownQueueError, explain
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
@@ -32,9 +32,7 @@ from yarrow.runtime.yarn.gateways import (
 from yarrow.runtime.yarn.layout import TASK_EXECUTOR_SERVICE
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
 
-with warnings.catch_warnings():
-    # It reads distutils, which Python 3.11 warns of.
-    warnings.simplefilter("ignore")
+with distutils_stand_in():
     import skein
 
 log = logging.getLogger(__name__)

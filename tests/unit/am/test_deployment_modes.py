@@ -187,7 +187,7 @@ def test_a_program_that_nobody_waits_for_any_more_is_ended_with_its_children(tmp
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

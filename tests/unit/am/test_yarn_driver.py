@@ -63,7 +63,7 @@ async def driving(
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,7 @@ from yarrow.runtime.yarn.container_files import (
     read_description,
     read_secrets,
 )
+from yarrow.runtime.yarn.distutils_stand_in import LooseVersion
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE
 
 SECRETS = TaskExecutorSecrets(application_secret_id="id", identity=PemIdentity(), data_secret=b"secret")
@@ -91,3 +94,16 @@ def test_secret_keys_join_the_configuration_and_the_application_names_its_storag
     assert config.get(high_availability.CLUSTER_ID) == "application_1_2"
     chosen = description(**{"high-availability.cluster-id": "mine"})
     assert configuration_of(chosen, {}, "application_1_2").get(high_availability.CLUSTER_ID) == "mine"
+
+
+def test_skein_is_loaded_without_setuptools() -> None:
+    program = "import sys, yarrow.runtime.yarn.skein_bridge; print(*sys.modules)"
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"setuptools", "pkg_resources", "distutils"} & set(finished.stdout.split())
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert LooseVersion("1.9.2") < "1.18.0"
+    assert not LooseVersion("1.85.0") < "1.18.0"
