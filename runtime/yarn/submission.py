@@ -12,7 +12,7 @@ from typing import Final
 
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.option import is_secret_key
-from yarrow.runtime.config.options import high_availability, jobmanager, security, taskmanager, yarn
+from yarrow.runtime.config.options import high_availability, jobmanager, rest, security, taskmanager, yarn
 from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
@@ -27,6 +27,8 @@ _TASK_EXECUTOR_VARIABLES: Final = "containerized.taskmanager.env."
 #: For Skein's Java ApplicationMaster, which shares the master's container.
 _MASTER_JAVA_OPTIONS: Final = " ".join((*FAST_START, "-Djava.net.preferIPv4Stack=true"))
 _ATTEMPTS_WITH_HIGH_AVAILABILITY: Final = 2
+_BIND_OPTIONS: Final = (jobmanager.BIND_HOST, taskmanager.BIND_HOST, rest.BIND_ADDRESS)
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +164,20 @@ def access_list(text: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def divided(config: Settings) -> tuple[dict[str, str], dict[str, str]]:
     """The configuration as two: what every container may show, and what only the secrets' files carry."""
-    values = config.to_dict(redact=False)
+    values = _for_containers(config.to_dict(redact=False))
     sensitive = {key: value for key, value in values.items() if is_secret_key(key)}
     return {key: value for key, value in values.items() if key not in sensitive}, sensitive
+
+
+def _for_containers(values: dict[str, str]) -> dict[str, str]:
+    """Without addresses to listen on that are the client's own loopback, as the file of a standalone cluster has them:
+    containers on several hosts must reach each other. Flink's client leaves them out too."""
+    bind = {
+        name
+        for option in _BIND_OPTIONS
+        for name in (option.key, *option.fallback_keys, *option.deprecated_keys)
+    }
+    return {key: value for key, value in values.items() if key not in bind or value not in _LOOPBACK}
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -163,3 +163,15 @@ def test_what_fits_or_is_not_known_passes() -> None:
     check_resources(submission(yarn__application__queue="root.default"), [queue()])
     check_resources(submission(yarn__application__queue="nowhere"), [])
     check_resources(submission(taskmanager__memory__process__size="8 gb"), [queue(memory_mb=0)])
+
+
+def test_containers_do_not_listen_on_the_loopback_of_the_client() -> None:
+    config = Settings(
+        {
+            "jobmanager.bind-host": "localhost",
+            "taskmanager.bind-host": "0.0.0.0",
+            "rest.bind-address": "127.0.0.1",
+        }
+    )
+    shown, _ = divided(config)
+    assert shown == {"taskmanager.bind-host": "0.0.0.0"}
