@@ -63,10 +63,6 @@ class CheckpointRequests(RpcEndpoint):
 
     # For the Dispatcher.
 
-    async def forget_checkpoints(self) -> None:
-        """The job has ended and nobody can start it again: pointers to its checkpoints go, what is kept of them stays."""
-        await self._checkpoints.release(terminal=True)
-
     @property
     def checkpoint_statistics(self) -> CheckpointStatisticsTracker:
         """What is shown of the job's checkpoints; it outlives the JobMaster."""
