@@ -126,7 +126,7 @@ _KNOWN: Final[Sequence[tuple[re.Pattern[str], _Sentence]]] = tuple(
         (r"[Qq]ueue (?:named )?'?(?P<queue>[\w.\-]+)'? (?:does not exist|doesn't exist|is STOPPED)", _queue),
         (r"Invalid resource request[^\n]*", _memory),
         (r"InvalidLabelResourceRequestException[^\n]*", _label),
-        (r"(?:DSQuota|NSQuota|QuotaExceeded)\w*[^\n]*", _space),
+        (r"(?:DSQuota|NSQuota|QuotaExceeded|The (?:DiskSpace|NameSpace) quota)[^\n]*", _space),
         (r"could only be (?:written|replicated) to[^\n]*", _space),
         (r"SafeModeException|[Nn]ame node is in safe mode", _safe_mode),
         (r"User \S+ (?:does not have permission|cannot submit)[^\n]*", _admission),

@@ -124,15 +124,16 @@ class Commands:
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts the command; its standard input stays open."""
-        return subprocess.Popen(
-            self._command(arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "stderr").open("w"),
-            text=True,
-            cwd=self.folder,
-            env=self._variables({}),
-        )
+        with (self.folder / "stderr").open("w") as errors:
+            return subprocess.Popen(
+                self._command(arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.folder,
+                env=self._variables({}),
+            )
 
     def state(self, application: str) -> str:
         """YARN's state of an application."""

@@ -80,7 +80,7 @@ def test_a_name_node_that_is_down_is_named(yarrow: Commands, tmp_path: Path) -> 
     [
         ((*START, "-qu", "nowhere"), ("yarn.application.queue", "nowhere", "default")),
         ((*JOB, "-yqu", "nowhere", "doubles.py"), ("yarn.application.queue", "nowhere")),
-        ((*START, "-jm", "900000"), ("jobmanager.memory.process.size", "MB")),
+        ((*START, "-jm", "900000"), ("jobmanager.memory.process.size", "900000 MiB")),
         ((*START, "-tm", "900000"), ("taskmanager.memory.process.size",)),
         ((*START, "-s", "99", "-tm", "6000"), ("taskmanager.numberOfTaskSlots",)),
         ((*START, "-jm", "1"), ("jobmanager.memory.process.size",)),
@@ -121,5 +121,7 @@ def test_hdfs_without_room_is_named(yarrow: Commands) -> None:
         yarrow.hadoop.run("hdfs", "dfs", "-chown", "poor", home)
         yarrow.hadoop.run("hdfs", "dfsadmin", "-setSpaceQuota", "1", home)
         refused(yarrow(*START, HADOOP_USER_NAME="poor"), "HDFS has no room", "quota")
+        left = yarrow.hadoop.run("hdfs", "dfs", "-ls", "-R", home).stdout
+        assert "application_" not in left
     finally:
         yarrow.hadoop.run("hdfs", "dfs", "-rm", "-r", "-f", "-skipTrash", home)

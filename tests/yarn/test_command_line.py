@@ -69,8 +69,7 @@ def test_a_session_takes_jobs_by_its_properties_file_its_name_and_its_id(
     assert "waits: it needs 2 slots" in full.err
     assert "no slots within 4 s (slot.request.timeout)" in full.err
 
-    saved = yarrow.ok("savepoint", "-yid", application, endless, hdfs_folder)
-    assert f"Savepoint completed. Path: {hdfs_folder}/savepoint-" in saved.out
+    save(yarrow, hdfs_folder, "-yid", application, endless)
     target = ("-t", "yarn-session", f"-Dyarn.application.id={application}")
     stopped = yarrow.ok("stop", *target, "-p", hdfs_folder, endless)
     assert f"Savepoint completed. Path: {hdfs_folder}/savepoint-" in stopped.out
@@ -135,8 +134,7 @@ def test_a_job_of_its_own_ends_its_application(
     assert f"yarrow cancel -yid {application} {detached.job}" in detached.out
     yarrow.eventually(lambda: "(RUNNING)" in yarrow.ok("list", "-yid", application).out, "the job runs")
     by_id = ("-D", f"yarn.application.id={application}")
-    saved = yarrow.ok("savepoint", "-t", "yarn-per-job", *by_id, detached.job, hdfs_folder)
-    assert f"Path: {hdfs_folder}/savepoint-" in saved.out
+    save(yarrow, hdfs_folder, "-t", "yarn-per-job", *by_id, detached.job)
     stopped = yarrow.ok("stop", "-yid", application, "-p", hdfs_folder, detached.job)
     assert "Savepoint completed." in stopped.out
     assert yarrow.final_status(application) == "SUCCEEDED"
@@ -195,9 +193,22 @@ def test_a_program_that_runs_on_is_driven_by_its_application_id(yarrow: Commands
 
     yarrow.eventually(lambda: running() != "", "the job runs")
     job = running()
-    assert "Savepoint completed." in yarrow.ok("savepoint", "-yid", application, job, hdfs_folder).out
+    save(yarrow, hdfs_folder, "-yid", application, job)
     assert "Cancelled job" in yarrow.ok("cancel", "-yid", application, job).out
     assert yarrow.final_status(application) == "KILLED"
+
+
+def save(yarrow: Commands, folder: str, *arguments: str) -> None:
+    """Takes a savepoint, as soon as all tasks run."""
+    taken: list[Outcome] = []
+
+    def done() -> bool:
+        taken.append(yarrow("savepoint", *arguments, folder))
+        assert taken[-1].status == 0 or "not RUNNING" in taken[-1].err, taken[-1]
+        return taken[-1].status == 0
+
+    yarrow.eventually(done, "a savepoint")
+    assert f"Savepoint completed. Path: {folder}/savepoint-" in taken[-1].out
 
 
 def logs_of(yarrow: Commands, application: str) -> str:
