@@ -63,9 +63,8 @@ def check_both_are_found() -> None:
     assert importlib.import_module("yarrow.runtime") is yarrow.runtime
     assert importlib.import_module("yarrow.runtime.yarn.layout") is layout
     # What the engine has not loaded yet comes from it all the same.
-    assert importlib.import_module("yarrow.am.errors").__file__.startswith(
-        str(Path(yarrow.am.__file__).parent)
-    )  # type: ignore[union-attr]
+    errors = importlib.import_module("yarrow.am.errors")
+    assert str(errors.__file__).startswith(str(Path(yarrow.am.__file__).parent))
     assert importlib.import_module("yarrow.container.errors").__name__ == "yarrow.container.errors"
 
 

@@ -1,0 +1,71 @@
+"""`yarrow doctor` on a real cluster: all is well, and what it says of settings that would fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.commands import Commands
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.hadoop.layout import user
+from yarrow.testing.hadoop.web import make_folder
+
+
+@pytest.fixture
+def commands(hadoop: HadoopCluster, tmp_path: Path) -> Commands:
+    return Commands(hadoop, tmp_path, {"yarn.environment": "auto"})
+
+
+def failures(output: str) -> list[str]:
+    return [line.removeprefix("FAIL  ") for line in output.splitlines() if line.startswith("FAIL")]
+
+
+def test_a_cluster_that_is_well(commands: Commands, hadoop: HadoopCluster) -> None:
+    output = commands.ok("doctor").out
+    assert failures(output) == []
+    for beginning in (
+        "python: Python 3.",
+        "java: Java ",
+        "yarn: ",
+        "settings: ",
+        "hadoop: ",
+        "hdfs: ",
+        "clock: ",
+        "queue: ",
+    ):
+        assert f"OK    {beginning}" in output or f"WARN  {beginning}" in output, output
+    assert f"{hadoop.hdfs_url}/user/" in output
+    assert "2 of 2 nodes run" in output
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("yarn.application.queue=nowhere", "YARN has no queue 'nowhere'"),
+        ("taskmanager.memory.process.size=60g", "taskmanager.memory.process.size"),
+        ("jobmanager.memory.process.size=60g", "jobmanager.memory.process.size"),
+        ("yarn.application.node-label=gpu", "no running node has the label gpu"),
+        ("env.yarn.conf.dir=/nowhere", "env.yarn.conf.dir is /nowhere, but there is no yarn-site.xml"),
+        (
+            "yarn.staging-directory=file:///home/me",
+            "yarn.staging-directory is 'file:///home/me', which nodes cannot read",
+        ),
+    ],
+)
+def test_one_wrong_setting(commands: Commands, setting: str, text: str) -> None:
+    outcome = commands("doctor", "-D", setting)
+    assert outcome.status == 1
+    assert any(text in line for line in failures(outcome.out)), outcome.out
+
+
+def test_a_staging_directory_of_another_user(
+    commands: Commands, hadoop: HadoopCluster, hdfs_folder: str
+) -> None:
+    make_folder(hadoop.ports["namenode.web"], hdfs_folder.removeprefix(hadoop.hdfs_url), "700", user())
+    commands.environment["HADOOP_USER_NAME"] = "nobody-else"
+    outcome = commands("doctor", "-D", f"yarn.staging-directory={hdfs_folder}")
+    assert outcome.status == 1
+    assert any(
+        "cannot be written" in line and "yarn.staging-directory" in line for line in failures(outcome.out)
+    ), outcome

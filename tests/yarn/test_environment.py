@@ -1,0 +1,122 @@
+"""Containers run the packed environment and nothing of the client's or the node's: interpreter, modules, libraries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.commands import Commands
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.yarn.environment import prepare
+from yarrow.runtime.yarn.environment_libraries import is_c_runtime
+from yarrow.testing.hadoop.cluster import HadoopCluster
+
+FACTS = """
+import json
+import sys
+from yarrow.datastream import StreamExecutionEnvironment
+
+def facts(number):
+    import os, sys, numpy, pyarrow, shipped_module, ssl, yarrow.container, sqlite3
+    with open("/proc/self/maps") as maps:
+        libraries = sorted({line.split()[5] for line in maps if ".so" in line})
+    modules = {name: module.__file__ for name, module in sys.modules.items() if getattr(module, "__file__", None)}
+    with open("shipped.txt") as shipped, open("tables/deep/one.csv") as table:
+        files = [shipped.read(), table.read()]
+    return json.dumps({
+        "base_prefix": sys.base_prefix, "path": sys.path, "libraries": libraries, "modules": modules,
+        "folder": os.getcwd(), "shipped": shipped_module.WHOSE, "files": files,
+    })
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+with env.from_collection([1]).map(facts).execute_and_collect("facts") as rows:
+    for row in rows:
+        print("FACTS", row, flush=True)
+"""
+
+
+@pytest.fixture
+def commands(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
+    before = {entry["id"] for entry in hadoop.applications()}
+    made = Commands(hadoop, tmp_path, {"yarn.environment": "auto"})
+    (tmp_path / "facts.py").write_text(FACTS)
+    yield made
+    made.end_all(before)
+
+
+def outside(places: list[str], folders: tuple[str, ...]) -> list[str]:
+    return [place for place in places if not place.startswith(folders)]
+
+
+def test_master_and_workers_use_nothing_outside_of_their_container(
+    hadoop: HadoopCluster, commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "shipped_module.py").write_text("WHOSE = 'the user'\n")
+    (tmp_path / "shipped.txt").write_text("as it is")
+    (tmp_path / "tables" / "deep").mkdir(parents=True)
+    (tmp_path / "tables" / "deep" / "one.csv").write_text("1,2")
+    files = f"yarn.ship-files={tmp_path / 'shipped.txt'};{tmp_path / 'tables'}"
+    session = commands.ok("session", "-d", "-nm", commands.name("environment"), "-D", files)
+    application = session.application
+    output = commands.ok("run", "-yid", application, "-pyfs", "modules/shipped_module.py", "facts.py").out
+    found = re.search(r"^FACTS (.*)$", output, re.MULTILINE)
+    assert found is not None, output
+    facts = json.loads(found[1])
+
+    container = facts["folder"]
+    local = str(hadoop.directory / "nm-local-dir")
+    # What links in the container's folder lead to, in the node's cache.
+    inside = (f"{container}/", f"{local}/")
+    assert re.search(r"/container_[^/]*$", container)
+    assert facts["base_prefix"] == f"{container}/environment"
+    assert outside(facts["path"], inside) == []
+    assert outside(list(facts["modules"].values()), inside) == []
+    assert [one for one in outside(facts["libraries"], inside) if not is_c_runtime(one)] == []
+    assert any(one.endswith("/lib/libssl.so.3") or "/lib/libssl.so" in one for one in facts["libraries"])
+    assert facts["shipped"] == "the user"
+    assert facts["files"] == ["as it is", "1,2"]
+
+    masters = [
+        process
+        for process in hadoop.container_processes(application)
+        if "am.application_master" in process.command
+    ]
+    pythons = [process for process in masters if "/environment/bin/python" in process.command.split()[0]]
+    assert len(pythons) == 1
+    maps = Path(f"/proc/{pythons[0].pid}/maps").read_text().splitlines()
+    libraries = sorted({line.split()[5] for line in maps if ".so" in line})
+    assert [one for one in outside(libraries, (f"{local}/",)) if not is_c_runtime(one)] == []
+    assert Path(f"/proc/{pythons[0].pid}/exe").resolve().is_relative_to(local)
+
+    commands.ok("session", "-id", application, text="stop\n")
+    assert commands.final_status(application) == "SUCCEEDED"
+
+
+@pytest.mark.usefixtures("hadoop_environment")
+def test_the_second_submission_uploads_nothing(hadoop: HadoopCluster) -> None:
+    said: list[str] = []
+    config = Settings({"yarn.environment": "auto"})
+    first = prepare(config, said.append)
+    said.clear()
+    clock = SystemClock()
+    begin = clock.monotonic()
+    second = prepare(config, said.append)
+    took = clock.monotonic() - begin
+    # Somebody may have edited the engine meanwhile; the large archive is the same all the same.
+    assert second.archives[:2] == first.archives[:2]
+    assert not [line for line in said if line.startswith("Packing")]
+    if not said:
+        assert second == first
+        assert took < 5.0
+    for archive in second.archives:
+        assert archive.shared
+        assert archive.source.startswith(f"{hadoop.hdfs_url}/user/")
+        assert file_system_for(archive.source).status(archive.source).size > 0
