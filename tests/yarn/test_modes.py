@@ -191,4 +191,4 @@ def test_neither_half_of_the_masters_container_outlives_the_other(
 
 
 def waiting_for(session: Session, job: str) -> str:
-    return str(session.get(f"/jobs/{job}")["waiting_for"])
+    return str(session.get(f"/jobs/{job}")["waiting-for"])
