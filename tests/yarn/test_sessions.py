@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import re
 import signal
 import socket
 import stat
@@ -23,14 +22,13 @@ import pytest
 
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, FinalStatus, YarnError, YarnState
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.web import files_below, make_folder
 
 #: Seconds for what YARN does by itself; a machine under load is slow.
 PATIENCE = 120.0
-APPLICATION = re.compile(r"application_\d+_\d+")
 UNKNOWN = "application_1700000000000_0001"
 #: Nobody listens there.
 DEAD = "127.0.0.1:1"
@@ -92,10 +90,13 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 def user_files(hadoop: HadoopCluster) -> set[str]:
     """Applications of this user that have ended and of which Skein keeps files on HDFS."""
-    user = getpass.getuser()
-    below = files_below(hadoop.ports["namenode.web"], f"/user/{user}", user)
-    kept = {found[0] for path in below if (found := APPLICATION.search(path)) and "/.skein/" in path}
-    return {one for one in kept if hadoop.application(one)["state"] in ("FINISHED", "FAILED", "KILLED")}
+    folder = f"{hadoop.hdfs_url}/user/{getpass.getuser()}/.skein"
+    try:
+        kept = {entry.name for entry in file_system_for(folder).list(folder)}
+    except FileNotFoundError:
+        return set()
+    ended = {entry["id"] for entry in hadoop.applications(("FINISHED", "FAILED", "KILLED"))}
+    return kept & ended
 
 
 def test_a_session_from_nothing_to_its_end(
@@ -205,7 +206,8 @@ def test_a_user_without_a_home_is_told(
 def test_a_home_without_room_is_told(
     hadoop: HadoopCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_folder(hadoop.ports["namenode.web"], "/user/poor", "700", "poor")
+    hadoop.run("hdfs", "dfs", "-mkdir", "-p", "/user/poor")
+    hadoop.run("hdfs", "dfs", "-chown", "poor", "/user/poor")
     hadoop.run("hdfs", "dfsadmin", "-setSpaceQuota", "1m", "/user/poor")
     monkeypatch.setenv("HADOOP_USER_NAME", "poor")
     try:
@@ -274,7 +276,7 @@ def test_an_interrupted_deployment_leaves_nothing(
     eventually(lambda: hadoop.application(submitted)["state"] == "KILLED", "it is killed")
     eventually(lambda: user_files(hadoop) == set(), "its files are gone")
     assert list(temporary.iterdir()) == []
-    assert list((tmp_path / "files").iterdir()) == []
+    assert list(tmp_path.glob("files/.*")) == []
 
 
 def assert_nothing_left(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
