@@ -13,6 +13,7 @@ import types
 import zipfile
 from collections.abc import Mapping
 
+from yarrow.container.shipped_content import install_content
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import is_this_interpreter
 from yarrow.runtime.config.options import python
@@ -35,6 +36,8 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
             "use the same minor version, e.g. by pointing python.executable at it"
         )
     _check_interpreter(graph)
+    for entry in install_content(code.files, file_paths) if own_main else ():
+        sys.path.insert(0, entry)
     for shipped in reversed(code.files):
         path = file_paths.get(shipped.blob_key)
         if path is not None and shipped.kind == "python_file":

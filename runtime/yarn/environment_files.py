@@ -60,9 +60,9 @@ _UNUSED_STANDARD = (
     "distutils/tests", "ctypes/test", "sqlite3/test", "site-packages", "dist-packages", "config-*",
     "lib-dynload/_tkinter.*", "lib-dynload/_test*",
 )  # fmt: skip
-#: Of packages: what installs others, and large folders that nothing imports.
+#: Of packages: what builds others (pip stays, for requirements that a job ships), and folders that nothing imports.
 _UNUSED_PACKAGES = (
-    "pip", "pip-*.dist-info", "setuptools", "setuptools-*.dist-info", "pkg_resources", "_distutils_hack",
+    "setuptools", "setuptools-*.dist-info", "pkg_resources", "_distutils_hack",
     "distutils-precedence.pth", "__editable__*.pth", "__editable___*_finder.py", "*.egg-link", "easy-install.pth",
     "numpy/tests", "numpy/*/tests", "numpy/_core/include", "pandas/tests", "pyarrow/tests", "pyarrow/include",
     "pyarrow/*.a", "pyspark/examples", "pyspark/tests", "kazoo/tests", "py4j/tests",

@@ -1,0 +1,136 @@
+"""Archives and requirements that a job ships: unpacked and installed once on a TaskExecutor, found by its workers.
+
+Owner: the task thread of a worker process, before it loads the job's functions; several workers at once take turns by a
+lock. Works beside the files that the TaskExecutor fetched, which removes all of it with the job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.job_graph import ShippedFile
+from yarrow.runtime.yarn import layout
+
+#: pip downloads and may compile.
+_PIP_SECONDS = 900.0
+_TAIL = 1500
+
+
+def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> list[str]:
+    """Unpacks archives and installs requirements; further entries for the search path.
+
+    With archives the process works from now on in a folder that holds each under its target. Raises
+    InvalidProgramError for what cannot be unpacked or installed.
+    """
+    wanted = [file for file in files if file.kind in ("archive", "requirements") and file.blob_key in paths]
+    if not wanted:
+        return []
+    folder = Path(paths[wanted[0].blob_key]).parent / "content"
+    archives = [file for file in wanted if file.kind == "archive"]
+    entries = []
+    with _turn(folder):
+        for archive in archives:
+            _unpack_once(archive, Path(paths[archive.blob_key]), folder / "work")
+        for requirements in (file for file in wanted if file.kind == "requirements"):
+            cache = next((file for file in files if file.kind == "requirements_cache"), None)
+            packages = None if cache is None else Path(paths[cache.blob_key])
+            entries.append(_installed(requirements, Path(paths[requirements.blob_key]), packages, folder))
+        if archives:
+            _link_container_files(folder / "work")
+    if archives:
+        os.chdir(folder / "work")
+    return entries
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack_once(archive: ShippedFile, source: Path, folder: Path) -> None:
+    name = archive.target or archive.name
+    place = Path(os.path.normpath(folder / name))
+    if place == folder or not place.is_relative_to(folder):
+        raise InvalidProgramError(
+            f"archive {archive.name!r}: the target {name!r} must be a folder below the working one"
+        )
+    done = place.with_name(f".{place.name}.unpacked")
+    if done.exists():
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        unpack(source, place)
+    except (OSError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise InvalidProgramError(
+            f"archive {archive.name!r} cannot be unpacked: {error}; ship a .zip, .tar or .tar.gz"
+        ) from error
+    done.touch()
+
+
+def unpack(source: Path, target: Path) -> None:
+    """Unpacks a zip or tar file of any name, with the modes and links that it holds and nothing outside of `target`."""
+    if not zipfile.is_zipfile(source):
+        with tarfile.open(source) as archive:
+            archive.extractall(target, filter="tar")
+        return
+    with zipfile.ZipFile(source) as zipped:
+        for entry in zipped.infolist():
+            mode = entry.external_attr >> 16
+            if stat.S_ISLNK(mode):
+                link = Path(zipped.extract(entry, target))
+                goal = link.read_text()
+                link.unlink()
+                link.symlink_to(goal)
+                continue
+            extracted = zipped.extract(entry, target)
+            if mode and not entry.is_dir():
+                os.chmod(extracted, stat.S_IMODE(mode) & 0o755 | stat.S_IRUSR)
+
+
+def _installed(requirements: ShippedFile, source: Path, cache: Path | None, folder: Path) -> str:
+    target, done = folder / "requirements", folder / "requirements.installed"
+    if done.exists():
+        return str(target)
+    if importlib.util.find_spec("pip") is None:
+        raise InvalidProgramError(
+            f"requirements {requirements.name!r} cannot be installed: {sys.executable} has no pip. Install them in the"
+            " environment that the client runs in, which is packed for the nodes"
+        )
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    if cache is not None:
+        unpack(cache, folder / "requirements-cache")
+        # A folder travels as a zip of its content or, where it is a package, of itself.
+        command += ["--no-index", "--find-links", str(folder / "requirements-cache")]
+    command += ["--target", str(target), "--requirement", str(source)]
+    done_by = subprocess.run(command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False)
+    if done_by.returncode:
+        raise InvalidProgramError(
+            f"requirements {requirements.name!r} cannot be installed:\n{done_by.stderr.strip()[-_TAIL:]}\n"
+            "name a folder of packages beside the file (-pyreq FILE#FOLDER), or install them in the environment"
+        )
+    done.touch()
+    return str(target)
+
+
+def _link_container_files(folder: Path) -> None:
+    """On YARN, what `yarn.ship-files` brought is found by the names that it has in the container's folder."""
+    if layout.RESOURCE_ID not in os.environ:
+        return
+    for entry in os.scandir(os.getcwd()):
+        place = folder / entry.name
+        if not entry.name.startswith(".") and not place.exists() and not place.is_symlink():
+            place.symlink_to(entry.path)
