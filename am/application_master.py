@@ -103,9 +103,8 @@ async def _run(
     is_last = folder.attempt >= description.max_attempts
     _log.info("the ApplicationMaster starts, %s%s, pid %d", of, ", the last" if is_last else "", os.getpid())
     gateway = await asyncio.to_thread(SkeinMasterGateway)
-    master = RunningMaster(description, secrets, folder, temporary, gateway, children)
     try:
-        end = await master.run()
+        end = await RunningMaster(description, secrets, folder, temporary, gateway, children).run()
     except (ConfigError, InvalidProgramError) as error:
         # It would fail in every attempt.
         _log.exception("the application cannot run")
