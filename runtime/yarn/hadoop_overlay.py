@@ -45,7 +45,9 @@ _IMPATIENT: Final[Mapping[str, str]] = {
 
 def client_properties(config: Settings) -> dict[str, str]:
     """For Skein's driver."""
-    return {**_IMPATIENT, **configured_properties(config)}
+    replication = config.get(yarn.FILE_REPLICATION)
+    uploads = {"dfs.replication": str(replication)} if replication > 0 else {}
+    return {**_IMPATIENT, **uploads, **configured_properties(config)}
 
 
 def master_properties(config: Settings) -> dict[str, str]:

@@ -20,12 +20,10 @@ import msgspec
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
 from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
 
-#: Roles, as they stand in the names of certificates.
-MASTER_ROLE: Final = "jobmanager"
-TASK_EXECUTOR_ROLE: Final = "taskexecutor"
 _TOKEN_BYTES: Final = 32
 #: The name that Skein's two ends expect.
 _SKEIN_NAME: Final = "skein-internal"
@@ -70,8 +68,8 @@ def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
     authority = CertificateAuthority(secret_id, clock)
     return ApplicationSecrets(
         secret_id=secret_id,
-        master=authority.issue(f"{MASTER_ROLE} {secret_id}"),
-        task_executor=authority.issue(f"{TASK_EXECUTOR_ROLE} {secret_id}"),
+        master=authority.issue(f"{Role.JOB_MANAGER.value} {secret_id}", Role.JOB_MANAGER),
+        task_executor=authority.issue(f"{Role.TASK_EXECUTOR.value} {secret_id}", Role.TASK_EXECUTOR),
         data_secret=secrets.token_bytes(_TOKEN_BYTES),
         rest_token=secrets.token_urlsafe(_TOKEN_BYTES),
         skein=skein_pair(clock),

@@ -76,12 +76,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "resourcemanager.standalone.start-up-time",
         "slotmanager.requirement-check.delay",
     },
-    "YARN": {
-        "yarn.file-replication",
-        "yarn.provided.lib.dirs",
-        "yarn.provided.usrlib.dir",
-        "yarn.ship-archives",
-    },
     "the rest": {
         "cluster.io-pool.size",
         "cluster.services.shutdown-timeout",

@@ -28,7 +28,7 @@ QUOTA = (
     " quota = 1024 B = 1 KB but diskspace consumed = 134217728 B = 128 MB"
 )
 SAFE_MODE = (
-    "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create directory /user/root/.skein. Name node is"
+    "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create directory /user/joe/.skein. Name node is"
     " in safe mode."
 )
 REFUSED = (

@@ -71,6 +71,8 @@ def test_an_overlay_is_final_and_always_the_same(tmp_path: Path) -> None:
 
 def test_a_client_gives_up_soon_unless_it_is_told_otherwise() -> None:
     assert int(client_properties(Settings())["yarn.resourcemanager.connect.max-wait.ms"]) <= 30_000
+    assert client_properties(Settings({"yarn.file-replication": "2"}))["dfs.replication"] == "2"
+    assert "dfs.replication" not in client_properties(Settings())
     patient = Settings({"flink.yarn.resourcemanager.connect.max-wait.ms": "900000"})
     assert client_properties(patient)["yarn.resourcemanager.connect.max-wait.ms"] == "900000"
 
