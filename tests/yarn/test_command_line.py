@@ -109,7 +109,7 @@ def test_several_sessions_are_told_apart_and_one_that_is_gone_is_named(yarrow: C
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_attached_session_ends_with_its_command(yarrow: Commands, how: signal.Signals) -> None:
-    beats = ("-D", "client.heartbeat.interval=500 ms", "-D", "client.heartbeat.timeout=4 s")
+    beats = ("-D", "client.heartbeat.interval=500 ms", "-D", "client.heartbeat.timeout=15 s")
     process = yarrow.begin("session", "-nm", yarrow.name("attached"), *beats)
     started = Outcome(0, read_until(process, "uses this session"), "")
     assert yarrow.state(started.application) == "RUNNING"

@@ -1,0 +1,222 @@
+"""RestClient: what is asked again and what is not, a master that has moved, limits, and whom TLS believes."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from yarrow.cli.errors import CommandError
+from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
+from yarrow.cli.rest_tls import RestTls
+from yarrow.runtime.config.settings import Settings
+
+HOST = "127.0.0.1"
+AT_ONCE = RetryPolicy(3, 0.0)
+
+
+class Master:
+    """A server that answers what the test says, and remembers what it was asked."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        asked: list[str] = []
+        answers: list[int] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.command)
+                status = answers.pop(0) if answers else 200
+                if status == 0:
+                    # Gone in the middle of an answer.
+                    return
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(b'{"a": 1}' if status == 200 else b'{"errors": ["not now"]}')
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.asked, self.answers = asked, answers
+        self._server = ThreadingHTTPServer((HOST, 0), Handler)
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Master]]:
+    masters: list[Master] = []
+
+    def make(context: ssl.SSLContext | None = None) -> Master:
+        masters.append(Master(context))
+        return masters[-1]
+
+    yield make
+    for master in masters:
+        master.close()
+
+
+def test_a_question_that_was_lost_is_asked_again(start: Callable[..., Master]) -> None:
+    master = start()
+    rest = RestClient(HOST, master.port, retry=AT_ONCE)
+    assert rest.get("/") == {"a": 1}
+    master.answers += [0, 503, 200]
+    assert rest.get("/") == {"a": 1}
+    assert len(master.asked) == 4
+    master.answers += [0] * 4
+    with pytest.raises(RestUnavailableError):
+        rest.get("/")
+    assert len(master.asked) == 8
+
+
+def test_what_may_have_been_done_is_not_asked_again(start: Callable[..., Master]) -> None:
+    master = start()
+    rest = RestClient(HOST, master.port, retry=AT_ONCE)
+    rest.get("/")
+    master.answers += [0, 503]
+    with pytest.raises(RestUnavailableError):
+        rest.json("POST", "/", {})
+    with pytest.raises(RestError, match="not now"):
+        rest.json("POST", "/", {})
+    assert master.asked == ["GET", "POST", "POST"]
+
+
+def test_nobody_at_the_address_is_said_at_once(start: Callable[..., Master]) -> None:
+    master = start()
+    master.answers.append(0)
+    with pytest.raises(RestUnavailableError, match="yarrow start-cluster"):
+        RestClient(HOST, master.port, retry=AT_ONCE).get("/")
+    assert len(master.asked) == 1
+
+
+def test_a_master_that_has_moved_is_found(start: Callable[..., Master]) -> None:
+    master, other = start(), start()
+    located: list[str] = []
+
+    def locate() -> str:
+        located.append(f"http://{HOST}:{other.port}")
+        return located[-1]
+
+    gone = Master()
+    gone.close()
+    # Nothing was sent to the one that is gone, so that a submission is repeated too.
+    rest = RestClient(HOST, gone.port, retry=AT_ONCE, locate=locate)
+    assert rest.json("POST", "/", {}) == {"a": 1}
+    assert (other.asked, len(located)) == (["POST"], 1)
+
+    def ended() -> str:
+        raise CommandError("the application has ended")
+
+    with pytest.raises(CommandError, match="has ended"):
+        RestClient(HOST, gone.port, retry=AT_ONCE, locate=ended).get("/")
+    assert master.asked == []
+
+
+def test_an_answer_that_is_too_long_is_refused(start: Callable[..., Master]) -> None:
+    master = start()
+    assert RestClient(HOST, master.port, max_answer=8).get("/") == {"a": 1}
+    with pytest.raises(RestError, match=r"rest\.client\.max-content-length"):
+        RestClient(HOST, master.port, max_answer=7).get("/")
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, bytes]:
+    """A file with a certificate for `name` and its key; the certificate's bytes."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    names: list[x509.GeneralName] = [x509.DNSName(name)]
+    if name == HOST:
+        names = [x509.IPAddress(ipaddress.ip_address(HOST))]
+    day = datetime.timedelta(days=1)
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / f"{name}.pem"
+    path.write_bytes(made.public_bytes(pem) + private)
+    return path, made.public_bytes(serialization.Encoding.DER)
+
+
+def tls_of(**values: str) -> RestTls:
+    return RestTls.of(
+        Settings({f"security.ssl.rest.{key.replace('_', '-')}": v for key, v in values.items()})
+    )
+
+
+def test_a_certificate_of_the_truststore_is_believed_and_no_other(
+    start: Callable[..., Master], tmp_path: Path
+) -> None:
+    path, der = certificate(tmp_path, HOST)
+    stranger, _ = certificate(tmp_path, "elsewhere.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    master = start(context)
+
+    def ask(tls: RestTls) -> object:
+        return RestClient(HOST, master.port, tls=tls).get("/")
+
+    assert ask(tls_of(truststore=str(path))) == {"a": 1}
+    assert ask(tls_of(truststore=str(path), verify_hostname="true")) == {"a": 1}
+    print_of = hashlib.sha1(der).hexdigest().upper()
+    own = Settings(
+        {"security.ssl.rest.truststore": str(path), "security.ssl.rest.cert.fingerprint": print_of}
+    )
+    assert ask(RestTls.of(own)) == {"a": 1}
+    with pytest.raises(RestUnavailableError, match="certificate"):
+        ask(tls_of(truststore=str(stranger)))
+    other = own.overlay({"security.ssl.rest.cert.fingerprint": "00" * 20})
+    with pytest.raises(RestUnavailableError, match="fingerprint"):
+        ask(RestTls.of(other))
+
+
+def test_a_name_that_is_not_the_certificates_is_refused_where_it_counts(
+    start: Callable[..., Master], tmp_path: Path
+) -> None:
+    path, _ = certificate(tmp_path, "elsewhere.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    master = start(context)
+    assert RestClient(HOST, master.port, tls=tls_of(truststore=str(path))).get("/") == {"a": 1}
+    strict = tls_of(truststore=str(path), verify_hostname="true")
+    with pytest.raises(RestUnavailableError, match=HOST):
+        RestClient(HOST, master.port, tls=strict).get("/")
+
+
+def test_files_that_will_not_do_are_named(tmp_path: Path) -> None:
+    keystore = tmp_path / "store.jks"
+    keystore.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(CommandError, match=r"security\.ssl\.rest\.truststore: .*store\.jks is no PEM file"):
+        tls_of(truststore=str(keystore))
+    with pytest.raises(CommandError, match="cannot read"):
+        tls_of(truststore=str(tmp_path / "none.pem"))
+    with pytest.raises(CommandError, match=r"security\.ssl\.rest\.keystore"):
+        tls_of(authentication_enabled="true")
