@@ -142,7 +142,7 @@ class CheckpointCoordinator:
     @property
     def in_doubt(self) -> bool:
         """True while another master might find an aborted checkpoint: no task may begin from an older one."""
-        return bool(self._doubtful)
+        return bool(self._doubtful) or any(aborted.stored is not None for aborted in self._writing.values())
 
     @property
     def next_id(self) -> int:
@@ -409,6 +409,9 @@ class CheckpointCoordinator:
     def _stored(self, checkpoint_id: int, pointer: str) -> list[Action]:
         pending = self._pending.get(checkpoint_id)
         if pending is None:
+            if pointer and checkpoint_id in self._writing:
+                # Another master may find it by now: its files go when its pointer is gone.
+                return self._doubt(self._writing[checkpoint_id], pointer)
             return self._discard_written(checkpoint_id, pointer)
         pending.machine.transition(CheckpointState.COMPLETED)
         del self._pending[checkpoint_id]
@@ -433,12 +436,15 @@ class CheckpointCoordinator:
         """Given up, and kept as if it were complete until nobody can find it any more."""
         pending = self._pending.get(failed.checkpoint_id) or self._writing[failed.checkpoint_id]
         actions = self._abort_id(failed.checkpoint_id, failed.cause, failed.counts)
-        del self._writing[failed.checkpoint_id]
-        self._aborted[failed.checkpoint_id] = None
-        doubtful = _completed(pending, failed.pointer)
-        self._doubtful[failed.checkpoint_id] = doubtful
-        self.registry.register(failed.checkpoint_id, doubtful.shared)
-        return [*actions, SettleDoubt(failed.checkpoint_id)]
+        return [*actions, *self._doubt(pending, failed.pointer)]
+
+    def _doubt(self, aborted: PendingCheckpoint, pointer: str) -> list[Action]:
+        del self._writing[aborted.checkpoint_id]
+        self._aborted[aborted.checkpoint_id] = None
+        doubtful = _completed(aborted, pointer)
+        self._doubtful[aborted.checkpoint_id] = doubtful
+        self.registry.register(aborted.checkpoint_id, doubtful.shared)
+        return [SettleDoubt(aborted.checkpoint_id)]
 
     def _settled(self, checkpoint_id: int) -> list[Action]:
         under_way = [other.checkpoint_id for other in self._pending.values() if not other.kind.is_savepoint]

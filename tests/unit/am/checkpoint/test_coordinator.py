@@ -228,7 +228,10 @@ def test_what_is_written_while_it_is_aborted_is_deleted_afterwards() -> None:
     for number in range(2):
         simulation.acknowledge(2, number)
     assert names(simulation.handle(TasksRestart("again"))) == ["Notify"]
-    assert names(simulation.stored(2)) == ["DiscardLocation"]
+    assert simulation.coordinator.in_doubt, "a master that came now would find what is just being stored"
+    assert names(simulation.stored(2)) == ["SettleDoubt"], "its pointer goes before its files"
+    assert names(simulation.handle(DoubtSettled(2))) == ["DiscardLocation"]
+    assert not simulation.coordinator.in_doubt
     assert simulation.coordinator.store.latest is None
 
 
