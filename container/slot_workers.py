@@ -144,6 +144,7 @@ class SlotWorkers:
             ca_certificate=settings.identity.ca_certificate,
             certificate=settings.identity.certificate,
             private_key=settings.identity.private_key,
+            server_name=settings.identity.server_name,
             listen_tcp=settings.listen_tcp,
         )
 

@@ -28,6 +28,7 @@ from yarrow.runtime.rpc.messages import (
     TriggerCheckpoint,
     WorkerAddress,
 )
+from yarrow.runtime.rpc.roles import SERVER_NAME
 
 #: Frames above this length close the connection.
 MAX_FRAME_BYTES = 256 * 1024 * 1024
@@ -51,6 +52,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_certificate: bytes = b""
     certificate: bytes = b""
     private_key: bytes = b""
+    #: The name that the certificates of other workers have.
+    server_name: str = SERVER_NAME
     listen_tcp: bool = False
 
 

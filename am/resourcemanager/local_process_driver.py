@@ -94,7 +94,7 @@ class LocalProcessDriver:
         ids: IdFactory,
         output: OutputReader | None = None,
     ) -> None:
-        """`issue_identity(name)` makes a child's certificates: CertificateAuthority.issue.
+        """`issue_identity(name)` makes the certificates of a child: of the role of TaskExecutors.
 
         With `output` the children forward what their tasks print.
         """

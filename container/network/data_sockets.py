@@ -23,7 +23,6 @@ from yarrow.container.network.unix_sockets import bind_unix, connect_unix
 from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.messages import WorkerAddress
-from yarrow.runtime.security.certificates import SERVER_NAME
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +125,7 @@ class DataSockets:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setblocking(False)
         wrapped = self._tls.client.wrap_socket(
-            plain, server_hostname=SERVER_NAME, do_handshake_on_connect=False
+            plain, server_hostname=self._settings.server_name, do_handshake_on_connect=False
         )
         return wrapped, consumer.host
 

@@ -14,6 +14,7 @@ import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+from yarrow.runtime.rpc.roles import SERVER_NAME, Role
 
 #: A process started by another version refuses the struct.
 BOOTSTRAP_VERSION = 1
@@ -32,6 +33,10 @@ class PemIdentity(msgspec.Struct, frozen=True, kw_only=True):
     ca_certificate: bytes = b""
     certificate: bytes = b""
     private_key: bytes = b""
+    #: The role that the certificate names; None = none, and then none is asked of peers (a keystore of the user).
+    role: Role | None = None
+    #: The name that the certificates of peers have.
+    server_name: str = SERVER_NAME
 
     @property
     def is_empty(self) -> bool:

@@ -134,6 +134,11 @@ class Receiver(Generic[G]):
         self._endpoint = endpoint
 
     @property
+    def gateway_name(self) -> str:
+        """The gateway that is served."""
+        return self._gateway.name
+
+    @property
     def endpoint(self) -> RpcEndpoint:
         """Who is called."""
         return self._endpoint

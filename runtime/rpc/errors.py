@@ -44,6 +44,10 @@ class HandshakeError(RpcError):
     """Engine version, Python version or application differ between the two ends."""
 
 
+class CallerNotAllowedError(RpcError):
+    """The certificate of the caller names a role that may not call the method; nothing was decoded or done."""
+
+
 class MessageTooLargeError(RpcError):
     """A message is longer than the limit."""
 

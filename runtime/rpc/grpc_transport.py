@@ -1,5 +1,7 @@
 """Calls between processes: grpc.aio with mutual TLS, a handshake, keepalive and a size limit.
 
+A peer may call what the role in its certificate allows (roles.py).
+
 Owner: the loop on which `start` ran. gRPC is imported when a transport starts or first connects, never with
 this module, and never in a process that forks workers. There is one gRPC method for all gateways; a call is a
 fingerprint of the handshake (compared first), then endpoint, method, fencing token and arguments.
@@ -18,6 +20,7 @@ import msgspec
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.endpoint import Receiver
 from yarrow.runtime.rpc.errors import (
+    CallerNotAllowedError,
     EndpointNotFoundError,
     HandshakeError,
     InvalidMessageError,
@@ -31,8 +34,8 @@ from yarrow.runtime.rpc.errors import (
 from yarrow.runtime.rpc.gateway_type import MethodSchema
 from yarrow.runtime.rpc.handshake import check_offers, decode_offer, encode_offer, fingerprint, own_offer
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES, check_size
+from yarrow.runtime.rpc.roles import SERVED_BY, Role, may_call, role_in
 from yarrow.runtime.rpc.service import AddressError
-from yarrow.runtime.security.certificates import SERVER_NAME
 
 _SCHEME = "grpc"
 _CALL = "/yarrow.Rpc/Call"
@@ -40,6 +43,9 @@ _HANDSHAKE = "/yarrow.Rpc/Handshake"
 _FINGERPRINT_BYTES = 8
 #: Room for endpoint, method and token beside the arguments, so that our own limit speaks first.
 _ENVELOPE_BYTES = 64 * 1024
+#: Milliseconds that a new connection has to prove who it is, and how many there may be: a storm of them ends here.
+_HANDSHAKE_MS = 10_000
+_MAX_CONNECTIONS = 2048
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +83,7 @@ class GrpcTransport:
         self._receivers: dict[str, Receiver[Any]] = {}
         self._server: Any = None
         self._port = settings.port
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[tuple[str, Role | None], _Channel] = {}
 
     @property
     def scheme(self) -> str:
@@ -144,10 +150,15 @@ class GrpcTransport:
         authority, name = parts.netloc, parts.path.lstrip("/")
         if not authority or not name:
             raise AddressError(f"{address!r} is no RPC address: expected grpc://host:port/name")
-        channel = self._channels.get(authority)
+        return GrpcCaller(self, authority, name, fencing_token, self._settings)
+
+    def channel(self, authority: str, gateway: str) -> _Channel:
+        """The connection to the process there that serves a gateway."""
+        role = SERVED_BY.get(gateway)
+        channel = self._channels.get((authority, role))
         if channel is None:
-            channel = self._channels[authority] = _Channel(authority, self)
-        return GrpcCaller(channel, name, fencing_token, self._settings)
+            channel = self._channels[authority, role] = _Channel(authority, role, self)
+        return channel
 
     def _authority(self) -> str:
         return f"{self._settings.host}:{self._port}"
@@ -169,6 +180,8 @@ class GrpcTransport:
                 *options,
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
             ]
         return [
             *options,
@@ -176,11 +189,10 @@ class GrpcTransport:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
-            ("grpc.ssl_target_name_override", SERVER_NAME),
         ]
 
-    def open_channel(self, authority: str) -> Any:
-        """A gRPC channel to `host:port` with our certificates."""
+    def open_channel(self, authority: str, role: Role | None) -> Any:
+        """A gRPC channel to `host:port` with our certificates; TLS fails where the other end is not of that role."""
         grpc = _import_grpc()
 
         identity = self._settings.identity
@@ -189,7 +201,10 @@ class GrpcTransport:
         credentials = grpc.ssl_channel_credentials(
             identity.ca_certificate, identity.private_key, identity.certificate
         )
-        return grpc.aio.secure_channel(authority, credentials, options=self._options(server=False))
+        has_roles = identity.role is not None and role is not None
+        expected = role.server_name if role is not None and has_roles else identity.server_name
+        options = [*self._options(server=False), ("grpc.ssl_target_name_override", expected)]
+        return grpc.aio.secure_channel(authority, credentials, options=options)
 
     @property
     def offer(self) -> dict[str, str]:
@@ -221,6 +236,12 @@ class GrpcTransport:
         if receiver is None:
             text = f"{envelope.method}: no endpoint {envelope.endpoint!r} at {self._authority()}"
             return _error_reply(EndpointNotFoundError(text))
+        gateway = receiver.gateway_name
+        if self._settings.identity.role is not None:
+            role = _role_of(context)
+            if not may_call(role, gateway, envelope.method):
+                who = f"a {role.value}" if role is not None else "a process without a role"
+                return _error_reply(CallerNotAllowedError(f"{who} may not call {gateway}.{envelope.method}"))
         try:
             reply = await receiver.receive(envelope.method, envelope.token, envelope.arguments)
         except RpcError as error:
@@ -250,6 +271,12 @@ _ENVELOPE = msgspec.msgpack.Decoder(_Envelope)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
+def _role_of(context: Any) -> Role | None:
+    """The role that the peer's certificate names."""
+    names = context.auth_context().get("x509_subject_alternative_name", ())
+    return role_in(name.decode("ascii", "replace") for name in names)
+
+
 def _error_reply(error: RpcError) -> bytes:
     wire: WireError = to_wire(error)
     return b"\x01" + _ENCODER.encode(wire)
@@ -258,8 +285,9 @@ def _error_reply(error: RpcError) -> bytes:
 class _Channel:
     """The connection to one peer: opened by the first call, which also makes the handshake."""
 
-    def __init__(self, authority: str, transport: GrpcTransport) -> None:
+    def __init__(self, authority: str, role: Role | None, transport: GrpcTransport) -> None:
         self.authority = authority
+        self._role = role
         self.transport = transport
         self._channel: Any = None
         self._call: Any = None
@@ -276,7 +304,7 @@ class _Channel:
 
     async def _shake_hands(self, deadline: float) -> None:
         if self._channel is None:
-            self._channel = self.transport.open_channel(self.authority)
+            self._channel = self.transport.open_channel(self.authority, self._role)
             self._call = self._channel.unary_unary(_CALL)
         shake = self._channel.unary_unary(_HANDSHAKE)
         answer = await self._send(shake, encode_offer(self.transport.offer), deadline, "handshake")
@@ -311,14 +339,18 @@ class _Channel:
 class GrpcCaller:
     """Sends calls to one endpoint of a peer."""
 
-    def __init__(self, channel: _Channel, name: str, token: str | None, settings: GrpcSettings) -> None:
-        self._channel = channel
+    def __init__(
+        self, transport: GrpcTransport, authority: str, name: str, token: str | None, settings: GrpcSettings
+    ) -> None:
+        self._transport = transport
+        self._authority = authority
         self._name = name
         self._token = token
         self._settings = settings
 
     async def call(self, method: MethodSchema, arguments: bytes) -> bytes:
         check_size(method, "request", len(arguments), self._settings.max_message_bytes)
-        request = self._channel.transport.envelope(self._name, method, self._token, arguments)
+        channel = self._transport.channel(self._authority, method.gateway)
+        request = self._transport.envelope(self._name, method, self._token, arguments)
         ask = self._settings.ask_timeout
-        return await self._channel.unary(method, request, None if method.waits else ask, ask)
+        return await channel.unary(method, request, None if method.waits else ask, ask)

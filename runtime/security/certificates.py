@@ -13,9 +13,8 @@ from typing import Any
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.roles import SERVER_NAME, Role
 
-#: Name in every certificate: peers are told apart by who signed them, not by host.
-SERVER_NAME = "yarrow.internal"
 _VALID_DAYS = 3650
 
 
@@ -36,18 +35,19 @@ class CertificateAuthority:
         builder = builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
         self._certificate = builder.sign(self._key, hashes.SHA256())
 
-    def issue(self, name: str) -> PemIdentity:
-        """A new key and certificate, for both ends of a connection; `name` shows in it."""
+    def issue(self, name: str, role: Role | None = None) -> PemIdentity:
+        """A new key and certificate, for both ends of a connection; `name` shows in it, the role is proved by it."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         key = ec.generate_private_key(ec.SECP256R1())
+        names = [SERVER_NAME] if role is None else [SERVER_NAME, role.server_name]
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         certificate = (
             self._builder(_name(name[:64]), key.public_key())
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(certificate_authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(both), critical=False)
@@ -60,6 +60,7 @@ class CertificateAuthority:
             private_key=key.private_bytes(
                 encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             ),
+            role=role,
         )
 
     def _builder(self, subject: Any, public_key: Any) -> Any:

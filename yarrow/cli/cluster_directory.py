@@ -22,6 +22,7 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, jobmanager, security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.roles import Role
 
 _SECRETS, _LEADER, _DAEMONS = "cluster.secret", "leader.json", "daemons.json"
 
@@ -129,8 +130,8 @@ class ClusterDirectory:
         authority = CertificateAuthority(application_id, SystemClock())
         secrets = ClusterSecrets(
             application_id=application_id,
-            job_manager=authority.issue("jobmanager"),
-            task_executor=authority.issue("taskexecutor"),
+            job_manager=authority.issue("jobmanager", Role.JOB_MANAGER),
+            task_executor=authority.issue("taskexecutor", Role.TASK_EXECUTOR),
             data_secret=os.urandom(32),
         )
         return msgspec.msgpack.decode(

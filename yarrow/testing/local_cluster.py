@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,15 +184,16 @@ class LocalCluster:
         transports: list[Transport] = [local]
         if self.shape.processes:
             from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+            from yarrow.runtime.rpc.roles import Role
             from yarrow.runtime.security.certificates import CertificateAuthority
 
             authority = CertificateAuthority(self.application_id, SystemClock())
-            self._issue = authority.issue
+            self._issue = partial(authority.issue, role=Role.TASK_EXECUTOR)
             grpc_settings = GrpcSettings(
                 application_id=self.application_id,
                 bind_host=_HOST,
                 host=_HOST,
-                identity=authority.issue("jobmanager"),
+                identity=authority.issue("jobmanager", Role.JOB_MANAGER),
                 max_message_bytes=settings.max_message_bytes,
                 ask_timeout=self.config.get(rpc.ASK_TIMEOUT).seconds,
             )

@@ -1,0 +1,79 @@
+"""What each process of a cluster may call, and whom it expects to answer: the role in its certificate decides.
+
+Owner: none; constants and pure functions. A role is a name in the certificate that the cluster's own authority signed,
+so nobody takes another's. What stands in no table is refused: a new method is for masters until it is named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+#: Name in every certificate of a cluster: peers are told apart by who signed them, not by host.
+SERVER_NAME: Final = "yarrow.internal"
+
+
+class Role(Enum):
+    """What a process is. Clients have none: they come by REST."""
+
+    #: Dispatcher, ResourceManager and JobMasters.
+    JOB_MANAGER = "jobmanager"
+    TASK_EXECUTOR = "taskexecutor"
+
+    @property
+    def server_name(self) -> str:
+        """The name that a certificate of this role has besides SERVER_NAME."""
+        return f"{self.value}.{SERVER_NAME}"
+
+
+#: Who serves a gateway: a client expects this role of the other end.
+SERVED_BY: Final[Mapping[str, Role]] = {
+    "DispatcherGateway": Role.JOB_MANAGER,
+    "ResourceManagerGateway": Role.JOB_MANAGER,
+    "JobMasterGateway": Role.JOB_MANAGER,
+    "TaskExecutorGateway": Role.TASK_EXECUTOR,
+}
+
+#: The methods that a TaskExecutor may call, by gateway. A master may call everything.
+TASK_EXECUTORS_MAY_CALL: Final[Mapping[str, frozenset[str]]] = {
+    "ResourceManagerGateway": frozenset(
+        {
+            "register_task_executor",
+            "notify_slot_available",
+            "heartbeat_from_task_executor",
+            "disconnect_task_executor",
+        }
+    ),
+    "JobMasterGateway": frozenset(
+        {
+            "register_task_executor",
+            "offer_slots",
+            "fail_slot",
+            "update_task_execution_states",
+            "heartbeat_from_task_executor",
+            "disconnect_task_executor",
+            "send_operator_event",
+            "acknowledge_checkpoint",
+            "acknowledge_coordinator",
+            "decline_checkpoint",
+            "notify_end_of_data",
+            "push_collected",
+            "read_blob",
+        }
+    ),
+}
+
+
+def role_in(names: Iterable[str]) -> Role | None:
+    """The role among the names of a certificate; None = it has none, or claims several."""
+    found = set(names)
+    roles = [role for role in Role if role.server_name in found]
+    return roles[0] if len(roles) == 1 else None
+
+
+def may_call(role: Role | None, gateway: str, method: str) -> bool:
+    """Whether a peer of that role may call a method; one without a role may call nothing."""
+    if role is Role.JOB_MANAGER:
+        return True
+    return role is Role.TASK_EXECUTOR and method in TASK_EXECUTORS_MAY_CALL.get(gateway, frozenset())
