@@ -208,7 +208,6 @@ class YarnClusterDescriptor:
             times.mark("files")
             application_id = self._submit(client, submission)
             times.mark("submitted")
-        remove_abandoned(client)
         try:
             kept = ClientSecrets(
                 application_id=application_id,
@@ -218,6 +217,7 @@ class YarnClusterDescriptor:
                 skein_key=secrets.skein[1],
             )
             self.files.write_secrets(kept)
+            remove_abandoned(client)
             awaited = AwaitedApplication(client, application_id, submission, self._say, self._clock)
             address = awaited.rest_address(self._config.get(yarn.DEPLOYMENT_TIMEOUT).seconds)
             times.mark("REST")

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
+from yarrow.runtime.config.errors import MemoryBudgetError
+from yarrow.runtime.config.memory import JOB_MANAGER_BASE, check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import high_availability, jobmanager, rest, security, taskmanager, yarn
 from yarrow.runtime.config.quantities import MemorySize
@@ -26,6 +27,8 @@ _MASTER_VARIABLES: Final = "containerized.master.env."
 _TASK_EXECUTOR_VARIABLES: Final = "containerized.taskmanager.env."
 #: For Skein's Java ApplicationMaster, which shares the master's container.
 _MASTER_JAVA_OPTIONS: Final = " ".join((*FAST_START, "-Djava.net.preferIPv4Stack=true"))
+#: Skein's JVM: a heap of 128 MiB, and as much again beside it.
+SKEIN_MEMORY: Final = MemorySize.of_mebibytes(256)
 _ATTEMPTS_WITH_HIGH_AVAILABILITY: Final = 2
 _BIND_OPTIONS: Final = (jobmanager.BIND_HOST, taskmanager.BIND_HOST, rest.BIND_ADDRESS)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -96,6 +99,16 @@ def script(interpreter: str, module: str) -> str:
 def master_shape(config: Settings) -> ContainerShape:
     """The ApplicationMaster's container: jobmanager.memory.process.size is Python's master and Skein's JVM together."""
     check_job_manager_memory(config)
+    process = config.get(jobmanager.PROCESS_SIZE)
+    needed = MemorySize(
+        SKEIN_MEMORY.bytes + JOB_MANAGER_BASE.bytes + config.get(jobmanager.JOB_STORE_CACHE_SIZE).bytes
+    )
+    if process < needed:
+        raise MemoryBudgetError(
+            f"{jobmanager.PROCESS_SIZE.key} of {process.human()} is too small for YARN: the container also holds"
+            f" Skein's ApplicationMaster, a JVM of {SKEIN_MEMORY.human()}. Raise it to at least `{needed}`.",
+            (jobmanager.PROCESS_SIZE.key,),
+        )
     return ContainerShape(
         memory_mb=_mebibytes(config.get(jobmanager.PROCESS_SIZE)),
         vcores=config.get(yarn.APP_MASTER_VCORES),

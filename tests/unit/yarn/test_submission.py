@@ -49,6 +49,8 @@ def test_sizes_are_mebibytes_and_cores_are_slots() -> None:
 def test_sizes_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"jobmanager\.memory\.process\.size"):
         submission(jobmanager__memory__process__size="16m")
+    with pytest.raises(ConfigError, match=r"also holds Skein's ApplicationMaster"):
+        submission(jobmanager__memory__process__size="300m")
     with pytest.raises(ConfigError, match=r"taskmanager\.memory\.process\.size"):
         submission(taskmanager__memory__process__size="100m")
 
