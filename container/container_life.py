@@ -47,7 +47,7 @@ class ContainerLife:
         assert executor is not None, "start comes first"
         try:
             executor.loop.call_soon_threadsafe(
-                lambda: executor.finish("the shell of its container has ended", grace=GRACE)
+                lambda: executor.finish_by_force("the shell of its container has ended", GRACE)
             )
         except RuntimeError:
             return  # The loop has closed: the process is ending.

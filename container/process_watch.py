@@ -92,6 +92,17 @@ class ProcessWatch:
         """Sum of PSS at the last round, bytes."""
         return sum(sample.pss for sample in self._samples)
 
+    def shortage(self, processes: Iterable[tuple[str, int]]) -> str:
+        """What explains an end by force from outside: that more memory is used than there is; "" when it is not."""
+        now = sum(read_pss(pid, self._proc) or 0 for _, pid in processes)
+        used = max(now, self.used)
+        if used <= self._threshold * self._budget:
+            return ""
+        return (
+            f"its processes used {used >> 20} MB and may use {self._budget >> 20} MB: where that is checked, it is"
+            " ended for it. Raise taskmanager.memory.process.size (-ytm), or lower taskmanager.numberOfTaskSlots"
+        )
+
     def sample(self, processes: Iterable[tuple[str, int]]) -> None:
         """Reads (name, pid) pairs anew."""
         before = {sample.pid: sample.cpu_seconds for sample in self._samples}

@@ -167,6 +167,11 @@ class TaskExecutor(RpcEndpoint):
         except TimeoutError:
             _log.info("not everybody answered the good-bye")
 
+    def finish_by_force(self, cause: str, grace: float | None = None) -> None:
+        """Like `finish`, when somebody outside ends this process: a lack of memory is named as the likely reason."""
+        shortage = self._watch.shortage(self.workers.processes())
+        self.finish(f"{cause}; {shortage}" if shortage else cause, grace=grace)
+
     def finish(self, cause: str, *, orderly: bool = True, grace: float | None = None) -> None:
         """Asks the owner of the process to stop this TaskExecutor; workers have `grace` seconds then."""
         if grace is not None:

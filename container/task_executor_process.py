@@ -157,7 +157,7 @@ async def _run_with(
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, executor.finish, f"it got the signal {number.name}")
+        loop.add_signal_handler(number, executor.finish_by_force, f"it got the signal {number.name}")
     try:
         await executor.start()
         watch.start(executor)

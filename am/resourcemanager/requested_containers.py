@@ -14,7 +14,7 @@ from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.yarn.gateways import ContainerStatus
 
 #: YARN's words for a container that used too much, of the NodeManager and as Skein shortens them.
-_OVER_MEMORY = re.compile(r"(physical|virtual)'? memory limit|memory limit", re.IGNORECASE)
+_OVER_MEMORY = re.compile(r"memory limit|(physical|virtual) memory used", re.IGNORECASE)
 #: The part of YARN's text that says something: a dump of processes follows.
 _MOST_QUOTED = 600
 

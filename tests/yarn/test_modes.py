@@ -150,12 +150,17 @@ def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
     session.stop()
 
 
-def test_a_container_over_its_memory_says_so_in_the_jobs_exception(yarrow: Commands) -> None:
+def test_a_container_over_its_memory_says_so_in_the_jobs_exception(
+    yarrow: Commands, hadoop: HadoopCluster
+) -> None:
     session = Session(yarrow, "hog", "-Drestart-strategy.type=none")
     job = session.submit("hog.py")
     yarrow.eventually(lambda: session.status(job) == "FAILED", "the job fails")
     text = json.dumps(session.get(f"/jobs/{job}/exceptions"))
-    assert "used more memory than it may, 768 MB: raise taskmanager.memory.process.size" in text
+    assert "may use 768 MB" in text and "Raise taskmanager.memory.process.size" in text
+    log = hadoop.container_logs(session.application)
+    said = "".join(text for name, text in log.items() if name.endswith("jobmanager.log"))
+    assert "used more memory than it may, 768 MB: raise taskmanager.memory.process.size" in said
     session.stop()
 
 

@@ -105,6 +105,14 @@ def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None
     asyncio.run(run())
 
 
+def test_the_words_by_which_skein_shortens_it_are_known_too() -> None:
+    containers = RequestedContainers(768)
+    containers.requested(ResourceID("a"), "0", 0.0)
+    used = ContainerStatus("0", "FAILED", "c", "n", "879.7 MB of 768 MB physical memory used")
+    (ended,) = containers.take([used])
+    assert "used more memory than it may, 768 MB" in ended.cause and "879.7 MB" in ended.cause
+
+
 def test_a_request_that_is_refused_is_an_error_of_its_own() -> None:
     async def run() -> None:
         yarn = ContainersOfYarn()

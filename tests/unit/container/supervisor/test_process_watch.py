@@ -71,3 +71,16 @@ def test_metrics_bear_flinks_names(tmp_path: Path) -> None:
     assert values["Status.JVM.CPU.Load"] == pytest.approx(0.5 / (os.cpu_count() or 1))
     assert values["Status.JVM.GarbageCollector.All.Time"] == 14.0
     assert values["arrow"] == 4.0
+
+
+def test_a_lack_of_memory_is_told_with_the_setting() -> None:
+    own = [("self", os.getpid())]
+    text = ProcessWatch(1 << 20, ManualClock()).shortage(own)
+    assert "may use 1 MB" in text and "taskmanager.memory.process.size" in text
+    assert ProcessWatch(1 << 50, ManualClock()).shortage(own) == ""
+
+
+def test_what_was_used_counts_when_the_processes_are_gone() -> None:
+    watch = ProcessWatch(1 << 20, ManualClock())
+    watch.sample([("self", os.getpid())])
+    assert watch.shortage([]) != ""

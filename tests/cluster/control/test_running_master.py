@@ -1,0 +1,210 @@
+"""A master of an application and its TaskExecutors as they run in containers, without YARN around them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.am.containers_of_yarn import ContainersOfYarn
+from yarrow.am.application_master import ChildProcesses
+from yarrow.am.deployment_modes.application_end import ApplicationEnd
+from yarrow.am.running_master import RunningMaster
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.security.certificates import CertificateAuthority
+from yarrow.runtime.yarn.application import (
+    ApplicationDescription,
+    DeploymentMode,
+    MasterSecrets,
+    ProgramDescription,
+    TaskExecutorSecrets,
+)
+from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.gateways import FinalStatus
+from yarrow.runtime.yarn.layout import (
+    DESCRIPTION_FILE,
+    KV_ATTEMPT,
+    KV_REST_ADDRESS,
+    TASK_EXECUTOR_SECRETS_FILE,
+)
+
+pytestmark = pytest.mark.cluster
+
+TOKEN = "the token of this application"
+PROGRAM = """
+import sys
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+for number in (1, 2):
+    with env.from_collection([number, 10]).map(lambda x: x * 2).execute_and_collect(f"job {number}") as rows:
+        print("sum", sum(rows), flush=True)
+if sys.argv[1:] == ["fail"]:
+    raise RuntimeError("my own")
+"""
+
+
+class LocalContainers(ContainersOfYarn):
+    """Containers are processes of this host, in folders as a NodeManager makes them."""
+
+    def __init__(
+        self, folder: Path, description: ApplicationDescription, secrets: TaskExecutorSecrets
+    ) -> None:
+        super().__init__()
+        self._folder = folder
+        self._description = description
+        self._secrets = secrets
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def request_container(self, environment: Mapping[str, str]) -> str:
+        handle = super().request_container(environment)
+        folder = self._folder / handle
+        (folder / "logs").mkdir(parents=True)
+        (folder / DESCRIPTION_FILE).write_bytes(msgspec.json.encode(self._description))
+        (folder / TASK_EXECUTOR_SECRETS_FILE).write_bytes(msgspec.msgpack.encode(self._secrets))
+        variables = {
+            **os.environ,
+            **environment,
+            "CONTAINER_ID": f"container_1_0001_01_{len(self.processes) + 2:06}",
+            "NM_HOST": "127.0.0.1",
+            "LOG_DIRS": str(folder / "logs"),
+        }
+        self.processes[handle] = subprocess.Popen(
+            [sys.executable, "-m", "yarrow.container.yarn_task_executor"],
+            cwd=folder,
+            env=variables,
+            start_new_session=True,
+        )
+        self.grant(handle)
+        return handle
+
+    def release_container(self, handle: str) -> None:
+        process = self.processes[handle]
+        process.terminate()
+        process.wait(10)
+        super().release_container(handle)
+
+
+class Application:
+    """One attempt of an application in this process."""
+
+    def __init__(self, folder: Path, mode: DeploymentMode, *arguments: str, attached: bool = False) -> None:
+        (folder / "job.py").write_text(PROGRAM)
+        self.description = ApplicationDescription(
+            mode=mode,
+            name="application",
+            configuration={
+                "taskmanager.memory.process.size": "512m",
+                "jobmanager.memory.process.size": "512m",
+                "client.heartbeat.timeout": "200 ms",
+            },
+            attached=attached,
+            program=ProgramDescription(path=str(folder / "job.py"), arguments=arguments),
+            interpreter=sys.executable,
+        )
+        authority = CertificateAuthority("application", SystemClock())
+        common = {"application_secret_id": "a" * 32, "data_secret": b"d" * 32}
+        executors = TaskExecutorSecrets(identity=authority.issue("taskexecutors"), **common)  # type: ignore[arg-type]
+        self.yarn = LocalContainers(folder, self.description, executors)
+        secrets = MasterSecrets(
+            identity=authority.issue("master"),
+            rest_token_hash=hashlib.sha256(TOKEN.encode()).digest(),
+            **common,  # type: ignore[arg-type]
+        )
+        self.logs = folder / "master-logs"
+        self.logs.mkdir()
+        place = ContainerFolder(
+            folder, "application_1_0001", "container_1_0001_01_000001", 1, "127.0.0.1", self.logs
+        )
+        temporary = folder / "temporary"
+        temporary.mkdir()
+        self.master = RunningMaster(
+            self.description,
+            secrets,
+            place,
+            temporary,
+            self.yarn,
+            ChildProcesses(),
+            explain_waiting=lambda *_: "",
+        )
+
+    async def run(self, meanwhile: Callable[[], Any] = lambda: None) -> ApplicationEnd | None:
+        """Runs to its end; `meanwhile` in a thread, once REST has been published."""
+        async with asyncio.timeout(60):
+            running = asyncio.create_task(self.master.run())
+            while KV_REST_ADDRESS not in self.yarn.published and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(meanwhile)
+            return await running
+
+    def ask(self, method: str, path: str, token: str = TOKEN) -> Any:
+        request = urllib.request.Request(f"{self.yarn.published[KV_REST_ADDRESS]}{path}", method=method)
+        request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read())
+
+
+def test_a_session_lets_in_who_has_the_token_and_ends_when_told(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.SESSION)
+
+    def look() -> None:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            application.ask("GET", "/overview", "another")
+        refused.value.close()
+        assert refused.value.code == 401
+        assert application.ask("GET", "/overview")["taskmanagers"] == 0
+        application.ask("DELETE", "/cluster")
+
+    end = asyncio.run(application.run(look))
+    assert end == ApplicationEnd(FinalStatus.SUCCEEDED, "The session was stopped.")
+    assert application.yarn.published[KV_ATTEMPT] == "1/1"
+    assert application.yarn.processes == {}, "nobody needed a TaskExecutor"
+
+
+def test_an_attached_session_ends_with_its_client(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.SESSION, attached=True)
+    end = asyncio.run(application.run(lambda: application.ask("PATCH", "/cluster/clientHeartbeat")))
+    assert end is not None and end.status is FinalStatus.SUCCEEDED
+    assert "silent for 0.2 s (client.heartbeat.timeout)" in end.diagnostics
+
+
+def test_a_signal_ends_the_attempt_and_not_the_application(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.SESSION)
+    assert asyncio.run(application.run(lambda: os.kill(os.getpid(), signal.SIGTERM))) is None
+    assert application.yarn.ends == []
+
+
+def test_a_program_runs_its_jobs_on_containers_and_leaves_nothing(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.APPLICATION)
+    assert asyncio.run(application.run()) == ApplicationEnd(FinalStatus.SUCCEEDED, "2 jobs have finished.")
+    printed = (application.logs / "jobmanager.out").read_text()
+    assert printed.count("Job has been submitted") == 2
+    assert "sum 22" in printed and "sum 24" in printed
+    (container,) = application.yarn.processes
+    assert application.yarn.processes[container].returncode == 0
+    folder = tmp_path / container
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [DESCRIPTION_FILE, TASK_EXECUTOR_SECRETS_FILE, "logs"]
+    ), "its working folder is gone, and what YARN brought is there"
+    assert (folder / TASK_EXECUTOR_SECRETS_FILE).stat().st_mode & 0o777 == 0o600
+    assert "registered at the ResourceManager" in (folder / "logs" / "taskmanager.log").read_text()
+
+
+def test_the_error_of_a_program_is_the_applications(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.APPLICATION, "fail")
+    end = asyncio.run(application.run())
+    assert end is not None and end.status is FinalStatus.FAILED
+    assert end.diagnostics.endswith("RuntimeError: my own")
+    assert TOKEN not in (application.logs / "jobmanager.out").read_text()
