@@ -18,6 +18,7 @@ from yarrow.cli.targets import LOCAL
 from yarrow.cli.yarn_flags import YARN_APPLICATION
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.datastream.job_waiting import cancel_and_wait
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import (
@@ -41,15 +42,25 @@ class ReportingExecutor:
 
     def __init__(self, executor: PipelineExecutor) -> None:
         self._executor = executor
+        self._followed: list[JobClient] = []
 
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
         client = self._executor.execute(job_graph, configuration, files)
+        if not isinstance(client, DetachedJobClient):
+            self._followed.append(client)
         print(f"Job has been submitted with JobID {client.get_job_id()}", flush=True)
         if not isinstance(client, DetachedJobClient):
             _report_end(client)
         return client
+
+    def cancel_unfinished(self) -> None:
+        """Cancels what is still followed, and waits: Ctrl-C may come when nobody waits for a job yet."""
+        for client in self._followed:
+            if not client.get_job_execution_result().done():
+                cancel_and_wait(client)
+                print(f"Job {client.get_job_id()} was cancelled by Ctrl-C.", file=sys.stderr, flush=True)
 
 
 def _report_end(client: JobClient) -> None:
@@ -83,9 +94,13 @@ def run(program: Program, config: Settings) -> None:
         return
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:
         end_by_interrupt()
-    executor = executor_for(target)
-    use_for_this_process(ReportingExecutor(executor), config.to_dict(redact=False))
-    run_program(program)
+    executor = ReportingExecutor(executor_for(target))
+    use_for_this_process(executor, config.to_dict(redact=False))
+    try:
+        run_program(program)
+    except KeyboardInterrupt:
+        executor.cancel_unfinished()
+        raise
 
 
 def end_by_interrupt() -> None:

@@ -61,14 +61,19 @@ class YarnJobExecutor:
         attached = is_attached(config)
         with YarnClusterDescriptor(config, say) as descriptor:
             cluster = descriptor.deploy_job(job_graph, files, attached=attached)
-        print(f"Yarn application {cluster.application_id} ({cluster.name}) runs.")
-        print(f"JobManager Web Interface: {cluster.rest_address}", flush=True)
-        if not attached:
-            print_how_to_end(cluster.application_id, job_graph.job_id)
-            return DetachedJobClient(job_graph.job_id)
-        own = config.overlay({yarn.APPLICATION_ID.key: cluster.application_id})
-        rest = rest_of(own, application_of(own))
-        return ApplicationJobClient(own, cluster.application_id, rest, job_graph)
+            try:
+                print(f"Yarn application {cluster.application_id} ({cluster.name}) runs.")
+                print(f"JobManager Web Interface: {cluster.rest_address}", flush=True)
+                if not attached:
+                    print_how_to_end(cluster.application_id, job_graph.job_id)
+                    return DetachedJobClient(job_graph.job_id)
+                own = config.overlay({yarn.APPLICATION_ID.key: cluster.application_id})
+                rest = rest_of(own, application_of(own))
+                return ApplicationJobClient(own, cluster.application_id, rest, job_graph)
+            except BaseException:
+                # Nobody has a handle on it yet.
+                descriptor.kill(cluster.application_id)
+                raise
 
 
 class YarnApplicationExecutor:
