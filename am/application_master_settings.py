@@ -5,6 +5,7 @@ Owner: the main thread at the start. Raises ConfigError naming the key. Must not
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +13,14 @@ from pathlib import Path
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
 from yarrow.am.cluster_settings import control_plane_settings
 from yarrow.am.resourcemanager.yarn_driver import YarnDriverSettings
-from yarrow.am.rest.services import EntranceKind, RestSettings
+from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.options import jobmanager, resourcemanager, rest, rpc, security, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings
-from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder, configuration_of
 from yarrow.runtime.yarn.gateways import ContainerShape
 
@@ -63,6 +64,8 @@ class ApplicationMasterSettings:
                 blob_directory=str(temporary_directory / "blobs"),
                 slots_per_task_executor=slots,
                 can_request=True,
+                # A later attempt submits the same jobs: those that have ended must not run again.
+                keep_results=description.mode is not DeploymentMode.SESSION,
             ),
             driver=YarnDriverSettings(
                 attempt=folder.attempt,
@@ -79,11 +82,21 @@ class ApplicationMasterSettings:
             ),
             rest_host=config.get(rest.BIND_ADDRESS) or folder.host,
             rest_ports=_rest_ports(config),
-            rest=replace(rest_settings, entrance=EntranceKind.TOKEN, token_hash=secrets.rest_token_hash),
+            rest=replace(
+                for_other_hosts(rest_settings, config, secrets.rest_token_hash), tls=_tls(secrets, config)
+            ),
             proxy=replace(
                 rest_settings, entrance=EntranceKind.PROXY, cancel_by_get=config.get(yarn.PROXY_ALLOW_CANCEL)
             ),
         )
+
+
+def _tls(secrets: MasterSecrets, config: Settings) -> ssl.SSLContext | None:
+    if secrets.rest_identity.is_empty:
+        return None
+    from yarrow.runtime.security.keystores import rest_server_context
+
+    return rest_server_context(secrets.rest_identity, config)
 
 
 def container_shape(config: Settings) -> ContainerShape:

@@ -29,15 +29,23 @@ from yarrow.runtime.rpc.registration import RegistrationSettings
 
 
 def control_plane_settings(
-    config: Settings, blob_directory: str, slots_per_task_executor: int, can_request: bool
+    config: Settings,
+    blob_directory: str,
+    slots_per_task_executor: int,
+    can_request: bool,
+    keep_results: bool = False,
 ) -> ControlPlaneSettings:
-    """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone)."""
+    """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone).
+
+    `keep_results`: how jobs ended is kept as long as the cluster id, for masters that submit their jobs themselves.
+    """
     heartbeat = heartbeat_settings(config)
     return ControlPlaneSettings(
         blob_directory=blob_directory,
         dispatcher=DispatcherSettings(
             finished_jobs=config.get(jobmanager.JOB_STORE_MAX_CAPACITY),
             finished_expiration=config.get(jobmanager.JOB_STORE_EXPIRATION_TIME).seconds,
+            keep_results=keep_results,
             job_master=lambda graph: job_master_settings(config, graph),
         ),
         resource_manager=ResourceManagerSettings(

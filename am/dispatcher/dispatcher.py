@@ -333,9 +333,8 @@ class Dispatcher(RpcEndpoint):
                 found[job_id] = self._store.stored(job_id).name
             except (KeyError, StoredJobError):
                 found[job_id] = ""
-        if not self._settings.keep_results:
-            for job_id in self._store.ended():
-                found.setdefault(job_id, "")
+        for job_id in self._store.ended():
+            found.setdefault(job_id, "")
         return list(found.items())
 
     async def _recover(self, job: RecoveringJob) -> None:
@@ -364,7 +363,7 @@ class Dispatcher(RpcEndpoint):
         result = await self.run_blocking(self._store.result, job_id)
         if result is not None:
             _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
-            self._finished.add(job.ended_before(result.name, result.status, result.end_time))
+            self._finished.add(job.ended_before(result))
             await self._remove_job(job_id, result.blobs)
             return
         if job.job is None:
@@ -418,6 +417,7 @@ class Dispatcher(RpcEndpoint):
             name=graph.job.name,
             status=graph.status,
             end_time=self._services.clock.epoch_ms(),
+            cause=graph.failure,
             blobs=_blobs_of(graph.job),
         )
 

@@ -17,6 +17,7 @@ from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
+from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.storage import TEMPORARY_PREFIX
 
 #: Version of the records; another is refused.
@@ -48,6 +49,8 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: JobStatus
     end_time: int
+    #: What made it fail.
+    cause: FailureCause | None = None
     #: Keys of the blobs that go with it.
     blobs: tuple[str, ...] = ()
 

@@ -14,6 +14,7 @@ from yarrow.am.checkpoint.recovery_store import RecoveryStoreError
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
+from yarrow.am.dispatcher.job_graph_store import StoredResult
 from yarrow.am.errors import failure_of
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import ExecutionGraph
@@ -86,17 +87,17 @@ class RecoveringJob:
         graph.transition(status, cause)
         return FinishedJob(job_overview(graph), job_details(graph), job_result(graph), {}, self.statistics)
 
-    def ended_before(self, name: str, status: JobStatus, end_time: int) -> FinishedJob:
+    def ended_before(self, result: StoredResult) -> FinishedJob:
         """The job has ended under a former master: that is all that is known of it."""
         if self.job is None:
-            self._shown = self._empty(name)
-        ended = {"status": status, "end_time": end_time}
+            self._shown = self._empty(result.name)
+        ended = {"status": result.status, "end_time": result.end_time}
         graph = self._shown
         replace = msgspec.structs.replace
         return FinishedJob(
             replace(job_overview(graph), **ended),
             replace(job_details(graph), **ended),
-            replace(job_result(graph), **ended),
+            replace(job_result(graph), cause=result.cause, **ended),
             {},
             self.statistics,
         )

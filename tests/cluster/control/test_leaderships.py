@@ -1,0 +1,241 @@
+"""One control plane under several leaderships: jobs suspended and taken over, cancelled meanwhile, not to be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control.control_cluster import ControlCluster, eventually
+from tests.unit.rpc.loops import run
+from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
+from yarrow.am.leader_gateway import NoLeaderError
+from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.runtime.common.errors import DuplicateJobError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.job_graph import encode_job_graph
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.none import NoHighAvailability
+from yarrow.runtime.ha.records import Put
+from yarrow.runtime.ha.services import LeaderContender, epoch_of_token
+from yarrow.testing.job_graphs import Stage, linear_job
+
+
+class ByHand(NoHighAvailability):
+    """An election that the test decides."""
+
+    is_highly_available = True
+
+    def __init__(self, storage: Path) -> None:
+        super().__init__()
+        self.storage_directory = str(storage)
+        self._contender: LeaderContender | None = None
+
+    async def start(self, contender: LeaderContender) -> None:
+        self._contender = contender
+
+    def grant(self) -> int:
+        assert self._contender is not None
+        self._leads = True
+        epoch = self._records.next_leadership().epoch
+        self._contender.grant_leadership(epoch)
+        return epoch
+
+    def revoke(self) -> None:
+        assert self._contender is not None
+        self._leads = False
+        self._contender.revoke_leadership("the test says so")
+
+
+class Masters(ControlCluster):
+    """A cluster whose master is elected by hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self.election = ByHand(directory / "ha")
+        super().__init__(directory)
+
+    def new_plane(self, driver: object) -> ControlPlane:
+        services = ControlPlaneServices(
+            clock=self.clock, timers=self.timers, ids=self.ids, high_availability=self.election
+        )
+        return ControlPlane(self.service(), StandaloneDriver(), self.settings, services)
+
+    async def lead(self) -> None:
+        """A new leadership has been taken up, and TaskExecutors know."""
+        self.election.grant()
+        await eventually(lambda: self.plane.leads)
+        self.leader.announce(self.plane.resource_manager_leader)
+
+    async def follow(self) -> None:
+        self.election.revoke()
+        await eventually(lambda: not self.plane.leads)
+
+
+@asynccontextmanager
+async def masters(directory: Path) -> AsyncIterator[Masters]:
+    cluster = Masters(directory)
+    await cluster.plane.start()
+    try:
+        yield cluster
+    finally:
+        for executor in cluster.executors:
+            await executor.stop()
+        await cluster.plane.stop()
+
+
+def test_jobs_are_suspended_and_go_on_under_the_next_leadership(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            assert not cluster.plane.leads
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            await cluster.until_running(job_id, 1)
+            former = cluster.plane.dispatcher
+            first = former.leader_id
+            result = asyncio.ensure_future(cluster.dispatcher.request_job_result(job_id))
+            await cluster.follow()
+            assert (await former.list_jobs())[0].status is JobStatus.SUSPENDED
+            with pytest.raises(NoLeaderError):
+                _ = cluster.plane.dispatcher
+            await cluster.executors[0].stop()
+            await cluster.lead()
+            await cluster.add(1)
+            await cluster.until_running(job_id, 1)
+            assert epoch_of_token(cluster.plane.dispatcher.leader_id) == 2 > epoch_of_token(first)
+            await cluster.dispatcher.cancel_job(job_id)
+            assert (await result).status is JobStatus.CANCELED, "who waits is answered by the next leader"
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
+            assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+def test_a_job_whose_graph_is_out_of_reach_is_initializing_until_it_is_read(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            await cluster.follow()
+            graphs = tmp_path / "ha" / "job-graphs"
+            (stored,) = graphs.iterdir()
+            content = stored.read_bytes()
+            stored.unlink()
+            # Cannot be opened, and is there: as a name node answers in safe mode.
+            stored.mkdir()
+            await cluster.lead()
+            gateway = cluster.dispatcher
+            await eventually(lambda: bool(_waiting(cluster)))
+            assert await gateway.request_job_status(job_id) is JobStatus.INITIALIZING
+            assert (await gateway.request_job_details(job_id)).name == linear_job(Stage(1)).name
+            with pytest.raises(DuplicateJobError):
+                await cluster.submit(linear_job(Stage(1)))
+            stored.rmdir()
+            stored.write_bytes(content)
+            await cluster.pass_time(10)
+            await cluster.until_status(job_id, JobStatus.RUNNING)
+
+    run(body())
+
+
+def _waiting(cluster: Masters) -> str:
+    return next((job.problem for job in cluster.plane.dispatcher._recovering.values()), "")
+
+
+def test_an_entry_that_cannot_be_read_fails_its_job_and_is_kept(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(2)
+            broken = await cluster.submit(linear_job(Stage(1), job_id=1))
+            good = await cluster.submit(linear_job(Stage(1), job_id=2))
+            cluster.election.records(1).write(Put(f"jobs/{broken}", b"\xc1"))
+            await cluster.follow()
+            await cluster.executors[0].stop()
+            await cluster.lead()
+            await cluster.add(2)
+            result = await cluster.result(broken)
+            assert result.status is JobStatus.FAILED
+            assert result.cause is not None and "does not decode" in result.cause.message
+            await cluster.until_status(good, JobStatus.RUNNING)
+            assert cluster.election.records(2).read(f"jobs/{broken}") is not None
+            assert await cluster.plane.dispatcher.has_unfinished_jobs()
+
+    run(body())
+
+
+def test_a_job_cancelled_under_one_leadership_ends_under_the_next(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            await cluster.until_running(job_id, 1)
+            # The promise is stored, and the master dies before it is kept.
+            cluster.election.records(1).write(Put(f"jobs/{job_id}/cancelled", b""))
+            await cluster.follow()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results"))))
+
+    run(body())
+
+
+def test_a_job_that_has_ended_never_runs_again_though_its_clean_up_was_cut_off(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            graph = linear_job(Stage(1))
+            job_id = await cluster.submit(graph)
+            await cluster.until_running(job_id, 1)
+            from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
+
+            store = JobGraphStore(
+                cluster.election.records(1), cluster.election.storage_directory, cluster.ids
+            )
+            store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
+            await cluster.follow()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results"))))
+            with pytest.raises(DuplicateJobError, match="has run on this cluster"):
+                await cluster.dispatcher.submit_job(encode_job_graph(graph))
+
+    run(body())
+
+
+def test_what_is_stored_is_cleaned_up_only_after_the_last_job(tmp_path: Path) -> None:
+    async def body() -> None:
+        cleaned: list[bool] = []
+
+        class Noting(ByHand):
+            async def close(self) -> None:
+                cleaned.append(False)
+
+            async def close_and_clean_up(self) -> None:
+                cleaned.append(True)
+
+        for ends in (False, True):
+            cluster = Masters(tmp_path / str(ends))
+            cluster.election = Noting(tmp_path / str(ends) / "ha")
+            cluster.plane = cluster.new_plane(None)
+            await cluster.plane.start()
+            await cluster.lead()
+            job_id: JobID = await cluster.submit(linear_job(Stage(1)))
+            if ends:
+                await cluster.dispatcher.cancel_job(job_id)
+                await cluster.result(job_id)
+                records = cluster.election.records(1)
+                await eventually(lambda: not records.children("results"))  # noqa: B023
+            await cluster.plane.stop(clean_up=True)
+        assert cleaned == [False, True]
+
+    run(body())
