@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,15 +24,18 @@ import sys
 from yarrow.datastream import StreamExecutionEnvironment
 
 def facts(number):
-    import os, sys, numpy, pyarrow, shipped_module, ssl, yarrow.container, sqlite3
+    import sys, numpy, pyarrow, shipped_module, ssl, yarrow.container, sqlite3
     with open("/proc/self/maps") as maps:
         libraries = sorted({line.split()[5] for line in maps if ".so" in line})
     modules = {name: module.__file__ for name, module in sys.modules.items() if getattr(module, "__file__", None)}
-    with open("shipped.txt") as shipped, open("tables/deep/one.csv") as table:
-        files = [shipped.read(), table.read()]
+    files = []
+    for name in ("shipped.txt", "tables/deep/one.csv", "model/weights.txt"):
+        with open(name) as file:
+            files.append(file.read())
+    import wanted
     return json.dumps({
         "base_prefix": sys.base_prefix, "path": sys.path, "libraries": libraries, "modules": modules,
-        "folder": os.getcwd(), "shipped": shipped_module.WHOSE, "files": files,
+        "shipped": [shipped_module.WHOSE, wanted.WHOSE], "files": files,
     })
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -55,6 +59,20 @@ def outside(places: list[str], folders: tuple[str, ...]) -> list[str]:
     return [place for place in places if not place.startswith(folders)]
 
 
+def content(folder: Path) -> None:
+    """An archive, and a requirement with the wheel that fulfils it."""
+    with zipfile.ZipFile(folder / "model.zip", "w") as archive:
+        archive.writestr("weights.txt", "0.5")
+    (folder / "needs.txt").write_text("wanted\n")
+    (folder / "wheels").mkdir()
+    info = "wanted-1.0.dist-info"
+    with zipfile.ZipFile(folder / "wheels" / "wanted-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("wanted.py", "WHOSE = 'required'\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: wanted\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", f"wanted.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+
+
 def test_master_and_workers_use_nothing_outside_of_their_container(
     hadoop: HadoopCluster, commands: Commands, tmp_path: Path
 ) -> None:
@@ -66,23 +84,24 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
     files = f"yarn.ship-files={tmp_path / 'shipped.txt'};{tmp_path / 'tables'}"
     session = commands.ok("session", "-d", "-nm", commands.name("environment"), "-D", files)
     application = session.application
-    output = commands.ok("run", "-yid", application, "-pyfs", "modules/shipped_module.py", "facts.py").out
+    content(tmp_path)
+    flags = ("-pyfs", "modules/shipped_module.py", "-pyarch", "model.zip#model", "-pyreq", "needs.txt#wheels")
+    output = commands.ok("run", "-yid", application, *flags, "facts.py").out
     found = re.search(r"^FACTS (.*)$", output, re.MULTILINE)
     assert found is not None, output
     facts = json.loads(found[1])
 
-    container = facts["folder"]
+    container = facts["base_prefix"].removesuffix("/environment")
     local = str(hadoop.directory / "nm-local-dir")
     # What links in the container's folder lead to, in the node's cache.
     inside = (f"{container}/", f"{local}/")
     assert re.search(r"/container_[^/]*$", container)
-    assert facts["base_prefix"] == f"{container}/environment"
     assert outside(facts["path"], inside) == []
     assert outside(list(facts["modules"].values()), inside) == []
     assert [one for one in outside(facts["libraries"], inside) if not is_c_runtime(one)] == []
     assert any(one.endswith("/lib/libssl.so.3") or "/lib/libssl.so" in one for one in facts["libraries"])
-    assert facts["shipped"] == "the user"
-    assert facts["files"] == ["as it is", "1,2"]
+    assert facts["shipped"] == ["the user", "required"]
+    assert facts["files"] == ["as it is", "1,2", "0.5"]
 
     masters = [
         process
