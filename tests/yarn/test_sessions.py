@@ -29,6 +29,8 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for what YARN does by itself; a machine under load is slow.
 PATIENCE = 120.0
+#: The cluster may be used by others as well.
+NAME = f"session of tests {os.getpid()}"
 UNKNOWN = "application_1700000000000_0001"
 #: Nobody listens there.
 DEAD = "127.0.0.1:1"
@@ -39,6 +41,7 @@ def settings(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) ->
     """Small containers; what a client keeps lies in the test's own folder."""
     return Settings(
         {
+            "yarn.application.name": NAME,
             "yarn.environment": "none",
             "yarn.properties-file.location": str(tmp_path / "files"),
             "yarn.deployment-timeout": "3 min",
@@ -89,14 +92,18 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 def user_files(hadoop: HadoopCluster) -> set[str]:
-    """Applications of this user that have ended and of which Skein keeps files on HDFS."""
+    """Applications of these tests that have ended and of which Skein keeps files on HDFS."""
     folder = f"{hadoop.hdfs_url}/user/{getpass.getuser()}/.skein"
     try:
         kept = {entry.name for entry in file_system_for(folder).list(folder)}
     except FileNotFoundError:
         return set()
-    ended = {entry["id"] for entry in hadoop.applications(("FINISHED", "FAILED", "KILLED"))}
-    return kept & ended
+    ended = hadoop.applications(("FINISHED", "FAILED", "KILLED"))
+    return kept & {entry["id"] for entry in ended if entry["name"] == NAME}
+
+
+def own_applications(hadoop: HadoopCluster) -> set[str]:
+    return {entry["id"] for entry in hadoop.applications() if entry["name"] == NAME}
 
 
 def test_a_session_from_nothing_to_its_end(
@@ -249,7 +256,7 @@ def test_a_session_that_is_not_granted_says_why_and_is_given_up(
 def test_an_interrupted_deployment_leaves_nothing(
     hadoop: HadoopCluster, settings: Settings, tmp_path: Path
 ) -> None:
-    before = {entry["id"] for entry in hadoop.applications()}
+    before = own_applications(hadoop)
     program = (
         "import sys, json\n"
         "from yarrow.runtime.config.settings import Settings\n"
@@ -265,14 +272,14 @@ def test_an_interrupted_deployment_leaves_nothing(
         stderr=subprocess.PIPE,
     )
     try:
-        eventually(lambda: {entry["id"] for entry in hadoop.applications()} > before, "it is submitted")
+        eventually(lambda: own_applications(hadoop) - before != set(), "it is submitted")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait()
     assert b"KeyboardInterrupt" in errors
-    (submitted,) = {entry["id"] for entry in hadoop.applications()} - before
+    (submitted,) = own_applications(hadoop) - before
     eventually(lambda: hadoop.application(submitted)["state"] == "KILLED", "it is killed")
     eventually(lambda: user_files(hadoop) == set(), "its files are gone")
     assert list(temporary.iterdir()) == []
@@ -282,6 +289,8 @@ def test_an_interrupted_deployment_leaves_nothing(
 def assert_nothing_left(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
     assert descriptor.files.known_applications() == []
     eventually(lambda: user_files(hadoop) == set(), "no file of an application is left on HDFS")
+    waiting = ("NEW", "SUBMITTED", "ACCEPTED")
     eventually(
-        lambda: not hadoop.applications(("NEW", "SUBMITTED", "ACCEPTED")), "no application waits on YARN"
+        lambda: all(entry["name"] != NAME for entry in hadoop.applications(waiting)),
+        "no application waits on YARN",
     )
