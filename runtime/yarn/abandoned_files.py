@@ -2,8 +2,8 @@
 applications.
 
 Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests. It touches folders
-of this user's applications alone, and only of those that YARN says have ended. One that YARN does not know stays: another
-client may just be uploading its files, which comes before YARN is told of it.
+of this user's applications alone, and only of those that YARN says have ended. One that YARN does not know stays:
+another client may just be uploading its files, which comes before YARN is told of it.
 """
 
 from __future__ import annotations
