@@ -22,7 +22,7 @@ from typing import BinaryIO
 from yarrow.runtime.yarn.environment_files import LIBRARIES, PACKAGES, PYTHON_NAME, EnvironmentFile
 from yarrow.runtime.yarn.environment_start import EDITABLE_FOLDER
 
-#: Higher levels save a tenth of the size for three times the work; docs/design/0018 has the figures.
+#: Level 6 makes it a tenth smaller for three times the work (290 MB).
 COMPRESSION_LEVEL = 1
 _BLOCK = 4 << 20
 #: 1980-01-01: the first moment that every archive format knows.
