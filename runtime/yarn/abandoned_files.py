@@ -1,9 +1,9 @@
 """What Skein's ApplicationMasters that were killed or lost could not remove from HDFS: the folders of their
 applications.
 
-Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests. It touches folders
-of this user's applications alone, and only of those that YARN says have ended. One that YARN does not know stays:
-another client may just be uploading its files, which comes before YARN is told of it.
+Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests.
+It touches folders of this user's applications alone, and only of those that YARN says have ended: one that YARN does
+not know may just be on its way there, by another client.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def test_a_session_from_nothing_to_its_end(
     with pytest.raises(YarnError, match=r"has ended: FINISHED, SUCCEEDED"):
         descriptor.retrieve(session.application_id)
     assert not kept.exists()
-    assert user_files(hadoop) == set()
+    eventually(lambda: user_files(hadoop) == set(), "its files are gone")
 
 
 def test_a_killed_session_is_gone(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
