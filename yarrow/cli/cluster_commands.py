@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from yarrow.cli.cluster_directory import ClusterDirectory, Daemon, start_ticks
+from yarrow.cli.cluster_token import token_for
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.targets import default_conf_directory, rest_address
@@ -50,7 +51,9 @@ def start_cluster(config: Settings, dynamic: Sequence[str]) -> None:
         _wait(directory, config, started, "the JobManager", lambda: directory.leader() is not None)
         for _ in range(task_executors):
             _start(directory, config, _TASK_MANAGER, dynamic, started)
-        rest = RestClient.of(config, *rest_address(config), retry=RetryPolicy(0))
+        host, port = rest_address(config)
+        token = token_for(config, host, port)
+        rest = RestClient.of(config, host, port, token=token, retry=RetryPolicy(0))
         _wait(directory, config, started, "the TaskExecutors", lambda: _registered(rest) >= task_executors)
     except BaseException:
         _stop(directory, started)

@@ -13,6 +13,7 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe
 
 import msgspec
 
@@ -34,6 +35,8 @@ class ClusterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     job_manager: PemIdentity
     task_executor: PemIdentity
     data_secret: bytes
+    #: What clients of REST show where other hosts reach it.
+    rest_token: str
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +124,13 @@ class ClusterDirectory:
                 raise CommandError(
                     f"{path} may be read by others: make it 0600, or remove it to have it made anew."
                 )
-            return msgspec.msgpack.decode(file.read(), type=ClusterSecrets)
+            try:
+                return msgspec.msgpack.decode(file.read(), type=ClusterSecrets)
+            except msgspec.DecodeError:
+                # Its content stays out of the message.
+                raise CommandError(
+                    f"{path} is not of this version of Yarrow: stop the cluster, then remove it to have it made anew."
+                ) from None
 
     def _make_secrets(self) -> ClusterSecrets:
         from yarrow.runtime.security.certificates import CertificateAuthority
@@ -133,6 +142,7 @@ class ClusterDirectory:
             job_manager=authority.issue("jobmanager", Role.JOB_MANAGER),
             task_executor=authority.issue("taskexecutor", Role.TASK_EXECUTOR),
             data_secret=os.urandom(32),
+            rest_token=token_urlsafe(32),
         )
         return msgspec.msgpack.decode(
             self._write_once(_SECRETS, msgspec.msgpack.encode(secrets)), type=ClusterSecrets

@@ -490,10 +490,12 @@ ApplicationArgument = Annotated[
 
 @app.command(context_settings=_HELP)
 def token(application: ApplicationArgument = None, dynamic: Dynamic = None) -> None:
-    """Prints the REST token of an application on YARN, and nothing else."""
+    """Prints the REST token of an application on YARN, else of the standalone cluster, and nothing else."""
     from yarrow.cli.applications import application_of
+    from yarrow.cli.cluster_token import cluster_token, means_cluster
 
-    print(application_of(_application_settings(application, dynamic)).rest_token)
+    config = _application_settings(application, dynamic)
+    print(cluster_token(config) if means_cluster(config) else application_of(config).rest_token)
 
 
 @app.command(context_settings=_HELP)
@@ -502,7 +504,7 @@ def proxy(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; a free one without.")] = 0,
     dynamic: Dynamic = None,
 ) -> None:
-    """Relays REST of an application on YARN to a loopback port, adding its token, until Ctrl-C."""
+    """Relays REST of an application on YARN, else of the standalone cluster, with its token, to a loopback port."""
     from yarrow.cli.proxy_command import run_proxy
 
     run_proxy(_application_settings(application, dynamic), port)

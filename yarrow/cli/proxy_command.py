@@ -1,4 +1,4 @@
-"""`yarrow proxy`: REST of an application on YARN for clients that send no token (a browser, Flink's own tools).
+"""`yarrow proxy`: REST behind a token for clients that send none (a browser, Flink's own tools).
 
 Owner: the main thread, until Ctrl-C. The token stays in this process.
 """
@@ -11,18 +11,23 @@ import threading
 from types import FrameType
 
 from yarrow.cli.applications import application_of, rest_of
+from yarrow.cli.cluster_token import means_cluster
 from yarrow.cli.relay import Relay
+from yarrow.cli.targets import masters_rest_client
 from yarrow.runtime.config.settings import Settings
 
 
 def run_proxy(config: Settings, port: int) -> None:
     """Relays until Ctrl-C or SIGTERM."""
-    application = application_of(config)
-    rest = rest_of(config, application)
+    if means_cluster(config):
+        name, rest = "the cluster", masters_rest_client(config)
+    else:
+        application = application_of(config)
+        name, rest = application.application_id, rest_of(config, application)
     rest.get("/config")
     with Relay(rest, port) as relay:
         print(
-            f"{application.application_id} answers at {relay.address} as long as this command runs (Ctrl-C ends it).",
+            f"{name} answers at {relay.address} as long as this command runs (Ctrl-C ends it).",
             flush=True,
         )
         if threading.current_thread() is threading.main_thread():

@@ -1,7 +1,7 @@
 """TLS of REST clients, as security.ssl.rest.* say.
 
-Owner: any thread. Files are PEM; a Java keystore is refused by name, for nothing here reads one. It decides whom a
-client believes, and never what a request may do.
+Owner: any thread. It decides whom a client believes, and never what a request may do; files are read by
+runtime/security/keystores.py, whose refusals name the option.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import hashlib
 import http.client
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 
-from yarrow.cli.errors import CommandError
-from yarrow.runtime.config.option import ConfigOption
+from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
-
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+from yarrow.runtime.security.keystores import (
+    certificates_as_pem,
+    key_and_certificates_as_pem,
+    load_pair,
+    tls_version,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,10 @@ class RestTls:
 
     @staticmethod
     def of(config: Settings) -> RestTls:
-        """Raises CommandError that names the option whose file or value will not do."""
-        context = ssl.create_default_context(cafile=_pem(config, security.REST_TRUSTSTORE))
+        """Raises ConfigError that names the option whose file or value will not do."""
+        context = ssl.create_default_context(cadata=_trusted(config))
         context.check_hostname = config.get(security.REST_VERIFY_HOSTNAME)
-        version = config.get(security.PROTOCOL)
-        if version not in _VERSIONS:
-            raise CommandError(f"{security.PROTOCOL.key} is {version!r}: expected {' or '.join(_VERSIONS)}.")
-        context.minimum_version = _VERSIONS[version]
+        context.minimum_version = tls_version(config)
         if config.get(security.REST_AUTHENTICATION_ENABLED):
             _show_certificate(context, config)
         fingerprint = config.get(security.REST_CERT_FINGERPRINT) or ""
@@ -73,32 +72,22 @@ class _PinnedConnection(http.client.HTTPSConnection):
 
 
 def _show_certificate(context: ssl.SSLContext, config: Settings) -> None:
-    path = _pem(config, security.REST_KEYSTORE)
-    if path is None:
-        raise CommandError(
-            f"{security.REST_AUTHENTICATION_ENABLED.key} is true, so a client shows a certificate: name the PEM file"
-            f" that holds it and its key in {security.REST_KEYSTORE.key}."
+    if not config.get(security.REST_KEYSTORE):
+        raise ConfigError(
+            f"{security.REST_AUTHENTICATION_ENABLED.key} is true, so a client shows a certificate: name the"
+            f" PKCS12 or PEM file that holds it and its key in {security.REST_KEYSTORE.key}.",
+            [security.REST_KEYSTORE.key],
         )
-    password = config.get(security.REST_KEY_PASSWORD) or config.get(security.REST_KEYSTORE_PASSWORD) or ""
-    try:
-        # A password that is not needed is not asked for; an empty one stops OpenSSL from asking at the terminal.
-        context.load_cert_chain(path, password=password)
-    except (ssl.SSLError, OSError) as error:
-        raise CommandError(
-            f"{security.REST_KEYSTORE.key}: {path} gives no certificate with its key: {error}."
-        ) from None
+    certificate, key = key_and_certificates_as_pem(
+        config, security.REST_KEYSTORE, security.REST_KEYSTORE_PASSWORD, security.REST_KEY_PASSWORD
+    )
+    load_pair(context, certificate, key)
 
 
-def _pem(config: Settings, option: ConfigOption[str | None]) -> str | None:
-    path = config.get(option)
-    if not path:
+def _trusted(config: Settings) -> str | None:
+    """The authorities of the truststore; None = those of the system."""
+    if not config.get(security.REST_TRUSTSTORE):
         return None
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise CommandError(f"{option.key}: cannot read {path}: {error.strerror}.") from None
-    if b"-----BEGIN" not in content:
-        raise CommandError(
-            f"{option.key}: {path} is no PEM file; make one with `openssl pkcs12 -in {path} -out {path}.pem`."
-        )
-    return path
+    return certificates_as_pem(config, security.REST_TRUSTSTORE, security.REST_TRUSTSTORE_PASSWORD).decode(
+        "ascii"
+    )

@@ -40,6 +40,7 @@ from yarrow.runtime.config.options import (
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
+from yarrow.runtime.security.keystores import internal_identity, rest_identity
 
 if TYPE_CHECKING:
     from yarrow.am.cluster_entrypoint import ControlPlane
@@ -60,6 +61,9 @@ _log = logging.getLogger("yarrow.standalone")
 def run_job_manager(config: Settings) -> int:
     """Runs until it is told to end; the exit status."""
     check_job_manager_memory(config)
+    # What cannot be used is said before anything is started.
+    internal_identity(config)
+    rest_identity(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
     for library in ("hdfs", "uvicorn"):
         # Each request would be a line.
@@ -73,7 +77,7 @@ async def _job_manager(config: Settings, directory: ClusterDirectory) -> int:
     blobs = tempfile.mkdtemp(prefix="yarrow-blobs-", dir=_temporary_folder(config))
     try:
         plane = await _started_plane(config, secrets, services, blobs)
-        await _serve(plane, config, directory)
+        await _serve(plane, config, directory, secrets)
     finally:
         await asyncio.to_thread(shutil.rmtree, blobs, ignore_errors=True)
     return 0
@@ -151,7 +155,9 @@ def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int
     return [port for first, last in intervals for port in range(first, last + 1)]
 
 
-async def _serve(plane: ControlPlane, config: Settings, directory: ClusterDirectory) -> None:
+async def _serve(
+    plane: ControlPlane, config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets
+) -> None:
     """Until somebody wants the end."""
     from yarrow.testing.web_api import LOOPBACK, start_web_api
 
@@ -170,6 +176,7 @@ async def _serve(plane: ControlPlane, config: Settings, directory: ClusterDirect
             any_port=False,
             lazily=False,
             log_directory=directory.log_directory(config),
+            token=secrets.rest_token,
         )
         address = web.address
 
@@ -362,8 +369,11 @@ def _bootstrap(
     )
 
 
-def _identity(config: Settings, identity: PemIdentity) -> PemIdentity:
-    return identity if config.get(security.INTERNAL_ENABLED) else PemIdentity()
+def _identity(config: Settings, made: PemIdentity) -> PemIdentity:
+    """The user's own identity, else the one that was made with the cluster; empty without TLS."""
+    if not config.get(security.INTERNAL_ENABLED):
+        return PemIdentity()
+    return internal_identity(config) or made
 
 
 def _own_address(config: Settings) -> str:

@@ -22,7 +22,7 @@ from yarrow.cli.yarn_flags import (
     target_of,
 )
 from yarrow.runtime.config.files import load_settings
-from yarrow.runtime.config.options import execution, rest, yarn
+from yarrow.runtime.config.options import execution, high_availability, rest, yarn
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,13 @@ def with_target(
     if address is not None and address != YARN_CLUSTER:
         host, port = split_address(address)
         config = config.overlay(
-            {rest.ADDRESS.key: host, rest.REST_PORT.key: port, execution.TARGET.key: REMOTE}, "-m"
+            {
+                rest.ADDRESS.key: host,
+                rest.REST_PORT.key: port,
+                execution.TARGET.key: REMOTE,
+                high_availability.TYPE.key: "NONE",
+            },
+            "-m",
         )
     if target is not None:
         config = config.overlay({execution.TARGET.key: target}, "-t")
@@ -112,13 +118,17 @@ def rest_client(config: Settings) -> RestClient:
 
 def masters_rest_client(config: Settings) -> RestClient:
     """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
+    from yarrow.cli.cluster_token import cluster_token, token_for
     from yarrow.cli.rest_client import RestClient
 
+    host, port = rest_address(config)
     if follows_leader(config):
         from yarrow.cli.leader_lookup import leading_rest_url
 
-        return RestClient.of(config, *rest_address(config), locate=lambda: leading_rest_url(config))
-    return RestClient.of(config, *rest_address(config))
+        # Every address that ZooKeeper names is one of the cluster.
+        token = cluster_token(config)
+        return RestClient.of(config, host, port, token=token, locate=lambda: leading_rest_url(config))
+    return RestClient.of(config, host, port, token=token_for(config, host, port))
 
 
 def with_running_cluster(config: Settings) -> Settings:
@@ -139,18 +149,17 @@ def with_running_cluster(config: Settings) -> Settings:
 
 def split_address(address: str) -> tuple[str, str]:
     """Host and port of `host:port`; CommandError for anything else."""
-    host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
+    host, colon, port = address.removeprefix("http://").removeprefix("https://").rstrip("/").rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise CommandError(f"-m {address!r} is no address: expected host:port, for example localhost:8081.")
     return host.strip("[]"), port
 
 
 def follows_leader(config: Settings) -> bool:
-    """Whether masters are elected and nothing names one of them."""
+    """Whether masters are elected; -m names one REST server, and who leads is its business then."""
     from yarrow.runtime.ha.settings import is_highly_available
 
-    # Not by its other names: every configuration of a standalone cluster has jobmanager.rpc.address.
-    return config.name_in_use(rest.ADDRESS) != rest.ADDRESS.key and is_highly_available(config)
+    return is_highly_available(config)
 
 
 def rest_address(config: Settings) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yarrow.cli.applications import NO_PAIR, application_of, end_text, rest_of, say
+from yarrow.cli.errors import CommandError
 from yarrow.cli.remote_executor import is_attached, run_on, settings_of
 from yarrow.cli.remote_job_client import RemoteJobClient, in_thread
 from yarrow.cli.rest_client import RestClient, RestUnavailableError
@@ -53,7 +54,7 @@ class YarnJobExecutor:
 
         config = settings_of(configuration)
         if config.is_set(yarn.APPLICATION_ID):
-            raise InvalidProgramError(
+            raise CommandError(
                 f"execution.target is {YARN_PER_JOB}, which starts an application of its own, but"
                 f" {yarn.APPLICATION_ID.key} names one that runs: leave it out, or take -t {YARN_SESSION}."
             )

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.rest_tls import RestTls
+from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
 
 HOST = "127.0.0.1"
@@ -214,9 +215,9 @@ def test_a_name_that_is_not_the_certificates_is_refused_where_it_counts(
 def test_files_that_will_not_do_are_named(tmp_path: Path) -> None:
     keystore = tmp_path / "store.jks"
     keystore.write_bytes(b"\xfe\xed\xfe\xed")
-    with pytest.raises(CommandError, match=r"security\.ssl\.rest\.truststore: .*store\.jks is no PEM file"):
+    with pytest.raises(ConfigError, match=r"security\.ssl\.rest\.truststore: .*store\.jks .*keytool"):
         tls_of(truststore=str(keystore))
-    with pytest.raises(CommandError, match="cannot read"):
+    with pytest.raises(ConfigError, match="cannot read"):
         tls_of(truststore=str(tmp_path / "none.pem"))
-    with pytest.raises(CommandError, match=r"security\.ssl\.rest\.keystore"):
+    with pytest.raises(ConfigError, match=r"security\.ssl\.rest\.keystore"):
         tls_of(authentication_enabled="true")
