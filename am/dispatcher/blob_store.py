@@ -109,10 +109,6 @@ class BlobStore:
             )
             if not there:
                 raise self._missing(key)
-        self.expect_no_more(keys)
-
-    def expect_no_more(self, keys: tuple[str, ...]) -> None:
-        """Whoever has put these is served: they may be removed."""
         with self._lock:
             self._awaited.difference_update(keys)
 
@@ -129,6 +125,16 @@ class BlobStore:
             if key in self._awaited:
                 return
         path.unlink(missing_ok=True)
+        self._remove_shared(key)
+
+    def keep_here(self, key: str) -> None:
+        """No other master needs it: only what this one has of it stays."""
+        self.read(key, 0, 0)
+        with self._lock:
+            self._awaited.discard(key)
+        self._remove_shared(key)
+
+    def _remove_shared(self, key: str) -> None:
         if self._shared:
             file_system_for(self._shared).delete(join(self._shared, key))
 

@@ -168,9 +168,8 @@ class Dispatcher(RpcEndpoint):
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
         job_id = await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
-        # The graph has its own place now.
-        self._services.blobs.expect_no_more((blob_key,))
-        await self.run_blocking(self._services.blobs.remove, blob_key)
+        # Stored as a job now; TaskExecutors still read it from here.
+        await self.run_blocking(self._services.blobs.keep_here, blob_key)
         return job_id
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
