@@ -1,0 +1,160 @@
+"""Sessions that the fault tests of one module share. What a module leaves on the cluster is looked for after the module;
+after each test all daemons serve again, and its job is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.yarn.faults.sessions import ENDED, GRACE, ROOT, FaultSession, SteadyJob
+from tests.yarn.private_zookeeper import until
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.hadoop.layout import user
+from yarrow.testing.hadoop.leftovers import Places
+from yarrow.testing.hadoop.web import delete_folder
+
+#: Set by `bench/soak`: faults that take longer are tested as well.
+SOAK = "YARROW_SOAK"
+PLACES = Places(znode_root=ROOT, kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
+LOG_BYTES = 12_000
+
+StartSession = Callable[..., FaultSession]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All here are faults; those of the soak are left to it."""
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.fault)
+        item.add_marker(pytest.mark.slow)
+    left_out = [item for item in ours if item.get_closest_marker("soak") and not os.environ.get(SOAK)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def bring_back(hadoop: HadoopCluster) -> None:
+    """All daemons go on and serve."""
+    for daemon in hadoop.status():
+        if daemon.pid is not None and not daemon.serving:
+            hadoop.kill(daemon.name, signal.SIGCONT)
+    hadoop.up()
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_on_the_cluster(hadoop: HadoopCluster) -> Iterator[None]:
+    """In place of that of the folder above: sessions outlive a test here."""
+    yield
+    bring_back(hadoop)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment(hadoop: HadoopCluster) -> Iterator[None]:
+    """This process finds HDFS as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in hadoop.environment().items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_module_leaves_nothing(hadoop: HadoopCluster) -> Iterator[None]:
+    """No application, process, znode or file of a module outlives it."""
+    before = hadoop.leftovers(PLACES)
+    yield
+    bring_back(hadoop)
+    left = hadoop.leftovers(PLACES, before, GRACE)
+    for application in left.applications:
+        hadoop.kill_application(application)
+    assert not left, f"the module left on the cluster:\n{left}"
+
+
+@pytest.fixture(scope="module")
+def storage(hadoop: HadoopCluster) -> Iterator[str]:
+    """A folder on HDFS for the module."""
+    path = f"/tests/faults-{os.getpid()}"
+    yield f"{hadoop.hdfs_url}{path}"
+    bring_back(hadoop)
+    delete_folder(hadoop.ports["namenode.web"], path, user())
+
+
+@pytest.fixture(scope="module")
+def start_session(
+    hadoop: HadoopCluster, storage: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartSession]:
+    """Starts sessions that end with the module."""
+    started: list[FaultSession] = []
+
+    def start(name: str, quorum: str = "", **settings: str) -> FaultSession:
+        folder = tmp_path_factory.mktemp(name)
+        session = FaultSession(hadoop, folder, f"{storage}/{name}", name, quorum, **settings)
+        started.append(session)
+        return session
+
+    yield start
+    bring_back(hadoop)
+    try:
+        for session in started:
+            session.stop()
+    finally:
+        client = KazooClient(hadoop.zookeeper_quorum)
+        client.start(GRACE)
+        try:
+            left = [path for path in client.get_children(ROOT)] if client.exists(ROOT) else []
+            client.delete(ROOT, recursive=True)
+        finally:
+            client.stop()
+            client.close()
+    assert not left, f"sessions left in ZooKeeper: {left}"
+
+
+@pytest.fixture(scope="module")
+def session(start_session: StartSession, request: pytest.FixtureRequest) -> FaultSession:
+    """The one that the tests of the module share."""
+    return start_session(request.module.__name__.rpartition("test_")[2].replace("_", "-"))
+
+
+@pytest.fixture
+def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
+    """Jobs of the test that are cancelled after it, should it have failed."""
+    jobs: list[SteadyJob] = []
+    yield jobs
+    bring_back(hadoop)
+    for job in jobs:
+        if not job.session.has_ended() and job.state() not in ENDED:
+            until(lambda job=job: bool(job.state()), GRACE, "a master answers")  # type: ignore[misc]
+            if job.state() not in ENDED:
+                job.cancel()
+                until(lambda job=job: job.state() in ENDED, GRACE, "the job is cancelled")  # type: ignore[misc]
+
+
+@pytest.fixture
+def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    """The steady job in the shared session, running and with completed checkpoints."""
+    started = session.submit()
+    submitted.append(started)
+    started.until_running()
+    started.until_checkpoints()
+    return started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the logs of the containers that were running to the report of a failed test."""
+    report = yield
+    hadoop = getattr(item, "funcargs", {}).get("hadoop")
+    if report.failed and hadoop is not None:
+        try:
+            for entry in hadoop.applications(("ACCEPTED", "RUNNING")):
+                for name, text in hadoop.container_logs(entry["id"], LOG_BYTES).items():
+                    report.sections.append((f"{entry['id']} {name}", text))
+        except Exception as error:  # the test's own failure is what counts
+            report.sections.append(("logs of containers", f"could not be read: {error}"))
+    return report

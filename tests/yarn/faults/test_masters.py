@@ -1,0 +1,157 @@
+"""Masters that are killed, stopped, lost with their node, and cancelled in between: the next attempt takes up the job from
+its last completed checkpoint, the former one can do nothing, and its container goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.sessions import GRACE, MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
+from tests.yarn.private_zookeeper import until
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.hadoop.containers import ContainerProcess
+
+#: Seconds from the death of the master to all tasks running from the last checkpoint, on a quiet machine.
+BACK = 20.0
+#: Seconds in which one half of the master's container follows the other.
+FOLLOWS = 5.0
+
+
+def time_until(condition: Callable[[], bool], what: str) -> float:
+    """Seconds until something holds."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    until(condition, GRACE, what)
+    return clock.monotonic() - began
+
+
+def lives(process: ContainerProcess) -> bool:
+    return os.path.exists(f"/proc/{process.pid}")
+
+
+@pytest.mark.parametrize("half", [MASTER, SKEIN_MASTER])
+def test_3_killed(session: FaultSession, job: SteadyJob, half: str, record_property: Callable[..., None]) -> None:
+    epoch, attempts, last = session.epoch(), session.attempts(), job.last_checkpoint()
+    (victim,) = session.processes(half)
+    (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
+    former = {one.pid for one in session.task_executors()}
+    kill(victim)
+    follows = time_until(lambda: not lives(other), "the other half of the container ends")
+    back = follows + time_until(lambda: session.epoch() > epoch and job.runs(), "the job runs again")
+    record_property("the other half ends after", follows)
+    record_property("all tasks run after", back)
+    print(f"\n{half}: the other half ended after {follows:.1f} s, all tasks run after {back:.1f} s")
+    assert session.attempts() == attempts + 1
+    assert job.restored_from() >= last, "it went on from its last checkpoint"
+    until(
+        lambda: not former & {one.pid for one in session.task_executors()}, GRACE, "no orphan of the attempt"
+    )
+    assert len(session.processes(MASTER)) == len(session.processes(SKEIN_MASTER)) == 1
+    job.until_checkpoints()
+    assert follows <= FOLLOWS and back <= BACK, (follows, back)
+    job.finish()
+    until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
+
+
+def test_28_cancelled_while_its_master_restarts(session: FaultSession, job: SteadyJob) -> None:
+    epoch = session.epoch()
+    kill(session.master())
+    until(lambda: session.epoch() > epoch and job.state() != "", GRACE, "another attempt leads")
+    # The first that it is asked for, whatever the job is doing; and once more.
+    job.cancel()
+    job.cancel_again()
+    until(lambda: job.state() == "CANCELED", GRACE, "the job is cancelled")
+    until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
+    epoch = session.epoch()
+    kill(session.master())
+    until(lambda: session.epoch() > epoch and session.get("/overview") is not None, GRACE, "a third leads")
+    overview = session.get("/overview")
+    assert overview["jobs-running"] == 0 and job.state() in ("", "CANCELED")
+    assert session.znodes() == []
+
+
+@pytest.fixture(scope="module")
+def second(start_session: StartSession) -> FaultSession:
+    """Another: the attempts of an application are few."""
+    return start_session("other-masters")
+
+
+@pytest.fixture
+def job_of_second(second: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    started = second.submit()
+    submitted.append(started)
+    started.until_running()
+    started.until_checkpoints()
+    return started
+
+
+def test_10_stopped_and_continued(second: FaultSession, job_of_second: SteadyJob) -> None:
+    epoch, last = second.epoch(), job_of_second.last_checkpoint()
+    (master,), (skein,) = second.processes(MASTER), second.processes(SKEIN_MASTER)
+    # Both halves, as when their host hangs: YARN hears nothing, and starts another attempt.
+    for one in (master, skein):
+        kill(one, signal.SIGSTOP)
+    until(lambda: second.epoch() > epoch, GRACE, "another attempt leads")
+    for one in (skein, master):
+        if lives(one):
+            kill(one, signal.SIGCONT)
+    until(job_of_second.runs, GRACE, "the job runs again")
+    assert job_of_second.restored_from() >= last
+    until(lambda: not lives(master) and not lives(skein), GRACE, "the former master has ended")
+    job_of_second.until_checkpoints()
+    job_of_second.finish()
+
+
+def test_6_its_node_is_lost_and_it_lives_on(second: FaultSession, job_of_second: SteadyJob) -> None:
+    epoch, last = second.epoch(), job_of_second.last_checkpoint()
+    orphan, skein = second.master(), second.processes(SKEIN_MASTER)[-1]
+    second.hadoop.kill(second.node_of(orphan.container))
+    until(lambda: second.epoch() > epoch and job_of_second.runs(), GRACE, "another attempt leads")
+    assert job_of_second.restored_from() >= last
+    until(lambda: not lives(orphan) and not lives(skein), GRACE, "the former master has ended")
+    job_of_second.until_checkpoints()
+    job_of_second.finish()
+
+
+@pytest.mark.soak
+def test_7_the_resource_manager_restarts(second: FaultSession, job_of_second: SteadyJob) -> None:
+    epoch, before = second.epoch(), job_of_second.attempts()
+    containers = {one["id"] for one in second.hadoop.containers(second.application)}
+    second.hadoop.kill("resourcemanager")
+    job_of_second.until_checkpoints()
+    second.hadoop.start("resourcemanager")
+    second.hadoop.wait_until_ready()
+    job_of_second.until_checkpoints()
+    assert second.epoch() == epoch and job_of_second.attempts() == before, "nobody noticed"
+    assert {one["id"] for one in second.hadoop.containers(second.application)} == containers
+    # Containers are asked for and come as before.
+    (first,) = second.task_executors()
+    job_of_second.until_disturbed_and_back(lambda: kill(first))
+    assert len(second.task_executors()) == 1
+    job_of_second.finish()
+
+
+@pytest.mark.soak
+def test_4_all_attempts_are_used_up(
+    start_session: StartSession, submitted: list[SteadyJob], request: pytest.FixtureRequest
+) -> None:
+    session = start_session("two-attempts", **{"yarn.application-attempts": "2"})
+    job = session.submit(**{"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"})
+    job.until_running()
+    job.until_checkpoints()
+    epoch = session.epoch()
+    kill(session.master())
+    until(lambda: session.epoch() > epoch and job.runs(), GRACE, "the second attempt leads")
+    job.until_checkpoints()
+    kill(session.master())
+    until(session.has_ended, GRACE, "the application has ended")
+    assert session.hadoop.application(session.application)["finalStatus"] == "FAILED"
+    kept = session.znodes()
+    assert any(node.startswith("jobs/") for node in kept) and any(
+        node.startswith("checkpoints/") for node in kept
+    ), "high availability keeps what it needs"
+    session.forget()

@@ -1,0 +1,180 @@
+"""TcpRelay: stands between clients and one server, and lets through what a test wants: the network of fault tests.
+
+Owner: one thread of its own; the methods may be called from any. A cut is silent, as a network's: nothing is closed and
+nothing is said, bytes wait; connections that are made meanwhile wait as well. It knows the process behind a connection,
+so that one process can be cut off while others are not. On loopback only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import selectors
+import socket
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import psutil
+
+_LOOK_SECONDS = 0.05
+_CHUNK = 64 * 1024
+#: Bytes that wait for a slow receiver before no more are read.
+_MAX_WAITING = 1 << 20
+
+
+class Direction(enum.Flag):
+    """Which bytes are held back."""
+
+    TO_SERVER = enum.auto()
+    TO_CLIENT = enum.auto()
+    BOTH = TO_SERVER | TO_CLIENT
+
+
+_NOTHING: tuple[frozenset[int] | None, Direction] = (frozenset(), Direction(0))
+
+
+@dataclass(eq=False, slots=True)
+class _Way:
+    """Bytes in one direction of one connection."""
+
+    source: socket.socket
+    sink: socket.socket
+    direction: Direction
+    pid: int | None
+    waiting: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+
+
+class TcpRelay:
+    """Serves on a free port of `host` from `start` on, until `close`."""
+
+    def __init__(self, server: tuple[str, int], host: str = "127.0.0.1", port: int = 0) -> None:
+        self._server = server
+        self._listener = socket.create_server((host, port))
+        #: Whose bytes are held back (None = everybody's), and which; replaced as a whole.
+        self._cut: tuple[frozenset[int] | None, Direction] = _NOTHING
+        self._ways: list[_Way] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        host, port = self._listener.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def cut(self, pids: Collection[int] | None = None, direction: Direction = Direction.BOTH) -> None:
+        """From now on nothing passes of these processes' connections (None: of all)."""
+        self._cut = (None if pids is None else frozenset(pids), direction)
+
+    def heal(self) -> None:
+        """Everything passes again, first what has waited."""
+        self._cut = _NOTHING
+
+    def connected_pids(self) -> set[int]:
+        """Processes that have a connection."""
+        return {way.pid for way in list(self._ways) if way.pid is not None}
+
+    def close(self) -> None:
+        """Ends all connections."""
+        self._closed.set()
+        self._thread.join(10)
+
+    def __enter__(self) -> TcpRelay:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                self._turn()
+        finally:
+            self._listener.close()
+            for way in self._ways:
+                way.source.close()
+
+    def _turn(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            events: dict[socket.socket, int] = {}
+            for way in self._ways:
+                if not self._is_cut(way):
+                    if not way.ended and len(way.waiting) < _MAX_WAITING:
+                        events[way.source] = events.get(way.source, 0) | selectors.EVENT_READ
+                    if way.waiting:
+                        events[way.sink] = events.get(way.sink, 0) | selectors.EVENT_WRITE
+            for connection, mask in events.items():
+                selector.register(connection, mask)
+            ready = {key.fileobj: mask for key, mask in selector.select(_LOOK_SECONDS)}
+        for way in list(self._ways):
+            if ready.get(way.source, 0) & selectors.EVENT_READ and not self._is_cut(way):
+                self._receive(way)
+            if way.waiting and not self._is_cut(way):
+                self._send(way)
+        self._drop_ended()
+        if self._listener in ready:
+            self._accept()
+
+    def _is_cut(self, way: _Way) -> bool:
+        pids, direction = self._cut
+        return (pids is None or way.pid in pids) and bool(way.direction & direction)
+
+    def _accept(self) -> None:
+        client, peer = self._listener.accept()
+        try:
+            server = socket.create_connection(self._server, 2.0)
+        except OSError:
+            client.close()
+            return
+        pid = _process_at(peer[1], client.getsockname()[1])
+        for connection in (client, server):
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._ways.append(_Way(client, server, Direction.TO_SERVER, pid))
+        self._ways.append(_Way(server, client, Direction.TO_CLIENT, pid))
+
+    @staticmethod
+    def _receive(way: _Way) -> None:
+        try:
+            read = way.source.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            read = b""
+        way.waiting += read
+        way.ended = not read
+
+    @staticmethod
+    def _send(way: _Way) -> None:
+        try:
+            sent = way.sink.send(way.waiting)
+        except BlockingIOError:
+            return
+        except OSError:
+            way.waiting.clear()
+            way.ended = True
+            return
+        del way.waiting[:sent]
+
+    def _drop_ended(self) -> None:
+        """A connection that one side has ended, and whose last bytes have passed, is ended at the other."""
+        for way in [way for way in self._ways if way.ended and not way.waiting and not self._is_cut(way)]:
+            for one in [one for one in self._ways if one.source in (way.source, way.sink)]:
+                self._ways.remove(one)
+            for connection in (way.source, way.sink):
+                with contextlib.suppress(OSError):
+                    connection.close()
+
+
+def _process_at(port: int, to_port: int) -> int | None:
+    """The process on this machine whose connection has this local port."""
+    for connection in psutil.net_connections("tcp"):
+        if connection.raddr and connection.laddr.port == port and connection.raddr.port == to_port:
+            return connection.pid
+    return None
