@@ -39,6 +39,8 @@ from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
 #: Where the page stands below the tracking URL, and what Skein's own page calls it.
 _PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
 _LOG_FILE = "jobmanager.log"
+#: The proxy asks by Skein's Java ApplicationMaster, which runs in this container: nobody else needs to reach it.
+_LOOPBACK = "127.0.0.1"
 #: Seconds that the orderly end of the cluster may take; YARN ends what is left.
 _STOP_LIMIT = 10.0
 _log = logging.getLogger(__name__)
@@ -143,7 +145,7 @@ class RunningMaster:
         _log.info("JobManager Web Interface: %s", address)
         proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
         self._servers.append(proxied)
-        await self._add_page(await proxied.start(self._settings.rest_host, (0,), lazily=True))
+        await self._add_page(await proxied.start(_LOOPBACK, (0,), lazily=True))
         return RunningCluster(
             plane=plane,
             config=self._settings.config,

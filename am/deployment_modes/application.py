@@ -41,7 +41,8 @@ async def run_application(
             "an application in application mode has a program: its description names none"
         )
     token = secrets.token_urlsafe(32)
-    own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=hashlib.sha256(token.encode()).digest())
+    token_hash = hashlib.sha256(token.encode()).digest()
+    own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
     server = RestServer(services, own)
     try:
         await server.start(_LOOPBACK, (0,))

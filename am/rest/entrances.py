@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from yarrow.am.rest.errors import ForbiddenError, UnauthorizedError
-from yarrow.am.rest.services import EntranceKind, RestSettings
+from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
 
 #: Methods that change nothing by themselves.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -48,11 +48,6 @@ def entrance_of(settings: RestSettings) -> Entrance:
     if settings.entrance is EntranceKind.PROXY:
         return ProxyEntrance(settings.cancel_by_get)
     return LoopbackEntrance(settings)
-
-
-def token_hash(token: str) -> bytes:
-    """What a server keeps of a token: enough to recognise it, not to use it."""
-    return hashlib.sha256(token.encode()).digest()
 
 
 class TokenEntrance:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yarrow.am.rest.entrances import READING, entrance_of
 from yarrow.am.rest.errors import RestError
-from yarrow.am.rest.services import RestSettings
+from yarrow.am.rest.services import EntranceKind, RestSettings
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,9 @@ class RequestGuard:
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
-                headers["access-control-allow-origin"] = self._settings.allow_origin
+                if self._settings.entrance is not EntranceKind.PROXY:
+                    # Behind the proxy the operator's browser is let in: its other pages must not read with it.
+                    headers["access-control-allow-origin"] = self._settings.allow_origin
                 headers["x-content-type-options"] = "nosniff"
             await send(message)
 

@@ -51,9 +51,10 @@ class RestServer:
 
     @property
     def address(self) -> str:
-        """`http://host:port`, as clients on this host use it."""
+        """`http://host:port` (or https), as clients on this host use it."""
         host = {"": "localhost", "0.0.0.0": "localhost", "::": "localhost", "127.0.0.1": "localhost"}
-        return f"http://{host.get(self.host, self.host)}:{self.port}"
+        scheme = "http" if self._settings.tls is None else "https"
+        return f"{scheme}://{host.get(self.host, self.host)}:{self.port}"
 
     @property
     def prometheus_port(self) -> int | None:

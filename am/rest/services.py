@@ -7,10 +7,14 @@ where start-up time counts.
 from __future__ import annotations
 
 import datetime
+import hashlib
+import ipaddress
+import logging
 import platform
+import ssl
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.gateways import (
@@ -28,6 +33,8 @@ from yarrow.runtime.rpc.gateways import (
     ResourceManagerGateway,
     TaskExecutorGateway,
 )
+
+_log = logging.getLogger(__name__)
 
 #: The version of Flink whose API this one follows: tools look at it.
 FLINK_VERSION = "2.3.0"
@@ -80,6 +87,8 @@ class RestSettings:
     entrance: EntranceKind = EntranceKind.LOOPBACK
     #: SHA-256 of the token, for EntranceKind.TOKEN.
     token_hash: bytes = field(default=b"", repr=False)
+    #: TLS; None = plain.
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
     max_request_bytes: int = 100 << 20
     #: From the first byte of a connection to the end of the request's head.
     head_timeout: float = 15.0
@@ -89,6 +98,8 @@ class RestSettings:
     #: How long an idle connection stays open.
     keep_alive: int = 300
     max_connections: int = 1000
+    #: Of one host, where a token is asked for: connections that have not sent the head of a request yet.
+    max_waiting_connections: int = 64
     program_timeout: float = PROGRAM_TIMEOUT
     submit_enabled: bool = True
     cancel_enabled: bool = True
@@ -124,6 +135,34 @@ class RestSettings:
             temporary_directory=Path(temporary or tempfile.gettempdir()),
             exception_history=settings.get(web_options.EXCEPTION_HISTORY_SIZE),
         )
+
+
+def token_hash(token: str) -> bytes:
+    """What a server keeps of a token: enough to recognise it, not to use it."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches a listener at that address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -> RestSettings:
+    """The settings of a listener that other hosts reach: the token with the `expected` hash is asked for, unless the
+    configuration says none.
+    """
+    if config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN:
+        return replace(settings, entrance=EntranceKind.TOKEN, token_hash=expected)
+    _log.warning(
+        "%s is none: whoever reaches the port of REST can run programs on this cluster",
+        security.REST_AUTHENTICATION.key,
+    )
+    return settings
 
 
 def prometheus_is_on(settings: Settings) -> bool:

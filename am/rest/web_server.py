@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from typing import Any
+import sys
+from collections import Counter
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yarrow.am.rest.app import create_app
 from yarrow.am.rest.operations import Operations
-from yarrow.am.rest.services import RestServices, RestSettings
+from yarrow.am.rest.services import EntranceKind, RestServices, RestSettings
 
 #: Seconds that running requests get when the server ends.
 _GRACE = 1
@@ -31,7 +33,7 @@ class WebServer:
         self._operations: Operations = app.state.access.operations
         config = uvicorn.Config(
             app,
-            http=_protocol(settings.head_timeout),
+            http=_protocol(settings),
             ws="none",
             loop="none",
             lifespan="on",
@@ -45,6 +47,7 @@ class WebServer:
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         )
         config.load()
+        config.ssl = settings.tls
         self._server = uvicorn.Server(config)
         self._server.lifespan = config.lifespan_class(config)
         self._socket: socket.socket | None = None
@@ -64,19 +67,35 @@ class WebServer:
             await self._server.shutdown(sockets=[self._socket])
 
 
-def _protocol(head_timeout: float) -> type[H11Protocol]:
-    return type("TimedProtocol", (_TimedProtocol,), {"head_timeout": head_timeout})
+def _protocol(settings: RestSettings) -> type[H11Protocol]:
+    limited = settings.entrance is EntranceKind.TOKEN
+    own = {
+        "head_timeout": settings.head_timeout,
+        "max_waiting": settings.max_waiting_connections if limited else sys.maxsize,
+        "waiting": Counter[str](),
+    }
+    return type("TimedProtocol", (_TimedProtocol,), own)
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP whose clients have to send the head of each request in time; uvicorn waits for ever."""
+    """HTTP whose clients have to send the head of each request in time; uvicorn waits for ever.
+
+    Of one host no more than `max_waiting` connections may be waited for: those that have proved nothing leave room for
+    others.
+    """
 
     head_timeout = 15.0
+    max_waiting = sys.maxsize
+    #: Connections that are waited for, by host; one table a server.
+    waiting: ClassVar[Counter[str]] = Counter()
     _deadline: asyncio.TimerHandle | None = None
+    _host = ""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._expect_head()
+        if self.waiting[self._host] > self.max_waiting:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
@@ -91,6 +110,8 @@ class _TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
+        self._host = self.client[0] if self.client else ""
+        self.waiting[self._host] += 1
         close = functools.partial(self.transport.close)
         self._deadline = self.loop.call_later(self.head_timeout, close)
 
@@ -98,3 +119,6 @@ class _TimedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+            self.waiting[self._host] -= 1
+            if not self.waiting[self._host]:
+                del self.waiting[self._host]

@@ -7,9 +7,9 @@ Both ends of a connection must show a certificate of the application's own autho
 from __future__ import annotations
 
 import ssl
-import tempfile
 
 from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.runtime.security.keystores import load_pair
 
 
 class TlsContexts:
@@ -29,11 +29,9 @@ class TlsContexts:
             context = ssl.SSLContext(side)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.verify_mode = ssl.CERT_REQUIRED
+            # A pinned certificate is trusted by itself, whoever signed it.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.load_verify_locations(cadata=settings.ca_certificate.decode())
-            # load_cert_chain takes file names only; the file is private and gone before the first connection.
-            with tempfile.NamedTemporaryFile(dir=settings.working_directory) as pair:
-                pair.write(settings.certificate + b"\n" + settings.private_key)
-                pair.flush()
-                context.load_cert_chain(pair.name)
+            load_pair(context, settings.certificate, settings.private_key, settings.working_directory)
             contexts.append(context)
         return TlsContexts(*contexts)

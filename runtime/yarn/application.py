@@ -65,6 +65,8 @@ class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     rest_token_hash: bytes
     #: Sensitive keys of the configuration.
     sensitive_configuration: dict[str, str] = {}
+    #: What REST shows by TLS, from the client's keystore, and the authorities of clients that must show something.
+    rest_identity: PemIdentity = PemIdentity()
 
 
 class TaskExecutorSecrets(msgspec.Struct, frozen=True, kw_only=True):

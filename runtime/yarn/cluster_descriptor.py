@@ -55,7 +55,13 @@ from yarrow.runtime.yarn.layout import (
     TASK_EXECUTOR_SECRETS_FILE,
 )
 from yarrow.runtime.yarn.packed_job import pack_job
-from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
+from yarrow.runtime.yarn.secrets import (
+    ApplicationSecrets,
+    make_secrets,
+    with_own_certificates,
+    write_private,
+    write_secrets,
+)
 from yarrow.runtime.yarn.staging import check_places, stage
 from yarrow.runtime.yarn.submission import (
     ContainerContent,
@@ -191,7 +197,7 @@ class YarnClusterDescriptor:
     def _deploy(self, plan: _Plan) -> YarnCluster:
         times = _Times(self._clock)
         check_places(self._config)
-        secrets = make_secrets(self._ids, self._clock)
+        secrets = with_own_certificates(make_secrets(self._ids, self._clock), self._config)
         client = self.client(secrets.skein)
         client.begin()
         for sentence in without_effect(self._config):

@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ import msgspec
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
@@ -41,6 +42,8 @@ class ApplicationSecrets:
     rest_token: str = field(repr=False)
     #: Certificate and key, as PEM, of Skein's connections to the application.
     skein: tuple[bytes, bytes] = field(repr=False)
+    #: What REST shows by TLS.
+    rest_identity: PemIdentity = field(default=PemIdentity(), repr=False)
 
     def for_master(self, sensitive: Mapping[str, str]) -> MasterSecrets:
         """What the master gets: of the token only its hash."""
@@ -50,6 +53,7 @@ class ApplicationSecrets:
             data_secret=self.data_secret,
             rest_token_hash=token_hash(self.rest_token),
             sensitive_configuration=dict(sensitive),
+            rest_identity=self.rest_identity,
         )
 
     def for_task_executor(self, sensitive: Mapping[str, str]) -> TaskExecutorSecrets:
@@ -74,6 +78,19 @@ def make_secrets(ids: IdFactory, clock: Clock) -> ApplicationSecrets:
         rest_token=secrets.token_urlsafe(_TOKEN_BYTES),
         skein=skein_pair(clock),
     )
+
+
+def with_own_certificates(made: ApplicationSecrets, config: Settings) -> ApplicationSecrets:
+    """The secrets with what the user's keystores hold in place of what was made; the nodes need none of the files.
+
+    Raises ConfigError for a keystore that cannot be used.
+    """
+    from yarrow.runtime.security.keystores import internal_identity, rest_identity
+
+    internal, rest = internal_identity(config), rest_identity(config)
+    if internal is not None:
+        made = replace(made, master=internal, task_executor=internal)
+    return made if rest is None else replace(made, rest_identity=rest)
 
 
 def token_hash(token: str) -> bytes:

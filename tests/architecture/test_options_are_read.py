@@ -34,18 +34,11 @@ NOT_YET_READ: dict[str, set[str]] = {
         "execution.checkpointing.local-backup.enabled",
         "execution.state-recovery.from-local",
     },
-    "certificates of the user's own, Kerberos, delegation tokens": {
+    "Kerberos, delegation tokens": {
         "security.delegation.tokens.enabled",
         "security.delegation.tokens.renewal.retry.backoff",
         "security.delegation.tokens.renewal.time-ratio",
         "security.kerberos.login.use-ticket-cache",
-        "security.ssl.internal.cert.fingerprint",
-        "security.ssl.internal.key-password",
-        "security.ssl.internal.keystore",
-        "security.ssl.internal.keystore-password",
-        "security.ssl.internal.truststore",
-        "security.ssl.internal.truststore-password",
-        "security.ssl.rest.truststore-password",
     },
     "blobs fetched by TaskExecutors": {
         "blob.fetch.num-concurrent",

@@ -6,11 +6,13 @@ at once, so that it can be told, and one in use is an error before a job starts.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from yarrow.runtime.config.options import rest
+from yarrow.runtime.config.options import rest, security
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,14 +30,15 @@ async def start_web_api(
     any_port: bool = True,
     lazily: bool = True,
     log_directory: Path | None = None,
+    token: str = "",
 ) -> RestServer:
     """Serves on rest.port (rest.bind-port) where set, else on the first free port from 8081.
 
-    `host` counts where rest.bind-address is not set; without `any_port` 8081 alone will do. Raises
-    RestServerError.
+    `host` counts where rest.bind-address is not set; without `any_port` 8081 alone will do. Where other hosts reach it,
+    clients show the `token`, if there is one. Raises RestServerError, and ConfigError for keystores that will not do.
     """
     from yarrow.am.rest.server import RestServer
-    from yarrow.am.rest.services import RestServices
+    from yarrow.am.rest.services import RestServices, RestSettings, for_other_hosts, is_loopback, token_hash
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 
     services = RestServices(
@@ -46,9 +49,22 @@ async def start_web_api(
         store_blob=plane.store_blob,
         log_directory=log_directory,
     )
-    server = RestServer(services)
-    await server.start(config.get(rest.BIND_ADDRESS) or host, _ports(config, any_port), lazily=lazily)
+    settings = replace(RestSettings.of(config), tls=_tls(config))
+    host = config.get(rest.BIND_ADDRESS) or host
+    if token and not is_loopback(host):
+        settings = for_other_hosts(settings, config, token_hash(token))
+    server = RestServer(services, settings)
+    await server.start(host, _ports(config, any_port), lazily=lazily)
     return server
+
+
+def _tls(config: Settings) -> ssl.SSLContext | None:
+    if not config.get(security.REST_ENABLED):
+        return None
+    from yarrow.runtime.security.keystores import rest_identity, rest_server_context
+
+    identity = rest_identity(config)
+    return None if identity is None else rest_server_context(identity, config)
 
 
 def _ports(config: Settings, any_port: bool) -> Iterable[int]:

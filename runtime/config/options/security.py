@@ -1,4 +1,4 @@
-"""Options of TLS and Kerberos.
+"""Options of TLS, of the entrance to REST, and of Kerberos.
 
 Owner: any thread; declarations only. Nothing here reads a value; defaults are Flink's where the key is
 Flink's, and the text says so where they are not.
@@ -6,10 +6,21 @@ Flink's, and the text says so where they are not.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from yarrow.runtime.config.option import option, optional
-from yarrow.runtime.config.value_types import BOOLEAN, DURATION, FRACTION, STRING, list_of
+from yarrow.runtime.config.value_types import BOOLEAN, DURATION, FRACTION, STRING, enum_of, list_of
+
+
+class RestAuthentication(enum.Enum):
+    """What a client of REST on YARN, or on an interface that other hosts reach, has to show."""
+
+    #: The bearer token of the application or cluster.
+    TOKEN = "token"
+    #: Nothing.
+    NONE = "none"
+
 
 INTERNAL_ENABLED: Final = option(
     "security.ssl.internal.enabled",
@@ -38,6 +49,14 @@ SNAPSHOT_TRUST_PICKLE: Final = option(
     "true",
     "Whether, without a secret, pickled state is restored; reading it runs what its writer put there. Yarrow's own.",
 )
+REST_AUTHENTICATION: Final = option(
+    "security.rest.authentication",
+    enum_of(RestAuthentication),
+    "token",
+    "What clients of REST show on YARN, and on any interface that other hosts reach: `token`, the one that"
+    " `yarrow token` prints, or `none`, with which whoever reaches the port runs code on the cluster. A server on a"
+    " loopback interface asks for none. Yarrow's own.",
+)
 REST_ENABLED: Final = option("security.ssl.rest.enabled", BOOLEAN, "false", "Whether REST is served by TLS.")
 REST_AUTHENTICATION_ENABLED: Final = option(
     "security.ssl.rest.authentication-enabled",
@@ -57,7 +76,7 @@ PROTOCOL: Final = option(
 INTERNAL_KEYSTORE: Final = optional(
     "security.ssl.internal.keystore",
     STRING,
-    "PKCS12 file with certificate and key for connections between processes of the cluster.",
+    "PKCS12 or PEM file with certificate and key for connections between processes of the cluster.",
     unset="made anew for each application",
     fallback_keys=("security.ssl.keystore",),
 )
@@ -78,7 +97,7 @@ INTERNAL_KEY_PASSWORD: Final = optional(
 INTERNAL_TRUSTSTORE: Final = optional(
     "security.ssl.internal.truststore",
     STRING,
-    "PKCS12 file with the certificates trusted for connections between processes of the cluster.",
+    "PKCS12 or PEM file with the certificates trusted for connections between processes of the cluster.",
     unset="made anew for each application",
     fallback_keys=("security.ssl.truststore",),
 )
@@ -98,7 +117,7 @@ INTERNAL_CERT_FINGERPRINT: Final = optional(
 REST_KEYSTORE: Final = optional(
     "security.ssl.rest.keystore",
     STRING,
-    "PKCS12 file with certificate and key for REST.",
+    "PKCS12 or PEM file with certificate and key for REST.",
     unset="none",
     fallback_keys=("security.ssl.keystore",),
 )
@@ -119,7 +138,7 @@ REST_KEY_PASSWORD: Final = optional(
 REST_TRUSTSTORE: Final = optional(
     "security.ssl.rest.truststore",
     STRING,
-    "PKCS12 file with the certificates trusted for REST.",
+    "PKCS12 or PEM file with the certificates trusted for REST.",
     unset="none",
     fallback_keys=("security.ssl.truststore",),
 )

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.rest.fakes import JOB, FakeCluster
 from tests.unit.rest.test_protection import ACTIONS, ask
-from yarrow.am.rest.entrances import TokenEntrance, token_hash
-from yarrow.am.rest.services import EntranceKind, RestSettings
+from yarrow.am.rest.entrances import TokenEntrance
+from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
 
 TOKEN = "f00d" * 16
 WITH_TOKEN = RestSettings(entrance=EntranceKind.TOKEN, token_hash=token_hash(TOKEN))
