@@ -26,6 +26,10 @@ from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)
 
+#: Seconds that a connection which was accepted has to prove itself, and how many may be doing so at a time.
+HANDSHAKE_SECONDS = 10.0
+MAX_STRANGERS = 512
+
 
 class SocketListener(ConnectionListener, Protocol):
     """Hears of connections, on the I/O thread."""
@@ -53,6 +57,8 @@ class DataSockets:
         self._max_payload = max_payload
         self._tcp_only = tcp_only
         self._tls = TlsContexts.of(settings)
+        #: Accepted, and not known to have proved anything yet.
+        self._strangers: set[Connection] = set()
         self._servers: list[socket.socket] = []
         self._unix_path = ""
         self._port = 0
@@ -134,6 +140,11 @@ class DataSockets:
             sock, _peer = server.accept()
         except OSError:
             return
+        self._strangers = {one for one in self._strangers if not (one.authenticated or one.closed)}
+        if len(self._strangers) >= MAX_STRANGERS:
+            _log.warning("refused a data connection: %d others have not proved anything yet", MAX_STRANGERS)
+            sock.close()
+            return
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             assert self._tls is not None
@@ -148,8 +159,15 @@ class DataSockets:
         connection = Connection(
             sock, handshake, self._listener, self._request_write, max_payload=self._max_payload
         )
+        self._strangers.add(connection)
+        self._io.call_later(HANDSHAKE_SECONDS, lambda: self._expect_proof(connection))
         self._listener.on_accepted(connection)
         self.watch(connection)
+
+    def _expect_proof(self, connection: Connection) -> None:
+        self._strangers.discard(connection)
+        if not connection.authenticated and not connection.closed:
+            self._listener.on_closed(connection, f"no handshake within {HANDSHAKE_SECONDS:g} s")
 
     def watch(self, connection: Connection) -> None:
         """Carries what comes and goes from now on; I/O thread."""

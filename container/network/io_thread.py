@@ -6,6 +6,7 @@ belong to task threads. A handler or an action must not block.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
 import selectors
@@ -13,6 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from yarrow.runtime.common.clock import perf_counter
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +34,9 @@ class IoThread(threading.Thread):
         os.set_blocking(self._write_end, False)
         self._selector.register(self._read_end, selectors.EVENT_READ, self._drain_wakeups)
         self._actions: deque[Callable[[], None]] = deque()
+        #: When, a number that tells equal times apart, and what.
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
         self._awake = False
         self._stopping = False
 
@@ -70,6 +76,11 @@ class IoThread(threading.Thread):
         except (KeyError, ValueError):
             _log.debug("socket is no longer watched")
 
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Runs `action` after that time; it cannot be taken back."""
+        self._number += 1
+        heapq.heappush(self._timers, (perf_counter() + seconds, self._number, action))
+
     def unregister(self, sock: Any) -> None:
         """Watches a socket no more."""
         try:
@@ -83,11 +94,21 @@ class IoThread(threading.Thread):
         except BlockingIOError:
             return
 
+    def _run_timers(self) -> float | None:
+        """Runs those whose time has come; seconds to the next, None when there is none."""
+        timers = self._timers
+        while timers:
+            left = timers[0][0] - perf_counter()
+            if left > 0:
+                return left
+            heapq.heappop(timers)[2]()
+        return None
+
     def run(self) -> None:
         try:
             while not self._stopping:
                 self._awake = False
-                timeout = 0 if self._actions else None
+                timeout = 0 if self._actions else self._run_timers()
                 events = self._selector.select(timeout)
                 self._awake = True
                 for key, mask in events:

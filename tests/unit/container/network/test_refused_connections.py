@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from yarrow.container.network import data_sockets
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.frames import HEADER, MAGIC, FrameType, encode_header
 from yarrow.container.network.handshake import Challenge, ClientHandshake
@@ -190,6 +191,51 @@ def test_a_client_does_not_trust_a_server_with_another_secret(ends: Callable[...
     until(failed, "the refusal")
     with pytest.raises(ChannelFailedError, match=r"does not belong|closed the connection|broke at once"):
         _ = channel.is_available
+
+
+def ended(sock: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionResetError):
+        return sock.recv(4096) == b""
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", encode_header(FrameType.HELLO, 0, len(HELLO))])
+def test_who_proves_nothing_in_time_is_closed_and_who_has_is_not(
+    sent: bytes, ends: Callable[..., End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_sockets, "HANDSHAKE_SECONDS", 0.2)
+    sender, receiver = ends("a"), ends("b")
+    exchange_works(sender, receiver)
+    with connect(receiver.address) as sock:
+        sock.sendall(sent)
+        assert ended(sock)
+    exchange_works(sender, receiver, (KEY[0], 1, 0))
+
+
+def test_a_tls_handshake_that_does_not_come_is_given_up(
+    ends: Callable[..., End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_sockets, "HANDSHAKE_SECONDS", 0.2)
+    receiver = ends("b", authority=CertificateAuthority("one", SystemClock()))
+    with socket.create_connection(("127.0.0.1", receiver.address.port), timeout=10) as sock:
+        assert ended(sock)
+
+
+def test_a_storm_of_connections_is_bounded_and_harms_nobody(
+    ends: Callable[..., End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_sockets, "MAX_STRANGERS", 4)
+    monkeypatch.setattr(data_sockets, "HANDSHAKE_SECONDS", 2.0)
+    sender, receiver = ends("a"), ends("b")
+    exchange_works(sender, receiver)
+    with contextlib.ExitStack() as opened:
+        storm = [opened.enter_context(connect(receiver.address)) for _ in range(20)]
+        # Those above the bound are closed at once, and who has proved itself goes on meanwhile.
+        assert all(ended(sock) for sock in storm[4:])
+        exchange_works(sender, receiver, (KEY[0], 1, 0))
+        assert all(ended(sock) for sock in storm[:4])
+    third = ends("c")
+    exchange_works(third, receiver, (KEY[0], 2, 0))
 
 
 def test_tls_proves_both_ends(ends: Callable[..., End]) -> None:
