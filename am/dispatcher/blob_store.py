@@ -35,14 +35,16 @@ class BlobStore:
         self._shared = shared
         self._ids = ids or RandomIdFactory()
         self._lock = threading.Lock()
-        #: Put by somebody whose job has not come yet.
+        #: Put by somebody whose job has not come yet, or of a job that is being started.
         self._awaited: set[str] = set()
 
     def put(self, data: bytes) -> str:
         """Stores `data` so that the next master finds it; its key. The same data has the same key, is stored once."""
-        key = self.put_here(data)
+        key = hashlib.sha256(data).hexdigest()
+        # First: nobody removes it between the look whether it is there and the answer.
         with self._lock:
             self._awaited.add(key)
+        self.put_here(data)
         if self._shared:
             self._upload(key, data)
         return key
@@ -102,13 +104,21 @@ class BlobStore:
         self._keep(key, data)
 
     def require(self, keys: tuple[str, ...]) -> None:
-        """A job that names these is about to run; BlobNotFoundError for one that is not there."""
+        """A job that names these is about to run; BlobNotFoundError for one that is not there.
+
+        They are not removed before `expect_no_more`.
+        """
+        with self._lock:
+            self._awaited.update(keys)
         for key in keys:
             there = self.path(key).exists() or (
                 self._shared and exists(file_system_for(self._shared), join(self._shared, key))
             )
             if not there:
                 raise self._missing(key)
+
+    def expect_no_more(self, keys: tuple[str, ...]) -> None:
+        """Whoever has put or required these is served: they may be removed."""
         with self._lock:
             self._awaited.difference_update(keys)
 

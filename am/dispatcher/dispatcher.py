@@ -31,7 +31,7 @@ from yarrow.runtime.common.errors import (
     JobSubmissionError,
     YarrowError,
 )
-from yarrow.runtime.common.ids import DispatcherID, JobID
+from yarrow.runtime.common.ids import DispatcherID, JobID, is_hex_id
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
@@ -96,12 +96,15 @@ class Dispatcher(RpcEndpoint):
         self._masters: dict[JobID, JobMaster] = {}
         #: Stored by an earlier leadership, without a JobMaster yet.
         self._recovering: dict[JobID, RecoveringJob] = {}
+        #: Stored by an earlier leadership, and left to the next one: what they need stays.
+        self._kept: dict[JobID, RecoveringJob] = {}
         #: Of jobs that have ended, until they are stopped.
         self._ending: set[JobMaster] = set()
-        #: Accepted, their JobMaster not started yet.
-        self._starting: set[JobID] = set()
+        #: Accepted, their JobMaster not started yet, with the blobs that they need.
+        self._starting: dict[JobID, tuple[str, ...]] = {}
         self._finished = FinishedJobs(settings.finished_jobs, settings.finished_expiration, services.clock)
         self._resource_manager: ResourceManagerGateway | None = None
+        self._stopping = False
         #: Called when a client asks for the end of the cluster.
         self.on_shut_down: Callable[[], None] = lambda: None
         self.address = ""
@@ -117,11 +120,17 @@ class Dispatcher(RpcEndpoint):
 
     async def on_stop(self) -> None:
         """Jobs that run are suspended: nothing of them is removed, and the next leader goes on with them."""
+        # From here on no JobMaster starts: those that are being started end by themselves.
+        self._stopping = True
         self._services.resource_manager.stop(self._resource_manager_changed)
         self._services.rpc.stop_serving(self.name)
         for master in (*self._masters.values(), *self._ending):
-            master.suspend("its Dispatcher leads no more")
-            await master.stop()
+            try:
+                master.suspend("its Dispatcher leads no more")
+                await master.stop()
+            except Exception:
+                # The others are to stop all the same.
+                _log.exception("%s did not stop as it should", master.name)
 
     @property
     def leader(self) -> LeaderInformation:
@@ -147,24 +156,35 @@ class Dispatcher(RpcEndpoint):
             )
         if (ended := self._finished.get(job_id)) is not None:
             raise _has_run(job_id, ended.overview.status)
-        self._starting.add(job_id)
+        blobs = self._starting[job_id] = _blobs_of(graph)
         try:
             if (result := await self.run_blocking(self._store.result, job_id)) is not None:
                 raise _has_run(job_id, result.status)
-            await self.run_blocking(self._services.blobs.require, _blobs_of(graph))
+            await self.run_blocking(self._services.blobs.require, blobs)
             try:
                 await self.run_blocking(self._store.put, job_id, job_graph, graph.name)
                 await self._run(graph)
             except Exception:
-                await self.run_blocking(self._store.remove, job_id)
+                await self._take_back(job_id)
                 raise
         except Exception as error:
             if isinstance(error, YarrowError):
                 raise
             raise JobSubmissionError(f"job {graph.name!r} could not be started: {error!r}") from error
         finally:
-            self._starting.discard(job_id)
+            del self._starting[job_id]
+            # Not before: whoever removes blobs of another job in this moment leaves these.
+            self._services.blobs.expect_no_more(blobs)
         return job_id
+
+    async def _take_back(self, job_id: JobID) -> None:
+        """Of a job that could not be started nothing is to be found by the next leader."""
+        try:
+            await self.run_blocking(self._store.remove, job_id)
+        except (OSError, YarrowError) as error:
+            _log.warning(
+                "job %s was not started, and what is stored of it was not removed: %s", job_id, error
+            )
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
         job_id = await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
@@ -182,14 +202,14 @@ class Dispatcher(RpcEndpoint):
             return master.graph.status
         if job_id in self._recovering:
             return JobStatus.INITIALIZING
-        return self._ended(job_id).overview.status
+        return (await self._ended_before(job_id)).overview.status
 
     async def request_job_details(self, job_id: JobID) -> ExecutionGraphDetails:
         if (master := self._masters.get(job_id)) is not None:
             return master.details()
         if (recovering := self._recovering.get(job_id)) is not None:
             return recovering.details()
-        return self._ended(job_id).details
+        return (await self._ended_before(job_id)).details
 
     async def request_job_result(self, job_id: JobID) -> JobResult:
         if (recovering := self._recovering.get(job_id)) is not None:
@@ -197,7 +217,7 @@ class Dispatcher(RpcEndpoint):
         if (master := self._masters.get(job_id)) is not None:
             await master.wait_until_ended()
             return master.result()
-        return self._ended(job_id).result
+        return (await self._ended_before(job_id)).result
 
     async def cancel_job(self, job_id: JobID) -> Acknowledge:
         self._check_cancellable(job_id)
@@ -313,14 +333,20 @@ class Dispatcher(RpcEndpoint):
         master = JobMaster(graph, self._services, settings, start)
         master.on_ending = self._job_ending
         master.on_ended = self._job_ended
+        self._check_leads(graph.job_id)
         self._masters[graph.job_id] = master
         try:
             await master.start()
+            self._check_leads(graph.job_id)
         except BaseException:
             del self._masters[graph.job_id]
             await master.stop()
             raise
         _log.info("job %s (%s) started", graph.name, graph.job_id)
+
+    def _check_leads(self, job_id: JobID) -> None:
+        if self._stopping:
+            raise LeadershipLostError(f"job {job_id} is not started: this Dispatcher leads no more")
 
     # Jobs of earlier leaderships.
 
@@ -405,6 +431,7 @@ class Dispatcher(RpcEndpoint):
             " leader tries again"
         )
         _log.error("job %s: %s", job.job_id, text, exc_info=not isinstance(error, YarrowError))
+        self._kept[job.job_id] = job
         self._finished.add(job.ends(JobStatus.FAILED, text))
 
     # Ends.
@@ -452,28 +479,38 @@ class Dispatcher(RpcEndpoint):
 
     async def _remove_job(self, job_id: JobID, blobs: tuple[str, ...]) -> None:
         """Removes what is stored of a job whose end is recorded; what fails now is left to the next leader."""
-        used = {key for master in self._masters.values() for key in _blobs_of(master.graph.job)}
-        used |= {
-            key for job in self._recovering.values() if job.job is not None for key in _blobs_of(job.job)
-        }
-        unread = any(job.job is None and job.job_id != job_id for job in self._recovering.values())
-        # Which blobs a job needs that has not been read yet is not known.
-        keys = [] if unread else [key for key in blobs if key not in used]
 
-        def remove() -> None:
+        def remove_records() -> None:
             self._recovery.remove(job_id)
             self._store.remove(job_id)
+
+        def remove_blobs(keys: list[str]) -> None:
             for key in keys:
                 self._services.blobs.remove(key)
             if not self._settings.keep_results:
                 self._store.forget_result(job_id)
 
         try:
-            await self.run_blocking(remove)
+            await self.run_blocking(remove_records)
+            # Looked at as late as can be: another job may have come meanwhile that ships the same file.
+            await self.run_blocking(remove_blobs, self._unneeded(blobs, job_id))
         except LeadershipLostError as error:
             _log.info("what is stored of job %s is left to the next leader: %s", job_id, error)
         except (OSError, YarrowError) as error:
             _log.warning("what is stored of job %s was not removed, the next leader will: %s", job_id, error)
+
+    def _unneeded(self, blobs: tuple[str, ...], job_id: JobID) -> list[str]:
+        """Those of the blobs of a job that has ended that no other job needs."""
+        stored = [*self._recovering.values(), *self._kept.values()]
+        if any(job.job is None and job.job_id != job_id for job in stored):
+            # Which blobs a job needs that has not been read is not known.
+            return []
+        used = {key for keys in self._starting.values() for key in keys}
+        for graph in [master.graph.job for master in self._masters.values()] + [
+            job.job for job in stored if job.job is not None and job.job_id != job_id
+        ]:
+            used.update(_blobs_of(graph))
+        return [key for key in blobs if key not in used]
 
     async def has_unfinished_jobs(self) -> bool:
         """Whether jobs are stored that have not ended for good; RecordsError."""
@@ -506,6 +543,19 @@ class Dispatcher(RpcEndpoint):
             timer.cancel()
             for wait in waits:
                 wait.cancel()
+
+    async def _ended_before(self, job_id: JobID) -> FinishedJob:
+        """As `_ended`; of a job that has ended under a former master, what its record says."""
+        try:
+            return self._ended(job_id)
+        except JobNotFoundError:
+            result = await self.run_blocking(self._store.result, job_id) if is_hex_id(job_id) else None
+            if result is None:
+                raise
+        former = RecoveringJob(job_id, result.name, self._services.clock, self._services.ids)
+        ended = former.ended_before(result)
+        self._finished.add(ended)
+        return ended
 
     def _ended(self, job_id: JobID) -> FinishedJob:
         job = self._finished.get(job_id)

@@ -257,7 +257,7 @@ class SlowGatedSource(GatedSource):
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
         reader = gated_source._Reader(self, context)
-        reader.PAUSE = 0.02  # type: ignore[misc]
+        reader.PAUSE = 0.02
         return reader
 
 

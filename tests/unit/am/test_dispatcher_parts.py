@@ -99,6 +99,7 @@ def test_blobs_are_kept_under_their_hash_and_read_in_parts(tmp_path: Path) -> No
     store.remove(key)
     assert store.get(key) == b"abcdef", "whoever has put it may still submit the job that needs it"
     store.require((key,))
+    store.expect_no_more((key,))
     store.remove(key)
     with pytest.raises(BlobNotFoundError, match=key):
         store.get(key)

@@ -38,9 +38,11 @@ def test_it_ends_before_the_session_can_have_ended() -> None:
 def test_a_suspended_leader_leads_on_and_recovers() -> None:
     leadership = leading()
     assert leadership.suspended() is None
-    assert leadership.standing is Standing.SUSPENDED and leadership.leads
+    standings = [leadership.standing]
+    assert leadership.leads
     leadership.heard(105.0, SESSION)
-    assert leadership.standing is Standing.LEADING
+    standings.append(leadership.standing)
+    assert standings == [Standing.SUSPENDED, Standing.LEADING]
     assert leadership.passed(113.0) is None
 
 
