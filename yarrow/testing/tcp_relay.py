@@ -56,6 +56,7 @@ class TcpRelay:
         self._cut: tuple[frozenset[int] | None, Direction] = _NOTHING
         self._ways: list[_Way] = []
         self._closed = threading.Event()
+        self._reset = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
 
@@ -72,6 +73,10 @@ class TcpRelay:
     def heal(self) -> None:
         """Everything passes again, first what has waited."""
         self._cut = _NOTHING
+
+    def reset(self) -> None:
+        """Ends the connections that there are; those that come are treated as the others were."""
+        self._reset.set()
 
     def connected_pids(self) -> set[int]:
         """Processes that have a connection."""
@@ -118,6 +123,11 @@ class TcpRelay:
             if way.waiting and not self._is_cut(way):
                 self._send(way)
         self._drop_ended()
+        if self._reset.is_set():
+            self._reset.clear()
+            for way in self._ways:
+                way.source.close()
+            self._ways.clear()
         if self._listener in ready:
             self._accept()
 

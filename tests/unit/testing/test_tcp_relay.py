@@ -87,6 +87,17 @@ def test_one_process_is_cut_off_and_others_are_not(echo: tuple[str, int]) -> Non
                 another.recv(1)
 
 
+def test_a_reset_ends_what_is_connected(echo: tuple[str, int]) -> None:
+    with TcpRelay(echo) as relay, connect(relay) as client:
+        client.sendall(b"a")
+        assert client.recv(1) == b"a"
+        relay.reset()
+        assert client.recv(1) == b""
+        with connect(relay) as another:
+            another.sendall(b"b")
+            assert another.recv(1) == b"b"
+
+
 def test_without_its_server_connections_end() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -126,11 +126,16 @@ def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
     yield jobs
     bring_back(hadoop)
     for job in jobs:
-        if not job.session.has_ended() and job.state() not in ENDED:
-            until(lambda job=job: bool(job.state()), GRACE, "a master answers")  # type: ignore[misc]
-            if job.state() not in ENDED:
-                job.cancel()
-                until(lambda job=job: job.state() in ENDED, GRACE, "the job is cancelled")  # type: ignore[misc]
+        if not job.session.has_ended():
+            end(job)
+
+
+def end(job: SteadyJob) -> None:
+    """Cancels a job that has not ended; a master that came after its end may not know it."""
+    until(lambda: job.session.get("/overview") is not None, GRACE, "a master answers")
+    if job.state() not in ("", *ENDED):
+        job.cancel()
+        until(lambda: job.state() in ("", *ENDED), GRACE, "the job is cancelled")
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
 
 from tests.yarn.commands import Commands
 from tests.yarn.private_zookeeper import until
 from yarrow.runtime.ha.services import REST_SERVER
-from yarrow.runtime.ha.zookeeper_election import leader_node
+from yarrow.runtime.ha.zookeeper_election import LEADER_FOLDER, leader_node
 from yarrow.runtime.ha.zookeeper_records import EPOCH_NODE
 from yarrow.runtime.ha.zookeeper_retrieval import decode_leader
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -75,7 +76,8 @@ class FaultSession:
         )
         (folder / "steady.py").write_text(PROGRAM)
         self._jobs = 0
-        self._zookeeper = KazooClient(hadoop.zookeeper_quorum, timeout=60.0)
+        patience = KazooRetry(max_tries=-1, max_delay=1.0, deadline=GRACE)
+        self._zookeeper = KazooClient(hadoop.zookeeper_quorum, timeout=60.0, command_retry=patience)
         self._zookeeper.start(GRACE)
         try:
             self.application = self.commands.ok("session", "-d", "-nm", Commands.name(name)).application
@@ -141,15 +143,34 @@ class FaultSession:
         for part in ("jobs", "results", "checkpoints"):
             try:
                 found += [
-                    f"{part}/{name}" for name in self._zookeeper.get_children(f"{self.root}/{part}") or []
+                    f"{part}/{name}" for name in self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{part}") or []
                 ]
             except NoNodeError:
                 continue
         return found
 
+    def pointers(self, job_id: str) -> dict[int, str]:
+        """Paths of the job's completed checkpoints as ZooKeeper has them, by their ids."""
+        folder = f"checkpoints/{job_id}/pointers"
+        try:
+            names = self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{folder}")
+        except NoNodeError:
+            return {}
+        found = {int(name): self._node(f"{folder}/{name}") for name in names}
+        return {number: json.loads(data)["path"] for number, data in found.items() if data}
+
+    def candidates(self) -> list[str]:
+        """Who stands for election, or leads."""
+        return sorted(self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{LEADER_FOLDER}/candidates"))
+
+    def said(self, text: str) -> int:
+        """How often the logs of masters hold a text."""
+        logs = self.hadoop.container_logs(self.application, 10_000_000)
+        return sum(log.count(text) for name, log in logs.items() if name.endswith("/jobmanager.log"))
+
     def _node(self, path: str) -> bytes | None:
         try:
-            data: bytes | None = self._zookeeper.get(f"{self.root}/{path}")[0]
+            data: bytes | None = self._zookeeper.retry(self._zookeeper.get, f"{self.root}/{path}")[0]
         except NoNodeError:
             return None
         return data
@@ -189,12 +210,12 @@ class FaultSession:
     def attempts(self) -> int:
         return len(self.hadoop.attempts(self.application))
 
-    def submit(self, **settings: str) -> SteadyJob:
-        """The steady job, running; it ends when it is let go."""
+    def submit(self, local: bool = False, **settings: str) -> SteadyJob:
+        """The steady job; it ends when it is let go. Its output goes to HDFS, or to files of this machine."""
         self._jobs += 1
         folder = self.folder / f"job-{self._jobs}"
         folder.mkdir()
-        output = f"{self.storage}/output-{self._jobs}"
+        output = str(folder / "output") if local else f"{self.storage}/output-{self._jobs}"
         dynamic = [f"-D{key}={value}" for key, value in settings.items()]
         outcome = self.commands.ok(
             "run", "-d", "-yid", self.application, *dynamic, "steady.py", str(folder), output

@@ -1,0 +1,140 @@
+"""ZooKeeper that is lost, slow, or cut off from the master alone: who is not sure to lead commits nothing, nobody restarts
+without need, and the job's output is that without faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.sessions import GRACE, SESSION_TIMEOUT, FaultSession, SteadyJob
+from tests.yarn.private_zookeeper import until
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.tcp_relay import Direction, TcpRelay
+
+GAVE_UP = "this master leads no more"
+SUSPENDED = "the connection to ZooKeeper is suspended"
+
+
+@pytest.fixture(scope="module")
+def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
+    """Between the session and ZooKeeper."""
+    host, _, port = hadoop.zookeeper_quorum.partition(":")
+    with TcpRelay((host, int(port))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(start_session: StartSession, relay: TcpRelay) -> FaultSession:
+    return start_session("coordination", relay.address)
+
+
+@pytest.fixture(autouse=True)
+def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
+    """What a test has cut is whole again before its jobs are ended."""
+    yield
+    relay.heal()
+
+
+class Absence:
+    """Until ZooKeeper is back the leader gives up, commits nothing, and then leads again by another epoch."""
+
+    def __init__(self, session: FaultSession, job: SteadyJob) -> None:
+        self.session, self.job = session, job
+        self.epoch, self.last = session.epoch(), job.last_checkpoint()
+        self.master = session.master()
+        self._said = session.said(GAVE_UP)
+
+    def until_given_up(self) -> None:
+        until(lambda: self.session.said(GAVE_UP) > self._said, GRACE, "the leader gives up")
+        self.pointers = self.session.pointers(self.job.job_id)
+
+    def check_after(self) -> None:
+        """After it is back."""
+        until(
+            lambda: self.session.epoch() > self.epoch and self.job.runs(), GRACE, "the job runs under a leader"
+        )
+        assert self.job.restored_from() >= max(self.pointers), "nothing that was completed is lost"
+        assert self.session.master().pid == self.master.pid and self.session.attempts() == 1
+        self.job.until_checkpoints()
+        self.job.finish()
+        until(lambda: self.session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
+
+
+def test_22_suspended_and_back_in_time(session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
+    epoch, attempts, said = session.epoch(), job.attempts(), session.said(SUSPENDED)
+    for _ in range(2):
+        relay.cut()
+        relay.reset()
+        until(lambda: session.said(SUSPENDED) > said, SESSION_TIMEOUT, "the master has noticed")
+        said = session.said(SUSPENDED)
+        relay.heal()
+        # Ids of checkpoints go on being given out, and pointers stored.
+        job.until_checkpoints()
+    assert session.epoch() == epoch
+    assert job.attempts() == attempts and job.restored_from() == 0
+    job.finish()
+
+
+def test_21_the_session_of_the_leader_expires(session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
+    absence = Absence(session, job)
+    relay.cut([absence.master.pid])
+    absence.until_given_up()
+    until(lambda: session.candidates() == [], GRACE, "ZooKeeper ends the session")
+    assert session.pointers(job.job_id) == absence.pointers
+    assert "jobs/" in "".join(session.znodes()), "who leads no more removes nothing"
+    relay.heal()
+    absence.check_after()
+
+
+@pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT], ids=["requests", "answers"])
+def test_24_the_master_alone_is_cut_off_one_way(
+    session: FaultSession, job: SteadyJob, relay: TcpRelay, direction: Direction
+) -> None:
+    absence = Absence(session, job)
+    assert len(relay.connected_pids()) > 1, "TaskExecutors stay connected"
+    relay.cut([absence.master.pid], direction)
+    absence.until_given_up()
+    completed = absence.pointers
+    # So long that one who went on would have completed several.
+    Event().wait(3.0)
+    assert session.pointers(job.job_id) == completed
+    relay.heal()
+    absence.check_after()
+
+
+@pytest.mark.soak
+def test_23_zookeeper_is_away_for_a_minute(session: FaultSession, job: SteadyJob) -> None:
+    absence = Absence(session, job)
+    session.hadoop.kill("zookeeper")
+    until(lambda: session.said(GAVE_UP) > 0, GRACE, "the leader gives up")
+    Event().wait(60.0)
+    session.hadoop.start("zookeeper")
+    session.hadoop.wait_until_ready("zookeeper")
+    absence.pointers = session.pointers(job.job_id)
+    absence.check_after()
+
+
+@pytest.mark.soak
+def test_25_leadership_flaps(session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
+    generator, clock = random.Random(25), SystemClock()
+    deadline = clock.monotonic() + 300.0
+    epochs, checkpoints = [session.epoch()], [job.last_checkpoint()]
+    while clock.monotonic() < deadline:
+        said = session.said(GAVE_UP)
+        relay.cut(direction=generator.choice([Direction.BOTH, Direction.TO_SERVER, Direction.TO_CLIENT]))
+        Event().wait(generator.uniform(0.5, 2 * SESSION_TIMEOUT))
+        relay.heal()
+        given_up = session.said(GAVE_UP) > said
+        job.until_running()
+        job.until_checkpoints(1)
+        epochs.append(session.epoch())
+        checkpoints.append(job.last_checkpoint())
+        assert not given_up or epochs[-1] > epochs[-2]
+    assert epochs == sorted(epochs) and len(set(epochs)) > 5
+    assert checkpoints == sorted(set(checkpoints)), "no id twice"
+    job.finish()

@@ -1,0 +1,188 @@
+"""HDFS that is read-only, restarts, stands still, has no room, and masters that die beside it: checkpoints fail and are
+counted while the job runs, no restart begins from nothing, and what is half stored is the old checkpoint or the new."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.sessions import GRACE, FaultSession, SteadyJob, kill
+from tests.yarn.private_zookeeper import until
+from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.tcp_relay import Direction, TcpRelay
+
+
+@pytest.fixture(scope="module")
+def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
+    """Between the session and ZooKeeper."""
+    host, _, port = hadoop.zookeeper_quorum.partition(":")
+    with TcpRelay((host, int(port))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(start_session: StartSession, relay: TcpRelay) -> FaultSession:
+    return start_session("storage", relay.address)
+
+
+@pytest.fixture(autouse=True)
+def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
+    """What a test has cut is whole again before its jobs are ended."""
+    yield
+    relay.heal()
+
+
+@pytest.fixture
+def local_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    """With its output on this machine: HDFS is there for its checkpoints alone."""
+    started = session.submit(local=True, **{"execution.checkpointing.timeout": "5 s"})
+    submitted.append(started)
+    started.until_running()
+    started.until_checkpoints()
+    return started
+
+
+def failed(job: SteadyJob) -> int:
+    return int(job.checkpoints()["counts"]["failed"])
+
+
+def set_safe_mode(hadoop: HadoopCluster, on: bool) -> None:
+    done = hadoop.run("hdfs", "dfsadmin", "-safemode", "enter" if on else "leave")
+    assert done.returncode == 0, done.stderr
+
+
+class Undisturbed:
+    """Checkpoints fail, tasks run on; afterwards checkpoints are completed again."""
+
+    def __init__(self, job: SteadyJob) -> None:
+        self.job = job
+        self.attempts, self.failed, self.last = job.attempts(), failed(job), job.last_checkpoint()
+
+    def until_failing(self, times: int = 2) -> None:
+        until(lambda: failed(self.job) >= self.failed + times, GRACE, f"{times} checkpoints fail")
+
+    def check_after(self) -> None:
+        self.job.until_checkpoints()
+        assert self.job.attempts() == self.attempts, "no task restarted"
+        assert self.job.restored_from() == 0
+        self.job.finish()
+
+
+def test_13_read_only(hadoop: HadoopCluster, local_job: SteadyJob) -> None:
+    course = Undisturbed(local_job)
+    set_safe_mode(hadoop, True)
+    try:
+        course.until_failing()
+        text = json.dumps(local_job.get("/checkpoints"))
+        assert "afe mode" in text, text
+    finally:
+        set_safe_mode(hadoop, False)
+    course.check_after()
+
+
+def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSession, job: SteadyJob) -> None:
+    last = job.last_checkpoint()
+    before = failed(job)
+    hadoop.kill("namenode")
+    (first,) = session.task_executors()
+    kill(first)
+    until(lambda: job.state() == "RESTARTING" or not job.runs(), GRACE, "the job restarts")
+    until(lambda: len(session.task_executors()) == 1 and not job.runs(), GRACE, "another TaskExecutor")
+    hadoop.start("namenode")
+    hadoop.wait_until_ready("namenode", "datanode")
+    job.until_running()
+    assert job.restored_from() >= last, "it never begins from nothing"
+    assert failed(job) >= before
+    job.until_checkpoints()
+    job.finish()
+
+
+@pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT], ids=["not-stored", "in-doubt"])
+def test_17_the_master_dies_between_metadata_and_pointer(
+    session: FaultSession, job: SteadyJob, relay: TcpRelay, direction: Direction
+) -> None:
+    epoch, master = session.epoch(), session.master()
+    relay.cut([master.pid], direction)
+    pointers = session.pointers(job.job_id)
+    until(lambda: newest(session, job) > max(pointers), GRACE, "metadata without a pointer")
+    half = newest(session, job)
+    kill(master)
+    relay.heal()
+    until(lambda: session.epoch() > epoch and job.runs(), GRACE, "the job runs under the next master")
+    assert job.restored_from() >= max(pointers), "the old or the new one, never neither"
+    job.until_checkpoints()
+    # Ids go on above whatever was begun: nothing is written over.
+    assert job.last_checkpoint() > half
+    job.finish()
+
+
+def newest(session: FaultSession, job: SteadyJob) -> int:
+    """Id of the newest checkpoint whose metadata is whole, whoever knows of it."""
+    folder = f"{session.storage}/checkpoints/{job.job_id}"
+    files = file_system_for(folder)
+    found = [0]
+    for entry in files.list(folder):
+        _, _, number = entry.name.partition("chk-")
+        try:
+            if number.isdigit() and any(one.name == "_metadata" for one in files.list(entry.path)):
+                found.append(int(number))
+        except (FileNotFoundError, FileSystemError):
+            continue
+    return max(found)
+
+
+@pytest.mark.soak
+def test_14_the_data_node_is_lost(hadoop: HadoopCluster, local_job: SteadyJob) -> None:
+    course = Undisturbed(local_job)
+    hadoop.kill("datanode")
+    course.until_failing()
+    assert local_job.last_checkpoint() <= course.last + 1, "none is called complete"
+    hadoop.start("datanode")
+    hadoop.wait_until_ready("datanode")
+    course.check_after()
+
+
+@pytest.mark.soak
+def test_19_hdfs_stands_still(hadoop: HadoopCluster, session: FaultSession, local_job: SteadyJob) -> None:
+    course = Undisturbed(local_job)
+    hadoop.kill("namenode", signal.SIGSTOP)
+    try:
+        course.until_failing()
+    finally:
+        hadoop.kill("namenode", signal.SIGCONT)
+    hadoop.wait_until_ready("namenode")
+    local_job.until_checkpoints()
+    until(lambda: stray_checkpoints(session, local_job) == [], GRACE, "what came late is removed")
+    course.check_after()
+
+
+def stray_checkpoints(session: FaultSession, job: SteadyJob) -> list[str]:
+    """Folders of checkpoints that are neither completed nor the one being taken."""
+    folder = f"{session.storage}/checkpoints/{job.job_id}"
+    last = job.last_checkpoint()
+    known = {f"chk-{number}" for number in session.pointers(job.job_id)}
+    found = [entry.name for entry in file_system_for(folder).list(folder) if entry.name.startswith("chk-")]
+    return [name for name in found if name not in known and int(name[4:]) < last]
+
+
+@pytest.mark.soak
+def test_20_no_room_and_no_folder(hadoop: HadoopCluster, session: FaultSession, local_job: SteadyJob) -> None:
+    course = Undisturbed(local_job)
+    folder = urlsplit(f"{session.storage}/checkpoints").path
+    assert hadoop.run("hdfs", "dfsadmin", "-setQuota", "1", folder).returncode == 0
+    try:
+        course.until_failing(3)
+        assert "quota" in json.dumps(local_job.get("/checkpoints"))
+    finally:
+        assert hadoop.run("hdfs", "dfsadmin", "-clrQuota", folder).returncode == 0
+    local_job.until_checkpoints()
+    # The folder goes, with everything in it: the next checkpoints are whole ones again.
+    files = file_system_for(session.storage)
+    files.delete(f"{session.storage}/checkpoints/{local_job.job_id}", recursive=True)
+    course.check_after()
