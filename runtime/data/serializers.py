@@ -48,7 +48,7 @@ from yarrow.runtime.data.serializers_columns import (
     read_column,
     write_column,
 )
-from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_type
+from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_form
 from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
 from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
 
@@ -145,7 +145,9 @@ class TupleRows:
         self._message = message
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """See TypeSerializer; a value of another type may be found only by `load_rows`, which names it, too."""
+        """See TypeSerializer; a value of another class, a str among numbers, may be found only by `load_rows`, which
+        names it, too.
+        """
         data = self._message.dump(rows) if rows else None
         return self._columns.dump_rows(rows) if data is None else data
 
@@ -202,8 +204,8 @@ def serializer_for(type_info: TypeInformation | None) -> TypeSerializer:
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return _PICKLED_ROWS
     columns = ColumnarRows(_coder(type_info))
-    row_type = message_type(type_info) if isinstance(type_info, TupleTypeInfo) else None
-    return columns if row_type is None else TupleRows(columns, MessagePackForm(row_type))
+    message = message_form(type_info) if isinstance(type_info, TupleTypeInfo) else None
+    return columns if message is None else TupleRows(columns, message)
 
 
 def dump_timestamps(timestamps: list[int | None]) -> bytes:

@@ -1,16 +1,19 @@
 """Tuples of plain declared types as MessagePack: the fast form of the commonest rows.
 
-msgspec writes a batch of tuples in one call and checks the declared type while it reads, all in C. What does
-not fit this form (a named tuple, a numpy number, a whole number beyond 64 bits) goes through the columnar
-form, which explains or
-converts. Owner: the calling thread; stateless. It must not be used for types that MessagePack cannot tell apart.
+msgspec writes a batch of tuples in one call and checks classes while it reads, all in C. Whether whole numbers fit
+their declared width is checked while writing, where the row is at hand. What does not fit this form (a named tuple, a
+numpy number, a number beyond its width) goes through the columnar form, which explains or converts. Owner: the calling
+thread; stateless. It must not be used for types that MessagePack cannot tell apart.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from typing import Annotated, Any, Final
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,49 +25,124 @@ from yarrow.runtime.data.serializers_columns import Buffer
 MESSAGE_PACK: Final = 2
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _UNTYPED: Final = msgspec.msgpack.Decoder()
+#: Up to so many rows are looked at one by one.
+_FEW: Final = 4
 
-_PLAIN: Final[dict[str, Any]] = {
-    "BYTE": Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)] | None,
-    "SHORT": Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)] | None,
-    "INT": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None,
-    "LONG": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None,
+#: What is read: the writer has checked the width of numbers.
+_READ: Final[dict[str, Any]] = {
+    "BYTE": int | None,
+    "SHORT": int | None,
+    "INT": int | None,
+    "LONG": int | None,
     "DOUBLE": float | None,
     "BOOLEAN": bool | None,
     "STRING": str | None,
 }
+#: What may be written.
+_WRITTEN: Final[dict[str, Any]] = _READ | {
+    "BYTE": Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)] | None,
+    "SHORT": Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)] | None,
+    "INT": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None,
+    "LONG": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None,
+}
 
 
-def message_type(type_info: TypeInformation) -> Any | None:
-    """The Python type that msgspec reads for a tuple of plain types; None when the type has no such form."""
+class _Width(NamedTuple):
+    """Whole numbers of one declared width, and how MessagePack begins those that are beyond it."""
+
+    tag: str
+    #: Its code in `struct`.
+    code: str
+    #: Bytes before every number beyond it,
+    beyond: bytes
+    #: but for those before which this stands, with the highest bit of the number set.
+    partly_beyond: bytes
+
+
+_WIDTHS: Final = (
+    _Width("BYTE", "b", b"\xcd\xce\xcf\xd1\xd2\xd3", b"\xcc"),
+    _Width("SHORT", "h", b"\xce\xcf\xd2\xd3", b"\xcd"),
+    _Width("INT", "i", b"\xcf\xd3", b"\xce"),
+    _Width("LONG", "q", b"", b"\xcf"),
+)
+
+_CODES: Final = {width.tag: width.code for width in _WIDTHS}
+
+
+def message_form(type_info: TupleTypeInfo) -> MessagePackForm | None:
+    """The form of tuples of a type; None when MessagePack has none for it."""
+    return None if _row_type(type_info, _READ) is None else MessagePackForm(type_info)
+
+
+def _row_type(type_info: TypeInformation, types: Mapping[str, Any]) -> Any | None:
+    """The Python type that msgspec checks for a tuple of plain types; None when the type has no such form."""
     if isinstance(type_info, BasicTypeInfo):
-        return _PLAIN.get(type_info.tag)
+        return types.get(type_info.tag)
     if isinstance(type_info, TupleTypeInfo):
-        fields = [message_type(field) for field in type_info.get_field_types()]
+        fields = [_row_type(field, types) for field in type_info.get_field_types()]
         if fields and None not in fields:
             return functools.reduce(operator.or_, (tuple.__class_getitem__(tuple(fields)), None))
     return None
 
 
+def _tags(type_info: TypeInformation) -> set[str]:
+    """The tags of the plain types in a type."""
+    if isinstance(type_info, TupleTypeInfo):
+        return set().union(*map(_tags, type_info.get_field_types()))
+    return {type_info.tag} if isinstance(type_info, BasicTypeInfo) else set()
+
+
 class MessagePackForm:
-    """Writes and reads lists of tuples; `None` and `False` as results mean: use the columnar form instead."""
+    """Writes and reads lists of tuples; `None` as a result of `dump` means: use the columnar form instead."""
 
-    __slots__ = ("_decoder",)
+    __slots__ = ("_decoder", "_numbers", "_pack", "_widths", "_written")
 
-    def __init__(self, row_type: Any) -> None:
-        self._decoder = msgspec.msgpack.Decoder(list[row_type])
+    def __init__(self, type_info: TupleTypeInfo) -> None:
+        self._decoder = msgspec.msgpack.Decoder(list[_row_type(type_info, _READ)])  # type: ignore[misc]
+        self._written = list[_row_type(type_info, _WRITTEN)]  # type: ignore[misc]
+        fields = type_info.get_field_types()
+        tags = _tags(type_info)
+        self._widths = [_WidthCheck(width, fields) for width in _WIDTHS if width.tag in tags]
+        ranged = [
+            (place, _CODES[field.tag])
+            for place, field in enumerate(fields)
+            if isinstance(field, BasicTypeInfo) and field.tag in _CODES
+        ]
+        # Of one place alone itemgetter would give no tuple.
+        ranged = ranged * 2 if len(ranged) == 1 else ranged
+        nested = any(isinstance(field, TupleTypeInfo) for field in fields)
+        #: The whole numbers of one row; None where they are not all at hand. What packs them takes only those that fit.
+        self._numbers = (
+            operator.itemgetter(*(place for place, _ in ranged)) if ranged and not nested else None
+        )
+        self._pack = struct.Struct("=" + "".join(code for _, code in ranged)).pack
 
     def dump(self, rows: list[Any]) -> bytes | None:
         """The encoding of rows, at least one; None when they are no plain tuples of plain values."""
-        # Looking at every row would cost as much as writing them; a list among tuples arrives as the tuple declared.
+        # Looking at the class of every row would cost as much as writing them; a list among tuples arrives as the
+        # tuple declared.
         if type(rows[0]) is not tuple or type(rows[-1]) is not tuple:
             return None
         out = bytearray(1)
         out[0] = MESSAGE_PACK
         try:
             _ENCODER.encode_into(rows, out, 1)
+            if not self._fits(rows, out):
+                msgspec.convert(rows, self._written)
         except (TypeError, OverflowError, ValueError, msgspec.MsgspecError):
             return None
         return bytes(out)
+
+    def _fits(self, rows: list[Any], encoded: bytearray) -> bool:
+        """True when every whole number has its width; False when that is not certain."""
+        if self._numbers is None or len(rows) > _FEW:
+            return all(width.fits(rows, encoded) for width in self._widths)
+        try:
+            for row in rows:
+                self._pack(*self._numbers(row))
+        except (struct.error, IndexError):  # None among them, or a row that is too short
+            return False
+        return True
 
     def load(self, data: Buffer) -> list[Any]:
         """The rows. Raises msgspec.ValidationError when they are not of the declared type."""
@@ -77,8 +155,44 @@ class MessagePackForm:
         try:
             rows: list[Any] = _as_tuples(_UNTYPED.decode(memoryview(data)[1:]))
         except msgspec.MsgspecError as error:
-            raise RowFormatError(f"the rows cannot be read ({error}): truncated, or of another type") from error
+            raise RowFormatError(
+                f"the rows cannot be read ({error}): truncated, or of another type"
+            ) from error
         return rows
+
+
+class _WidthCheck:
+    """Whether the whole numbers of one width in a batch have it, mostly without a look at each.
+
+    Most batches hold small numbers and plain text: none of the bytes that would begin a number beyond the width.
+    """
+
+    __slots__ = ("_beyond", "_code", "_getters", "_partly_beyond")
+
+    def __init__(self, width: _Width, fields: list[TypeInformation]) -> None:
+        self._beyond = [bytes([mark]) for mark in width.beyond]
+        self._partly_beyond = re.compile(re.escape(width.partly_beyond) + b"[\x80-\xff]")
+        self._code = width.code
+        own = [isinstance(field, BasicTypeInfo) and field.tag == width.tag for field in fields]
+        nested = any(width.tag in _tags(field) for field in fields if isinstance(field, TupleTypeInfo))
+        #: How to come to the numbers of a row; None where some are in nested tuples.
+        self._getters: list[Callable[[Any], Any]] | None = (
+            None if nested else [operator.itemgetter(place) for place, is_own in enumerate(own) if is_own]
+        )
+
+    def fits(self, rows: list[Any], encoded: bytearray) -> bool:
+        """True when all do; False when that is not certain."""
+        if not any(mark in encoded for mark in self._beyond) and not self._partly_beyond.search(encoded):
+            return True
+        if self._getters is None:
+            return False
+        form = f"={len(rows)}{self._code}"
+        try:
+            for get in self._getters:
+                struct.pack(form, *map(get, rows))
+        except (struct.error, IndexError):  # None is among what `struct` does not take
+            return False
+        return True
 
 
 def _as_tuples(rows: Any) -> Any:

@@ -189,9 +189,12 @@ class TypedValues:
         try:
             return self._rows.dump_rows(values)
         except (SerializationError, RowFormatError) as error:
-            raise StateSerializationError(
-                f"operator '{self._operator}', state '{self._state}': {error} The state is declared {self.type_info}."
-            ) from error
+            raise self._misfit(error) from error
+
+    def _misfit(self, error: Exception) -> StateSerializationError:
+        return StateSerializationError(
+            f"operator '{self._operator}', state '{self._state}': {error} The state is declared {self.type_info}."
+        )
 
     def load_values(self, data: Buffer) -> list[Any]:
         """See ValueSerializer."""
@@ -199,7 +202,9 @@ class TypedValues:
             raise _untrusted(self._operator, self._state)
         try:
             return self._rows.load_rows(data)
-        except (SerializationError, RowFormatError) as error:
+        except SerializationError as error:
+            raise self._misfit(error) from error
+        except RowFormatError as error:
             raise _unreadable(self._operator, self._state, error) from error
 
     def dump_value(self, value: Any) -> bytes:

@@ -224,8 +224,48 @@ _person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.BYTE()])
 def test_what_does_not_fit_is_named(info: TypeInformation | None, rows: list[Any], message: str) -> None:
     serializer = serializer_for(info)
     with pytest.raises(SerializationError, match=message):
-        # Tuples of plain types are checked by the side that reads.
+        # The classes of what is in tuples of plain types are checked by the side that reads.
         serializer.load_rows(serializer.dump_rows(rows))
+
+
+_numbers = st.one_of(
+    *(
+        st.tuples(
+            st.just(bits),
+            st.sampled_from(
+                [-(1 << (bits - 1)) - 1, -(1 << (bits - 1)), (1 << (bits - 1)) - 1, 1 << (bits - 1)]
+            ),
+        )
+        for bits in _ints
+    ),
+    st.tuples(st.sampled_from(list(_ints)), st.integers(-(1 << 64), 1 << 64) | st.none()),
+)
+
+
+@given(
+    st.lists(_numbers, min_size=1, max_size=3),
+    st.sampled_from([0, 3, 4, 30]),
+    st.booleans(),
+    st.text(max_size=3),
+)
+def test_a_number_beyond_its_width_is_refused_by_the_side_that_writes(
+    numbers: list[tuple[int, int | None]], before: int, nested: bool, text: str
+) -> None:
+    fields: list[TypeInformation] = [_ints[bits] for bits, _ in numbers]
+    value: tuple[Any, ...] = tuple(number for _, number in numbers)
+    good: tuple[Any, ...] = (1,) * len(numbers)
+    if nested:
+        fields, value, good = [Types.TUPLE(fields)], (value,), (good,)
+    serializer = serializer_for(Types.TUPLE([*fields, Types.STRING()]))
+    rows = [(*good, text)] * before + [(*value, text)]
+    fits = all(n is None or -(1 << (bits - 1)) <= n < 1 << (bits - 1) for bits, n in numbers)
+    if fits:
+        assert serializer.load_rows(serializer.dump_rows(rows)) == rows
+    else:
+        with pytest.raises(
+            SerializationError, match=rf"field .* of row {before}: expected an int of \d+ bits"
+        ):
+            serializer.dump_rows(rows)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.state.contexts import CHECKPOINT, InlineOutput, Mails, context, read_inline, snapshot_of
-from yarrow.common.typeinfo import Types
+from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend, Timer
 from yarrow.container.state.errors import NoneInStateError, StateBackendError, StateConflictError
@@ -27,6 +27,7 @@ from yarrow.datastream.state import (
 )
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_of
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.snapshot.errors import StateSerializationError
 from yarrow.runtime.snapshot.handles import InlineStateHandle, KeyGroupsSnapshot, RocksDBSnapshot
 
 
@@ -495,3 +496,18 @@ def test_a_failed_write_leaves_the_state_as_it_was() -> None:
     mails.run()
     assert states.content(1)["list"] == [1, 2]
     assert read_inline(snapshot_of(backend)[0].handle)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("declared", [Types.INT(), Types.TUPLE([Types.STRING(), Types.INT()])])
+def test_a_number_beyond_its_width_fails_the_snapshot_that_would_hold_it(declared: TypeInformation) -> None:
+    backend = make()
+    state = backend.value_state(ValueStateDescriptor("counts", declared))
+    for key in range(20):
+        backend.current_key = key
+        state.update(key if declared == Types.INT() else ("a", key))
+    state.update(1 << 40 if declared == Types.INT() else ("a", 1 << 40))
+    with pytest.raises(
+        StateSerializationError,
+        match=r"'my operator', state 'counts': .*32 bits .*1099511627776.*declared .*Integer",
+    ):
+        snapshot_of(backend)

@@ -15,6 +15,8 @@ from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_of
 from yarrow.container.state.rocksdb.store import StoreLimits
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.runtime.snapshot.errors import StateSerializationError
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
 PAIRS = Types.TUPLE([Types.LONG(), Types.INT()])
@@ -64,13 +66,34 @@ def test_a_value_that_was_not_packed_is_read_among_those_that_were() -> None:
     assert made.load_all([packed, plain, packed], MISSING) == [(1, 2), (7, 8), (1, 2)]
 
 
-def test_what_does_not_fit_is_written_as_one_by_one_and_so_are_its_neighbours() -> None:
+@pytest.mark.parametrize(
+    ("misfit", "field", "bits"), [((1, 1 << 40), 1, 32), ((1 << 63, 2), 0, 64), ((1, -(1 << 31) - 1), 1, 32)]
+)
+def test_a_number_beyond_its_width_is_refused_among_others(
+    misfit: tuple[int, int], field: int, bits: int
+) -> None:
     made = values_of(PAIRS, False)
-    for misfit in ((1, 1 << 40), (1 << 63, 2)):
-        values = [(1, 2), misfit, (3, 4)]
-        written = made.dump_all(values)
-        assert written == list(map(made.dump, values))
-        assert made.load_all([written[0], None, written[2]], MISSING) == [(1, 2), MISSING, (3, 4)]
+    with pytest.raises(
+        StateSerializationError,
+        match=rf"'op', state 's': field {field} of row 0: expected an int of {bits} bits .* got int "
+        rf"{misfit[field]}\. .*declared TupleTypeInfo\(Long, Integer\)",
+    ):
+        made.dump_all([(1, 2), misfit, (3, 4)])
+
+
+@pytest.mark.parametrize("declared", [Types.INT(), Types.TUPLE([Types.STRING(), Types.INT()])])
+def test_the_task_that_sets_such_a_number_fails_with_its_name(
+    worker: Worker, declared: TypeInformation
+) -> None:
+    backend = worker.backend(operator_name="my operator", limits=StoreLimits(most_changes=1))
+    state = backend.value_state(ValueStateDescriptor("counts", declared))
+    backend.current_key = 1
+    state.update(1 << 40 if declared == Types.INT() else ("a", 1 << 40))
+    with pytest.raises(
+        StateSerializationError,
+        match=r"'my operator', state 'counts': .*32 bits .*1099511627776.*declared .*Integer",
+    ):
+        backend.snapshot(1, CHECKPOINT)
 
 
 @pytest.mark.parametrize("number", [1, 2, 20])
