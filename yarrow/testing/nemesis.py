@@ -1,8 +1,8 @@
-"""The nemesis: a seeded schedule of faults that overlap, carried out on a cluster under a running job, and what must hold
-afterwards: the job runs within its grace, its output is that without faults, and once cancelled it never runs again.
+"""The nemesis: a seeded schedule of faults that overlap, carried out on a cluster under a running job, and what must
+hold afterwards: the job runs within its grace, its output is that without faults, once cancelled it never runs again.
 
-Owner: the caller's thread; blocks. The schedule is a function of seed, length and kinds alone: printed, it replays. What
-a fault does is the target's business.
+Owner: the caller's thread; blocks. The schedule is a function of seed, length and kinds alone: printed, it replays.
+What a fault does is the target's business.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ class Nemesis:
         in_a_row = 0
         while in_a_row < POLLS:
             in_a_row = in_a_row + 1 if self._target.runs() else 0
-            assert self._clock.monotonic() < deadline, f"the job does not run {self._grace:g} s after the faults"
+            assert self._clock.monotonic() < deadline, (
+                f"the job does not run {self._grace:g} s after the faults"
+            )
             self._pause(_BETWEEN_POLLS)
 
 

@@ -1,8 +1,8 @@
 """A job under faults of a real cluster, and what it must put out: numbered rows at a steady rate, counted by key, in
 files of a FileSink; no fault, however long, finds the job at its end or standing still.
 
-Owner: `build_job` on the client, readers on their task's thread, `SteadyOutput` wherever the files can be read. Near its
-end a split gets slower and slower until the file `go` exists; then it brings the rest at once.
+Owner: `build_job` on the client, readers on their task's thread, `SteadyOutput` wherever the files can be read. Near
+its end a split gets slower and slower until the file `go` exists; then it brings the rest at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sessions that the fault tests of one module share. What a module leaves on the cluster is looked for after the module;
+"""Sessions that the fault tests of one module share. What a module leaves on the cluster is looked for after it;
 after each test all daemons serve again, and its job is gone."""
 
 from __future__ import annotations

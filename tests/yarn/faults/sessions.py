@@ -143,7 +143,9 @@ class FaultSession:
         for part in ("jobs", "results", "checkpoints"):
             try:
                 found += [
-                    f"{part}/{name}" for name in self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{part}") or []
+                    f"{part}/{name}"
+                    for name in self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{part}")
+                    or []
                 ]
             except NoNodeError:
                 continue
@@ -161,7 +163,9 @@ class FaultSession:
 
     def candidates(self) -> list[str]:
         """Who stands for election, or leads."""
-        return sorted(self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{LEADER_FOLDER}/candidates"))
+        return sorted(
+            self._zookeeper.retry(self._zookeeper.get_children, f"{self.root}/{LEADER_FOLDER}/candidates")
+        )
 
     def said(self, text: str) -> int:
         """How often the logs of masters hold a text."""
@@ -234,7 +238,7 @@ class SteadyJob:
         return self.session.get(f"/jobs/{self.job_id}{below}")
 
     def state(self) -> str:
-        """"" while nobody can say."""
+        """ "" while nobody can say."""
         return str((self.get() or {}).get("state", ""))
 
     def runs(self) -> bool:

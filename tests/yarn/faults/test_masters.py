@@ -1,5 +1,5 @@
-"""Masters that are killed, stopped, lost with their node, and cancelled in between: the next attempt takes up the job from
-its last completed checkpoint, the former one can do nothing, and its container goes."""
+"""Masters that are killed, stopped, lost with their node, and cancelled in between: the next attempt takes up the job
+from its last completed checkpoint, the former one can do nothing, and its container goes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def lives(process: ContainerProcess) -> bool:
 
 
 @pytest.mark.parametrize("half", [MASTER, SKEIN_MASTER])
-def test_3_killed(session: FaultSession, job: SteadyJob, half: str, record_property: Callable[..., None]) -> None:
+def test_3_killed(
+    session: FaultSession, job: SteadyJob, half: str, record_property: Callable[..., None]
+) -> None:
     epoch, attempts, last = session.epoch(), session.attempts(), job.last_checkpoint()
     (victim,) = session.processes(half)
     (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
@@ -140,7 +142,9 @@ def test_4_all_attempts_are_used_up(
     start_session: StartSession, submitted: list[SteadyJob], request: pytest.FixtureRequest
 ) -> None:
     session = start_session("two-attempts", **{"yarn.application-attempts": "2"})
-    job = session.submit(**{"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"})
+    job = session.submit(
+        **{"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+    )
     job.until_running()
     job.until_checkpoints()
     epoch = session.epoch()

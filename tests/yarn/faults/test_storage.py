@@ -103,7 +103,9 @@ def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSessi
     job.finish()
 
 
-@pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT], ids=["not-stored", "in-doubt"])
+@pytest.mark.parametrize(
+    "direction", [Direction.TO_SERVER, Direction.TO_CLIENT], ids=["not-stored", "in-doubt"]
+)
 def test_17_the_master_dies_between_metadata_and_pointer(
     session: FaultSession, job: SteadyJob, relay: TcpRelay, direction: Direction
 ) -> None:

@@ -3,10 +3,15 @@ output is that without faults."""
 
 from __future__ import annotations
 
+import json
 import signal
 
+import pytest
+
+from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import GRACE, FaultSession, SteadyJob, kill
 from tests.yarn.private_zookeeper import until
+from yarrow.testing.hadoop.containers import ContainerProcess
 
 
 def test_1_killed_under_load(session: FaultSession, job: SteadyJob) -> None:
@@ -25,7 +30,131 @@ def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None
     job.until_disturbed_and_back(lambda: kill(first, signal.SIGSTOP))
     job.until_checkpoints()
     kill(first, signal.SIGCONT)
-    until(
-        lambda: first.pid not in {one.pid for one in session.task_executors()}, GRACE, "the former one ends"
-    )
+    until(lambda: first.pid not in pids(session), GRACE, "the former one ends")
     job.finish()
+
+
+def test_5_its_node_is_lost(session: FaultSession, job: SteadyJob) -> None:
+    epoch = session.epoch()
+    away = on_another_node_than_the_master(session, job)
+    node = session.node_of(away.container)
+    # Its containers live on without it: who is replaced has to end by itself.
+    job.until_disturbed_and_back(lambda: session.hadoop.kill(node))
+    until(lambda: away.pid not in pids(session), GRACE, "the former one ends")
+    (replaced,) = session.task_executors()
+    assert session.node_of(replaced.container) != node
+    assert session.epoch() == epoch
+    job.until_checkpoints()
+    job.finish()
+
+
+def on_another_node_than_the_master(session: FaultSession, job: SteadyJob) -> ContainerProcess:
+    """The only TaskExecutor, after it was put there: while the master's node is stopped, nothing starts on it."""
+    masters = session.node_of(session.master().container)
+    (found,) = session.task_executors()
+    if session.node_of(found.container) == masters:
+        # A moment only, or YARN takes the node for lost.
+        session.hadoop.kill(masters, signal.SIGSTOP)
+        try:
+            job.until_disturbed_and_back(lambda: replace(session, found, masters))
+        finally:
+            session.hadoop.kill(masters, signal.SIGCONT)
+        (found,) = session.task_executors()
+    assert session.node_of(found.container) != masters
+    return found
+
+
+def replace(session: FaultSession, found: ContainerProcess, stopped: str) -> None:
+    """Kills a TaskExecutor on a node that stands still, and lets that go on once there is another."""
+    kill(found)
+    until(lambda: bool(pids(session) - {found.pid}), GRACE, "another TaskExecutor starts")
+    session.hadoop.kill(stopped, signal.SIGCONT)
+
+
+def pids(session: FaultSession) -> set[int]:
+    return {one.pid for one in session.task_executors()}
+
+
+def test_8_more_memory_than_its_container_has(session: FaultSession) -> None:
+    program = session.folder / "hog.py"
+    program.write_text(HOG)
+    asked = containers_so_far(session)
+    job_id = session.commands.ok("run", "-d", "-yid", session.application, *RESTARTS_TWICE, "hog.py").job
+    job = SteadyJob(session, job_id, session.folder, "")
+    until(lambda: job.state() == "FAILED", GRACE, "the job fails once its restarts are used up")
+    history = json.dumps(job.get("/exceptions"))
+    assert history.count("used more memory than it may, 1024 MB: raise taskmanager.memory.process.size") >= 3
+    assert containers_so_far(session) - asked <= 3, "one for each time"
+    until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
+
+
+RESTARTS_TWICE = ("-Drestart-strategy.fixed-delay.attempts=2", "-Dparallelism.default=1")
+HOG = """
+import time
+from yarrow.datastream import StreamExecutionEnvironment
+
+kept = []
+
+def hog(number):
+    kept.append(b"x" * (100 << 20))
+    time.sleep(0.02)
+    return number
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_sequence(1, 10**6).map(hog).print()
+env.execute("hog")
+"""
+
+
+def containers_so_far(session: FaultSession) -> int:
+    """How many containers the masters have asked YARN for."""
+    return session.said("asked YARN for a container")
+
+
+@pytest.mark.soak
+def test_2_a_burst_of_kills(session: FaultSession, job: SteadyJob) -> None:
+    asked, killed, most = containers_so_far(session), set[int](), 0
+    while len(killed) < 20:
+        found = session.task_executors()
+        most = max(most, len([one for one in found if one.pid not in killed]))
+        for one in found:
+            if one.pid not in killed:
+                kill(one)
+                killed.add(one.pid)
+    job.until_running()
+    assert most == 1 and containers_so_far(session) - asked <= 21, "no more than are needed"
+    job.until_checkpoints()
+    job.finish()
+
+
+@pytest.mark.soak
+def test_9_fewer_containers_than_asked_for(start_session: StartSession, submitted: list[SteadyJob]) -> None:
+    big = {"taskmanager.memory.process.size": "3000m", "taskmanager.numberOfTaskSlots": "1"}
+    session = start_session("few-containers", **big, **{"slot.request.timeout": "40 s"})
+    # Four fit.
+    job = session.submit(**{"parallelism.default": "6"})
+    submitted.append(job)
+    until(lambda: len(session.task_executors()) == 4, GRACE, "what fits is there")
+    ran = False
+
+    def has_failed() -> bool:
+        nonlocal ran
+        ran = ran or job.runs()
+        return job.state() == "FAILED"
+
+    # It restarts with what there is, and says each time what it waits for.
+    until(lambda: "has not granted" in str((job.get() or {}).get("waiting-for")), GRACE, "a reason is given")
+    until(
+        lambda: has_failed() or "slot.request.timeout" in json.dumps(job.get("/exceptions")),
+        GRACE,
+        "it gives up",
+    )
+    assert not ran, "never with fewer than it needs"
+    if job.state() != "FAILED":
+        job.cancel()
+    until(lambda: len(session.task_executors()) == 0, GRACE, "what was granted is given back")
+    another = session.submit(**{"parallelism.default": "2"})
+    submitted.append(another)
+    another.until_running()
+    another.until_checkpoints()
+    another.finish()

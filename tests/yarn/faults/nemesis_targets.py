@@ -1,0 +1,247 @@
+"""What the nemesis can do to the steady job on YARN, and on standalone masters; both on real HDFS and ZooKeeper."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.yarn.faults.sessions import ENDED, GRACE, MASTER, FaultSession, SteadyJob, kill
+from tests.yarn.private_zookeeper import until
+from tests.yarn.standalone_masters import Process, StandaloneMasters
+from yarrow.cli.targets import masters_rest_client
+from yarrow.common.configuration import Configuration
+from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.hadoop.errors import HadoopError
+from yarrow.testing.hadoop.processes import is_alive
+from yarrow.testing.nemesis import Kind
+from yarrow.testing.steady_rows import SteadyOutput, build_job
+from yarrow.testing.tcp_relay import TcpRelay
+
+Heal = Callable[[], None]
+KILL_TASK_EXECUTOR, STOP_TASK_EXECUTOR = "kill a TaskExecutor", "stop a TaskExecutor"
+KILL_MASTER, STOP_MASTER = "kill the leader", "stop the leader"
+LOSE_NODE, CUT_ZOOKEEPER = "lose a node", "cut ZooKeeper off"
+NAME_NODE, SAFE_MODE, ZOOKEEPER = "restart the NameNode", "HDFS is read-only", "restart ZooKeeper"
+DAEMONS = (Kind(NAME_NODE, lasts=True), Kind(SAFE_MODE, lasts=True), Kind(ZOOKEEPER, lasts=True))
+
+
+def nothing() -> None:
+    """Heals what is over."""
+
+
+class Hadoop:
+    """Faults of the daemons, the same for both targets."""
+
+    def __init__(self, cluster: HadoopCluster) -> None:
+        self._cluster = cluster
+
+    def begin(self, kind: str) -> Heal:
+        match kind:
+            case "restart the NameNode":
+                return self.lose("namenode")
+            case "restart ZooKeeper":
+                return self.lose("zookeeper")
+            case "HDFS is read-only":
+                self._safe_mode("enter")
+                return lambda: self._safe_mode("leave")
+        raise ValueError(f"there is no fault {kind!r}")
+
+    def lose(self, daemon: str) -> Heal:
+        """Kills it; it starts when that is healed."""
+        with contextlib.suppress(HadoopError):
+            self._cluster.kill(daemon)
+        return lambda: self.start(daemon)
+
+    def start(self, daemon: str) -> None:
+        self._cluster.start(daemon)
+
+    def heal_all(self) -> None:
+        for daemon in self._cluster.status():
+            if daemon.pid is not None and not daemon.serving:
+                self._cluster.kill(daemon.name, signal.SIGCONT)
+        self._cluster.up()
+        self._safe_mode("leave")
+
+    def _safe_mode(self, what: str) -> None:
+        # In vain while there is no NameNode; one that comes back leaves it by itself.
+        self._cluster.run("hdfs", "dfsadmin", "-safemode", what)
+
+
+class YarnTarget:
+    """A session, its job, and the relay to ZooKeeper."""
+
+    def __init__(self, session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
+        self._session, self._job, self._relay = session, job, relay
+        self._hadoop = Hadoop(session.hadoop)
+
+    def kinds(self) -> Sequence[Kind]:
+        # An application has five attempts, and uses up one more where HDFS is away when a container starts.
+        return (
+            Kind(KILL_TASK_EXECUTOR, weight=4),
+            Kind(STOP_TASK_EXECUTOR, lasts=True, weight=2),
+            Kind(KILL_MASTER, limit=1),
+            Kind(STOP_MASTER, lasts=True),
+            Kind(LOSE_NODE, lasts=True, limit=1),
+            Kind(CUT_ZOOKEEPER, lasts=True, weight=2),
+            *DAEMONS,
+        )
+
+    def begin(self, kind: str) -> Heal:
+        match kind:
+            case "kill a TaskExecutor":
+                return self._signal(signal.SIGKILL, *self._task_executors())
+            case "stop a TaskExecutor":
+                return self._signal(signal.SIGSTOP, *self._task_executors())
+            case "kill the leader":
+                return self._signal(signal.SIGKILL, *self._masters())
+            case "stop the leader":
+                return self._signal(signal.SIGSTOP, *self._masters())
+            case "cut ZooKeeper off":
+                self._relay.cut()
+                return self._relay.heal
+            case "lose a node":
+                return self._hadoop.lose("nodemanager2")
+        return self._hadoop.begin(kind)
+
+    def heal_all(self) -> None:
+        self._relay.heal()
+        self._hadoop.heal_all()
+
+    def runs(self) -> bool:
+        return self._job.runs()
+
+    def finish(self) -> None:
+        self._job.finish()
+
+    def cancel(self) -> None:
+        self._job.cancel()
+        until(lambda: self._job.state() == "CANCELED", GRACE, "the job is cancelled")
+
+    def disturb_after_cancel(self) -> None:
+        epoch = self._session.epoch()
+        kill(self._session.master())
+        until(
+            lambda: self._session.epoch() > epoch and self._session.get("/overview") is not None,
+            GRACE,
+            "another attempt leads",
+        )
+
+    def _task_executors(self) -> list[int]:
+        return [one.pid for one in self._session.task_executors()[:1]]
+
+    def _masters(self) -> list[int]:
+        return [one.pid for one in self._session.processes(MASTER)[-1:]]
+
+    def _signal(self, number: signal.Signals, *pids: int) -> Heal:
+        found = [one for one in self._session.hadoop.container_processes() if one.pid in pids]
+        for one in found:
+            with contextlib.suppress(ProcessLookupError):
+                kill(one, number)
+        if number != signal.SIGSTOP:
+            return nothing
+
+        def go_on() -> None:
+            for one in found:
+                if is_alive(one.record):
+                    kill(one, signal.SIGCONT)
+
+        return go_on
+
+
+class StandaloneTarget:
+    """Two masters and a TaskExecutor; who is killed has a successor at once."""
+
+    def __init__(self, masters: StandaloneMasters, hadoop: HadoopCluster, folder: Path, output: str) -> None:
+        self._masters, self._folder, self._output = masters, folder, output
+        self._hadoop = Hadoop(hadoop)
+        self._environment = hadoop.environment()
+        configuration = Configuration()
+        for key, value in {
+            **masters.config,
+            "execution.target": "remote",
+            "execution.checkpointing.interval": "1 s",
+            "execution.checkpointing.timeout": "20 s",
+            "execution.checkpointing.tolerable-failed-checkpoints": "1000",
+            "execution.checkpointing.dir": f"{output}-checkpoints",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.delay": "200 ms",
+        }.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.set_parallelism(2)
+        build_job(env, str(folder), output)
+        self._job_id = str(env.execute_async("steady rows").get_job_id())
+
+    def kinds(self) -> Sequence[Kind]:
+        return (
+            Kind(KILL_TASK_EXECUTOR, weight=4),
+            Kind(STOP_TASK_EXECUTOR, lasts=True, weight=2),
+            Kind(KILL_MASTER, weight=2),
+            Kind(STOP_MASTER, lasts=True, weight=2),
+            *DAEMONS,
+        )
+
+    def begin(self, kind: str) -> Heal:
+        match kind:
+            case "kill a TaskExecutor":
+                self._masters.task_executors[-1].kill()
+                self._add_task_executor()
+                return nothing
+            case "stop a TaskExecutor":
+                return stopped(self._masters.task_executors[-1])
+            case "kill the leader":
+                self._masters.leader().kill()
+                self._masters.add_master()
+                return nothing
+            case "stop the leader":
+                return stopped(self._masters.leader())
+        return self._hadoop.begin(kind)
+
+    def heal_all(self) -> None:
+        self._hadoop.heal_all()
+        for process in (*self._masters.masters, *self._masters.task_executors):
+            if process.runs:
+                process.signal(signal.SIGCONT)
+        if not self._masters.task_executors[-1].runs:
+            self._add_task_executor()
+
+    def runs(self) -> bool:
+        job = self._masters.get(f"/jobs/{self._job_id}") or {}
+        tasks = job.get("status-counts", {})
+        return job.get("state") == "RUNNING" and tasks.get("RUNNING") == sum(tasks.values()) > 0
+
+    def finish(self) -> None:
+        (self._folder / "go").touch()
+        until(lambda: self._masters.status(self._job_id) in ENDED, GRACE, "the job ends")
+        assert self._masters.status(self._job_id) == "FINISHED"
+        SteadyOutput(self._output).check()
+
+    def cancel(self) -> None:
+        masters_rest_client(self._masters.settings).json("PATCH", f"/jobs/{self._job_id}")
+        until(lambda: self._masters.status(self._job_id) == "CANCELED", GRACE, "the job is cancelled")
+
+    def disturb_after_cancel(self) -> None:
+        epoch = self._masters.epoch()
+        self._masters.leader().kill()
+        self._masters.add_master()
+        until(
+            lambda: self._masters.epoch() > epoch and bool(self._masters.overview()), GRACE, "another leads"
+        )
+
+    def _add_task_executor(self) -> None:
+        number = len(self._masters.task_executors)
+        self._masters.task_executors.append(
+            Process(f"taskmanager-{number}", self._masters.config, self._folder, self._environment)
+        )
+
+
+def stopped(process: Process) -> Heal:
+    """Stops it, if it runs; heals by letting it go on."""
+    if not process.runs:
+        return nothing
+    process.signal(signal.SIGSTOP)
+    return lambda: process.signal(signal.SIGCONT) if process.runs else None

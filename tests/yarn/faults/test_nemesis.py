@@ -1,0 +1,61 @@
+"""The nemesis over YARN and over standalone masters: faults that overlap, by a seed that is printed. A failure replays
+with YARROW_NEMESIS_SEEDS=SEED; `bench/soak --nemesis` runs many seeds, and for longer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.nemesis_targets import StandaloneTarget, YarnTarget
+from tests.yarn.faults.sessions import GRACE, SteadyJob
+from tests.yarn.standalone_masters import StandaloneMasters
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.nemesis import Nemesis, Target, make_schedule
+from yarrow.testing.tcp_relay import TcpRelay
+
+SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1").split(",")]
+SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "40"))
+
+
+def unleash(target: Target, seed: int) -> None:
+    # Every other seed ends with a cancel instead of the comparison of output.
+    Nemesis(target, GRACE).run(make_schedule(seed, SECONDS, target.kinds()), then_cancel=seed % 2 == 0)
+
+
+@pytest.fixture
+def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
+    host, _, port = hadoop.zookeeper_quorum.partition(":")
+    with TcpRelay((host, int(port))) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nemesis_on_yarn(
+    start_session: StartSession, relay: TcpRelay, submitted: list[SteadyJob], seed: int
+) -> None:
+    session = start_session(f"nemesis-{seed}", relay.address)
+    job = session.submit()
+    submitted.append(job)
+    job.until_running()
+    job.until_checkpoints()
+    unleash(YarnTarget(session, job, relay), seed)
+    session.stop()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nemesis_on_standalone_masters(
+    hadoop: HadoopCluster, storage: str, tmp_path: Path, seed: int
+) -> None:
+    folder = tmp_path / f"nemesis-{seed}-{os.getpid()}"
+    folder.mkdir()
+    masters = StandaloneMasters(folder, storage, hadoop.zookeeper_quorum, hadoop.environment())
+    masters.start()
+    try:
+        target = StandaloneTarget(masters, hadoop, folder, f"{storage}/standalone-{seed}")
+        unleash(target, seed)
+    finally:
+        masters.stop()
