@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
-import stat
 import subprocess
 import sys
 import tarfile
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from yarrow.container.archives import UnsafeArchiveError, unpack
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.job_graph import ShippedFile
 from yarrow.runtime.yarn import layout
@@ -74,31 +74,13 @@ def _unpack_once(archive: ShippedFile, source: Path, folder: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     try:
         unpack(source, place)
+    except UnsafeArchiveError as error:
+        raise UnsafeArchiveError(f"archive {archive.name!r} is not unpacked: {error}") from None
     except (OSError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise InvalidProgramError(
             f"archive {archive.name!r} cannot be unpacked: {error}; ship a .zip, .tar or .tar.gz"
         ) from error
     done.touch()
-
-
-def unpack(source: Path, target: Path) -> None:
-    """Unpacks a zip or tar file of any name, with the modes and links that it holds and nothing outside of `target`."""
-    if not zipfile.is_zipfile(source):
-        with tarfile.open(source) as archive:
-            archive.extractall(target, filter="tar")
-        return
-    with zipfile.ZipFile(source) as zipped:
-        for entry in zipped.infolist():
-            mode = entry.external_attr >> 16
-            if stat.S_ISLNK(mode):
-                link = Path(zipped.extract(entry, target))
-                goal = link.read_text()
-                link.unlink()
-                link.symlink_to(goal)
-                continue
-            extracted = zipped.extract(entry, target)
-            if mode and not entry.is_dir():
-                os.chmod(extracted, stat.S_IMODE(mode) & 0o755 | stat.S_IRUSR)
 
 
 def _installed(requirements: ShippedFile, source: Path, cache: Path | None, folder: Path) -> str:
