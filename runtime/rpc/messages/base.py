@@ -1,0 +1,18 @@
+"""What all messages have in common, and the version of the protocol that they make up.
+
+Owner: none (frozen values). A changed field of any message is a changed protocol: raise PROTOCOL_VERSION with it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PROTOCOL_VERSION = 3
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all messages."""
+
+
+class Acknowledge(Message, frozen=True, kw_only=True):
+    """Done."""

@@ -1,0 +1,136 @@
+"""Messages that show jobs and the cluster to clients and REST: lists, graphs, results, numbers.
+
+Owner: none (frozen values). They describe a moment, and nobody acts on them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.messages.base import Message
+from yarrow.runtime.rpc.messages.registrations import TaskExecutorRegistration
+from yarrow.runtime.rpc.messages.rescaling import RescaleRecord
+from yarrow.runtime.rpc.messages.slots import SlotStatus
+from yarrow.runtime.rpc.messages.tasks import FailureCause
+
+
+class JobOverview(Message, frozen=True, kw_only=True):
+    """A job in a list."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    start_time: int
+    end_time: int
+    last_modification: int
+    tasks: dict[str, int]
+    #: What the job waits for, "" when it waits for nothing.
+    waiting_for: str = ""
+
+
+class AttemptDetails(Message, frozen=True, kw_only=True):
+    """One attempt of a subtask, for REST."""
+
+    attempt_id: ExecutionAttemptID
+    subtask: int
+    attempt_number: int
+    state: ExecutionState
+    #: Epoch ms a state was entered, by state name.
+    timestamps: dict[str, int]
+    host: str
+    endpoint: str
+    resource_id: str
+    cause: FailureCause | None
+    metrics: dict[str, float]
+    accumulators: dict[str, Any]
+
+
+class VertexDetails(Message, frozen=True, kw_only=True):
+    """A vertex with its current attempts (by subtask) and the former ones."""
+
+    vertex_id: JobVertexID
+    name: str
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    operators: tuple[tuple[OperatorID, str], ...]
+    subtasks: tuple[AttemptDetails, ...]
+    former_attempts: tuple[AttemptDetails, ...] = ()
+
+
+class ExceptionEntry(Message, frozen=True, kw_only=True):
+    """One line of a job's exception history."""
+
+    cause: FailureCause
+    timestamp_ms: int
+    task_name: str
+    endpoint: str
+    resource_id: str
+    #: What else failed until the restart that it caused.
+    concurrent: tuple[ExceptionEntry, ...] = ()
+
+
+class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
+    """All that REST shows of one job, running or ended."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    timestamps: dict[str, int]
+    end_time: int
+    max_parallelism: int
+    plan: dict[str, Any]
+    configuration: dict[str, str]
+    vertices: tuple[VertexDetails, ...]
+    exceptions: tuple[ExceptionEntry, ...]
+    #: Merged user accumulators by name.
+    accumulators: dict[str, Any]
+    #: What the job waits for, "" when it waits for nothing ("2 slots: 1 TaskExecutor requested ...").
+    waiting_for: str = ""
+    #: Metrics of checkpoints under Flink's names; those that are not known yet are absent.
+    checkpoint_metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    #: How often tasks were started again after a failure.
+    restarts: int = 0
+    #: Milliseconds spent RESTARTING in all.
+    restarting_ms: int = 0
+    rescales: tuple[RescaleRecord, ...] = ()
+
+
+class JobResult(Message, frozen=True, kw_only=True):
+    """How a job ended."""
+
+    job_id: JobID
+    name: str
+    status: JobStatus
+    net_runtime_ms: int
+    start_time: int
+    end_time: int
+    accumulators: dict[str, Any]
+    cause: FailureCause | None = None
+
+
+class TaskExecutorInfo(Message, frozen=True, kw_only=True):
+    """A TaskExecutor as the ResourceManager knows it."""
+
+    registration: TaskExecutorRegistration
+    milliseconds_since_heartbeat: int
+    free_slots: int
+    allocated: tuple[SlotStatus, ...]
+    metrics: dict[str, float]
+
+
+class ClusterOverview(Message, frozen=True, kw_only=True):
+    """Numbers of REST's /overview."""
+
+    task_executors: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    pending_task_executors: int = 0

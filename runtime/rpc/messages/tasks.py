@@ -1,0 +1,83 @@
+"""Messages about running tasks: states, failures, metrics and accumulators, and the heartbeats that carry them.
+
+Owner: none (frozen values). Failures travel as text made where they happened, never as exceptions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.messages.base import Message
+from yarrow.runtime.rpc.messages.slots import SlotReport
+
+
+class FailureCause(Message, frozen=True, kw_only=True):
+    """Why a task or job failed, as text made where it happened."""
+
+    #: Qualified class name of the exception, e.g. builtins.ValueError or yarrow...WorkerLostError.
+    exception_name: str
+    message: str
+    #: The user's own frames first, then ours where they help; ready to print.
+    stacktrace: str
+    #: Operator whose function failed, "" when no operator's.
+    operator_name: str = ""
+    #: Short form of the record at hand, "" when none.
+    record: str = ""
+    #: The finished attempt whose result a task could not read: it runs again. "" = none.
+    lost_result: str = ""
+
+
+class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
+    """TaskExecutor -> JobMaster."""
+
+    attempt_id: ExecutionAttemptID
+    state: ExecutionState
+    timestamp_ms: int
+    cause: FailureCause | None = None
+    accumulators: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Last IO metrics of a task that ended.
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    #: Threads of user code that a task which ended has left behind: its worker must not be used again.
+    threads_left: tuple[str, ...] = ()
+    #: Of a task that ended, subtask 0 of a source: its split enumerator lives on in the worker.
+    enumerator_lives: bool = False
+    #: Of subtask 0 of a source that has FINISHED with its split enumerator: the attempts of the readers that were done
+    #: then; None where it ended otherwise.
+    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
+
+
+class TaskMetrics(Message, frozen=True, kw_only=True):
+    """Metric values of one running subtask: Flink's names without scope; operator metrics under
+    `<operator>.<metric>`."""
+
+    attempt_id: ExecutionAttemptID
+    values: dict[str, float]
+
+
+class AccumulatorReport(Message, frozen=True, kw_only=True):
+    """Accumulator values of one subtask; values are JSON-like."""
+
+    attempt_id: ExecutionAttemptID
+    values: dict[str, Any]
+
+
+class TaskExecutorToJobMasterHeartbeat(Message, frozen=True, kw_only=True):
+    """Payload of the TaskExecutor's answer to a JobMaster's heartbeat."""
+
+    resource_id: ResourceID
+    running: tuple[ExecutionAttemptID, ...]
+    metrics: tuple[TaskMetrics, ...]
+    accumulators: tuple[AccumulatorReport, ...]
+
+
+class TaskExecutorToResourceManagerHeartbeat(Message, frozen=True, kw_only=True):
+    """Payload of the TaskExecutor's answer to the ResourceManager's heartbeat."""
+
+    resource_id: ResourceID
+    slot_report: SlotReport
+    #: Process metrics (Status.JVM..., bytes and counts), summed over supervisor, template and workers.
+    metrics: dict[str, float]
