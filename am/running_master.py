@@ -23,6 +23,7 @@ from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import RestServices
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.services import HighAvailabilityServices
 from yarrow.runtime.ha.settings import is_highly_available
@@ -75,6 +76,7 @@ class RunningMaster:
         self._children = children
         self._clock = clock or SystemClock()
         self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
+        use_hdfs_settings(HdfsSettings.of(self._settings.config))
         explain = explain_waiting or ContainerExplainer(self._settings.config, folder.application_id)
         self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain)
         self._activity = ClientActivity(self._clock)

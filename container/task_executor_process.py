@@ -28,6 +28,7 @@ from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import LeaderRetrieval
@@ -121,6 +122,7 @@ class LifeWatch(Protocol):
 async def run_task_executor(bootstrap: TaskExecutorBootstrap, early: EarlyTemplate, watch: LifeWatch) -> None:
     """Runs a TaskExecutor until it has finished; RegistrationRefusedError when it ended against its will."""
     config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
+    use_hdfs_settings(HdfsSettings.of(config))
     async with resource_manager_leader(bootstrap, config) as leader:
         await _run_with(leader, bootstrap, config, early, watch)
 

@@ -47,6 +47,7 @@ from yarrow.container.worker_protocol import (
 )
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 
 _log = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
@@ -90,9 +91,11 @@ class Worker:
 
     def _start(self, start: StartWorker) -> None:
         settings = start.settings
+        config = Settings(settings.configuration, "the TaskExecutor")
         if self._own_process:
             sys.setswitchinterval(_SWITCH_SECONDS)
             self._output.install()
+            use_hdfs_settings(HdfsSettings.of(config))
             logging.getLogger().addHandler(_LogForwarder(self._control))
         calls = CurrentCallWriter(Path(settings.working_directory)) if self._own_process else None
         self._network = NetworkEnvironment(settings, self._io)
@@ -100,7 +103,7 @@ class Worker:
         self._io.start()
         self._jobs = JobTasks(
             settings,
-            Settings(settings.configuration, "the TaskExecutor"),
+            config,
             self._network,
             self._thread,
             self._control.send,
@@ -160,7 +163,9 @@ class Worker:
         elif isinstance(message, ResetReader):
             self._thread.post(lambda: jobs.sources.reset(message.reset))
         elif isinstance(message, CollectCredit):
-            self._thread.post(lambda: jobs.collect_credit(message.collect_id, message.subtask, message.sequence))
+            self._thread.post(
+                lambda: jobs.collect_credit(message.collect_id, message.subtask, message.sequence)
+            )
         elif isinstance(message, RequestThreadDump):
             self._control.send(ThreadDump(threads=thread_stacks()))
 

@@ -55,8 +55,11 @@ class FileSystem(Protocol):
         """A seekable, buffered stream of the file's bytes."""
         ...
 
-    def create(self, path: str) -> BinaryIO:
-        """A stream to a new file, made with its folders; what was written is durable when `close` returns."""
+    def create(self, path: str, replication: int = 0) -> BinaryIO:
+        """A stream to a new file, made with its folders; what was written is durable when `close` returns.
+
+        `replication`: copies to keep, where storage keeps several; 0 = as it is set up.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -71,6 +74,10 @@ class FileSystem(Protocol):
 
     def make_dirs(self, path: str) -> None:
         """Makes a folder and those above it; no error when it is there."""
+        ...
+
+    def touch(self, path: str, modified_ms: int) -> None:
+        """Sets the time of modification of a file."""
         ...
 
 

@@ -41,8 +41,8 @@ class LocalFileSystem:
         """A seekable stream of the file's bytes."""
         return open(_plain(path), "rb")
 
-    def create(self, path: str) -> BinaryIO:
-        """A stream to a new file; its folders are made when missing."""
+    def create(self, path: str, replication: int = 0) -> BinaryIO:
+        """A stream to a new file; its folders are made when missing. There is one copy."""
         plain = _plain(path)
         os.makedirs(os.path.dirname(plain) or ".", exist_ok=True)
         return cast(BinaryIO, _DurableFile(plain, "xb"))
@@ -80,6 +80,10 @@ class LocalFileSystem:
     def make_dirs(self, path: str) -> None:
         """Makes a folder and those above it."""
         os.makedirs(_plain(path), exist_ok=True)
+
+    def touch(self, path: str, modified_ms: int) -> None:
+        """Sets the time of modification."""
+        os.utime(_plain(path), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
 
 class _DurableFile:

@@ -26,6 +26,7 @@ from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
@@ -121,6 +122,7 @@ class YarnClusterDescriptor:
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIdFactory()
         self._hadoop = HadoopConfiguration.load(config)
+        use_hdfs_settings(HdfsSettings.of(config, is_client=True))
         self.files = ApplicationFiles.of(config)
         self._clients: list[YarnClient] = []
 

@@ -9,10 +9,10 @@ import getpass
 import os
 from urllib.parse import urlsplit
 
-from yarrow.runtime.config.options import yarn
+from yarrow.runtime.config.options import cluster, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import join, scheme_of
-from yarrow.runtime.fs.webhdfs import hadoop_configuration
+from yarrow.runtime.fs.hdfs_settings import configuration_folder, hadoop_configuration
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Below the staging directory; ours alone.
@@ -29,11 +29,11 @@ def default_file_system() -> str:
     configured = hadoop_configuration().get("fs.defaultFS", "")
     address = urlsplit(configured)
     if address.scheme != "hdfs" or not address.netloc:
-        folder = os.environ.get("HADOOP_CONF_DIR")
+        named = configuration_folder() or os.environ.get("HADOOP_CONF_DIR") or "not set"
         raise YarnError(
-            f"No HDFS is known: core-site.xml in HADOOP_CONF_DIR ({folder or 'not set'}) has fs.defaultFS"
-            f" {configured or 'not set'}. Set HADOOP_CONF_DIR to the folder of the cluster's core-site.xml, or"
-            f" {yarn.STAGING_DIRECTORY.key} to hdfs://host:port/folder."
+            f"No HDFS is known: core-site.xml in HADOOP_CONF_DIR ({named}) has fs.defaultFS"
+            f" {configured or 'not set'}. Set HADOOP_CONF_DIR (or {cluster.HADOOP_CONF_DIR.key}) to the folder of the"
+            f" cluster's core-site.xml, or {yarn.STAGING_DIRECTORY.key} to hdfs://host:port/folder."
         )
     return f"hdfs://{address.netloc}"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from yarrow.cli.doctor_findings import Finding, Level, failed
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 
 Check = Callable[[], Iterable[Finding]]
@@ -38,6 +39,7 @@ def examine(config: Settings) -> Iterator[Finding]:
     yield from _guarded("zookeeper", lambda: doctor_client.zookeeper(config))
     try:
         hadoop = HadoopConfiguration.load(config)
+        use_hdfs_settings(HdfsSettings.of(config, is_client=True))
     except YarrowError as error:
         yield failed("hadoop", str(error))
         return

@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for, join
-from yarrow.runtime.fs.webhdfs import http_addresses
+from yarrow.runtime.fs.hdfs_settings import http_addresses
 from yarrow.runtime.yarn.deployment import check_resources
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb

@@ -38,6 +38,7 @@ from yarrow.runtime.config.options import (
     taskmanager,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
@@ -61,6 +62,7 @@ _log = logging.getLogger("yarrow.standalone")
 def run_job_manager(config: Settings) -> int:
     """Runs until it is told to end; the exit status."""
     check_job_manager_memory(config)
+    use_hdfs_settings(HdfsSettings.of(config))
     # What cannot be used is said before anything is started.
     internal_identity(config)
     rest_identity(config)

@@ -22,6 +22,7 @@ from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
@@ -199,6 +200,7 @@ class LocalCluster:
             )
             transports.insert(0, GrpcTransport(grpc_settings))
         service = RpcService(transports)
+        use_hdfs_settings(HdfsSettings.of(self.config))
         if self._driver is None:
             from yarrow.testing.in_process_driver import InProcessDriver
 

@@ -70,6 +70,13 @@ YARN_CONF_DIR: Final = optional(
     "The directory of YARN's configuration files.",
     unset="`YARN_CONF_DIR` of the environment",
 )
+WEBHDFS_RETRY_TIMEOUT: Final = option(
+    "fs.webhdfs.retry-timeout",
+    DURATION,
+    "1 min",
+    "How long a request to HDFS is repeated that fails while HDFS restarts, fails over, is in safe mode or cannot be"
+    " reached; 0: never. Clients give up after 10 s unless it is set. Yarrow's own.",
+)
 DEFAULT_SCHEME: Final = optional(
     "fs.default-scheme",
     STRING,

@@ -17,7 +17,7 @@ from tests.unit.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
 from yarrow.runtime.common.errors import RestoreError
-from yarrow.runtime.fs import webhdfs
+from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.snapshot.storage import dispose_savepoint, open_snapshot
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
@@ -52,8 +52,7 @@ def cluster() -> Iterator[MiniCluster]:
 def hdfs(tmp_path: Path) -> Iterator[str]:
     with fake_webhdfs(tmp_path) as url:
         yield url
-    for client in webhdfs._connections.__dict__.pop("clients", {}).values():
-        client._session.close()
+    close_sessions()
 
 
 def counted(

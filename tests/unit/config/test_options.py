@@ -23,12 +23,14 @@ OWN_KEYS = {
     "execution.task-threads",
     "taskmanager.data.transport",
     "execution.in-process",
+    "fs.webhdfs.retry-timeout",
     "jobmanager.scheduling-mode",
     "pipeline.watermark.max-jump",
     "rpc.ask.timeout",
     "rpc.connect.timeout",
     "rpc.message.max-size",
     "security.cluster.directory",
+    "security.rest.authentication",
     "security.snapshot.secret-file",
     "security.snapshot.trust-pickle",
     "sink.committer.retry-delay",
@@ -46,6 +48,10 @@ OWN_KEYS = {
     "taskmanager.worker.start",
     "testing.fault-plan",
     "testing.fault-plan.arguments",
+    "yarn.deployment-timeout",
+    "yarn.environment",
+    "yarn.initial-task-executors",
+    "yarn.proxy.allow-cancel",
 }
 
 each_option = pytest.mark.parametrize("declared", ALL_OPTIONS, ids=lambda declared: declared.key)

@@ -7,10 +7,27 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass
+class Fault:
+    """What happens to the next requests of one operation: an exception as Hadoop tells it, else a broken connection."""
+
+    operation: str
+    exception: str = ""
+    message: str = "a fault"
+    times: int = 1
+    #: The request that brings the data, not the one that asks where to.
+    has_data: bool = False
+    #: The operation is carried out, its answer lost.
+    after: bool = False
+    #: Bytes of the answer before it breaks off.
+    half: bytes = b""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -18,6 +35,8 @@ class _Handler(BaseHTTPRequestHandler):
     #: Headers and body go out in two writes: the second would wait for the client's delayed acknowledgement.
     disable_nagle_algorithm = True
     root: ClassVar[Path]
+    #: Shared by all requests of a server.
+    faults: ClassVar[list[Fault]]
 
     def log_message(self, format: str, *args: object) -> None:
         return None
@@ -26,12 +45,36 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {name.lower(): values[0] for name, values in parse_qs(url.query).items()}
         name = unquote(url.path).removeprefix("/webhdfs/v1")
+        fault = self.fault_of(query["op"].lower(), "data" in query)
+        if fault is not None and not fault.after:
+            self.suffer(fault)
+            return
+        if fault is not None:
+            self.answer = lambda body, code=200: self.suffer(fault)  # type: ignore[method-assign]
         try:
             getattr(self, "op_" + query["op"].lower())(self.root / name.lstrip("/"), name, query)
         except FileNotFoundError:
             self.fail(404, "FileNotFoundException", f"File does not exist: {name}")
 
     do_GET = do_PUT = do_DELETE = do_POST = handle_any
+
+    def fault_of(self, operation: str, has_data: bool) -> Fault | None:
+        for fault in self.faults:
+            if fault.operation == operation and fault.times > 0 and fault.has_data == has_data:
+                fault.times -= 1
+                return fault
+        return None
+
+    def suffer(self, fault: Fault) -> None:
+        self.__dict__.pop("answer", None)
+        self.close_connection = True
+        if fault.exception:
+            self.fail(403, fault.exception, fault.message)
+        elif fault.half:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(fault.half) + 1))
+            self.end_headers()
+            self.wfile.write(fault.half)
 
     def answer(self, body: Any, code: int = 200) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -84,7 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
             shutil.rmtree(path)
         elif path.is_dir():
             if any(path.iterdir()):
-                self.fail(403, "PathIsNotEmptyDirectoryException", f"`{name} is non empty': Directory is not empty")
+                self.fail(
+                    403, "PathIsNotEmptyDirectoryException", f"`{name} is non empty': Directory is not empty"
+                )
                 return
             path.rmdir()
         elif there:
@@ -113,10 +158,10 @@ def _status(path: Path, suffix: str) -> dict[str, Any]:
 
 
 @contextmanager
-def fake_webhdfs(root: Path) -> Iterator[str]:
+def fake_webhdfs(root: Path, faults: list[Fault] | None = None, port: int = 0) -> Iterator[str]:
     """Serves a folder; gives `webhdfs://host:port`."""
-    handler = type("Handler", (_Handler,), {"root": root})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler = type("Handler", (_Handler,), {"root": root, "faults": faults if faults is not None else []})
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.fs.fake_webhdfs import fake_webhdfs
-from yarrow.runtime.fs import webhdfs
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import (
     FileSystemError,
     exists,
@@ -16,7 +16,13 @@ from yarrow.runtime.fs.file_system import (
     find_files,
     join,
 )
-from yarrow.runtime.fs.webhdfs import hadoop_configuration, http_addresses
+from yarrow.runtime.fs.hdfs_settings import (
+    HdfsSettings,
+    hadoop_configuration,
+    http_addresses,
+    use_hdfs_settings,
+)
+from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 
 
 @pytest.fixture(params=["path", "url", "webhdfs"])
@@ -24,8 +30,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "webhdfs":
         with fake_webhdfs(tmp_path) as url:
             yield f"{url}/data"
-            for client in webhdfs._connections.__dict__.pop("clients", {}).values():
-                client._session.close()
+            close_sessions()
     else:
         yield str(tmp_path / "data") if request.param == "path" else f"file://{tmp_path}/data"
 
@@ -105,10 +110,15 @@ def test_unknown_scheme_and_foreign_host() -> None:
 def test_unreachable_name_node_is_named() -> None:
     with fake_webhdfs(Path()) as url:
         pass
-    with pytest.raises(FileSystemError, match=r"cannot be reached"):
-        find_files(f"{url}/data")
-    for client in webhdfs._connections.__dict__.pop("clients", {}).values():
-        client._session.close()
+    former = use_hdfs_settings(HdfsSettings(retry_seconds=0.2))
+    try:
+        with pytest.raises(
+            FileSystemError, match=r"cannot be reached.*tried \d+ times in 0\.\d s.*retry-timeout"
+        ):
+            find_files(f"{url}/data")
+    finally:
+        use_hdfs_settings(former)
+    close_sessions()
 
 
 HA = {
@@ -150,3 +160,30 @@ def test_hadoop_configuration_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert hadoop_configuration() == {"fs.defaultFS": "hdfs://n:1"}
+
+
+def test_a_setting_names_the_folder_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("environment", "setting"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "core-site.xml").write_text(
+            f"<configuration><property><name>fs.defaultFS</name><value>hdfs://{name}:1</value></property>"
+            "</configuration>"
+        )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "environment"))
+    for key in ("env.hadoop.conf.dir", "env.yarn.conf.dir"):
+        for folder, expected in (("setting", "setting"), ("of another machine", "environment")):
+            settings = HdfsSettings.of(Settings({key: str(tmp_path / folder)}))
+            former = use_hdfs_settings(settings)
+            try:
+                assert hadoop_configuration() == {"fs.defaultFS": f"hdfs://{expected}:1"}
+            finally:
+                use_hdfs_settings(former)
+
+
+def test_clients_give_up_sooner_unless_told_otherwise() -> None:
+    assert HdfsSettings.of(Settings()).retry_seconds == 60
+    assert HdfsSettings.of(Settings(), is_client=True).retry_seconds == 10
+    told = Settings({"fs.webhdfs.retry-timeout": "30 s"})
+    assert HdfsSettings.of(told, is_client=True).retry_seconds == 30

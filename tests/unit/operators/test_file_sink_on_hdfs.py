@@ -15,7 +15,7 @@ from yarrow.common.serialization import Encoder
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner
-from yarrow.runtime.fs import webhdfs
+from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 
 ROWS = [f"row {i:03}" for i in range(30)]
 
@@ -38,8 +38,7 @@ class RemoteFiles(RowFiles):
 def remote(tmp_path: Path) -> Iterator[RemoteFiles]:
     with fake_webhdfs(tmp_path) as url:
         yield RemoteFiles(tmp_path / "out", f"{url}/out")
-        for client in webhdfs._connections.__dict__.pop("clients", {}).values():
-            client._session.close()
+        close_sessions()
 
 
 def test_rows_are_seen_at_each_checkpoint_though_the_policy_would_wait(remote: RemoteFiles) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.runtime.fs.webhdfs import hadoop_configuration, http_addresses
+from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, http_addresses
 from yarrow.testing.hadoop import configuration, launchers, ports
 from yarrow.testing.hadoop.layout import DAEMONS, NODE_ADDRESSES, Layout
 

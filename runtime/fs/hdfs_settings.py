@@ -1,0 +1,119 @@
+"""What this process knows of HDFS from its configuration: the folder of Hadoop's files, how long failures are borne.
+
+Owner: the process's start, which says it once by `use_hdfs_settings`; read by any thread. File systems are found by
+the scheme of a path alone, wherever a path turns up, so that this is of the process and not of a call. Connects
+nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from yarrow.runtime.config.options import cluster
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import FileSystemError
+
+#: Default of `dfs.namenode.http-address` since Hadoop 3.
+DEFAULT_HTTP_PORT = 9870
+#: Seconds where nothing else is set in a process that somebody waits for: a wrong address must be told soon.
+_CLIENT_RETRY_SECONDS = 10.0
+_FILES = ("core-site.xml", "hdfs-site.xml")
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsSettings:
+    """Of one process."""
+
+    #: Folders that settings name, in the order to look.
+    folders: tuple[str, ...] = ()
+    #: Seconds for which a request is repeated that fails as it does while HDFS restarts; 0 = never.
+    retry_seconds: float = _CLIENT_RETRY_SECONDS
+
+    @classmethod
+    def of(cls, config: Settings, *, is_client: bool = False) -> HdfsSettings:
+        """A client gives up sooner, unless fs.webhdfs.retry-timeout is set."""
+        named = (config.get(cluster.HADOOP_CONF_DIR), config.get(cluster.YARN_CONF_DIR))
+        seconds = config.get(cluster.WEBHDFS_RETRY_TIMEOUT).seconds
+        if is_client and not config.is_set(cluster.WEBHDFS_RETRY_TIMEOUT):
+            seconds = min(seconds, _CLIENT_RETRY_SECONDS)
+        return cls(tuple(folder for folder in named if folder), seconds)
+
+
+_settings = HdfsSettings()
+
+
+def use_hdfs_settings(settings: HdfsSettings) -> HdfsSettings:
+    """Makes them those of the process; the former ones."""
+    global _settings
+    former, _settings = _settings, settings
+    return former
+
+
+def hdfs_settings() -> HdfsSettings:
+    """Those of the process."""
+    return _settings
+
+
+def configuration_folder() -> Path | None:
+    """The folder of Hadoop's files: what env.hadoop.conf.dir or env.yarn.conf.dir names, else HADOOP_CONF_DIR or
+    YARN_CONF_DIR; None where none of them has the files.
+
+    A setting comes from the machine that it was written on: on another, the folder may not be there, and the
+    machine's own variable names the right one.
+    """
+    variables = (os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR"))
+    for folder in (*_settings.folders, *variables):
+        if folder and any((Path(folder) / name).is_file() for name in _FILES):
+            return Path(folder)
+    return None
+
+
+def hadoop_configuration() -> dict[str, str]:
+    """Properties of core-site.xml and hdfs-site.xml in that folder; empty where there is none."""
+    folder = configuration_folder()
+    properties: dict[str, str] = {}
+    for name in _FILES if folder is not None else ():
+        file = (folder or Path()) / name
+        if not file.exists():
+            continue
+        try:
+            root = ElementTree.parse(file).getroot()
+        except (ElementTree.ParseError, OSError) as error:
+            raise FileSystemError(f"{file} cannot be read: {error}") from None
+        for entry in root.iter("property"):
+            properties[entry.findtext("name", "").strip()] = entry.findtext("value", "").strip()
+    return properties
+
+
+def http_addresses(path: str, properties: Mapping[str, str]) -> list[str]:
+    """The WebHDFS addresses of the name nodes that `path` means, in the order to try them.
+
+    Raises FileSystemError for `hdfs:///path` when no default file system is configured.
+    """
+    address = urlsplit(path)
+    if address.scheme == "webhdfs" and address.netloc:
+        return [f"http://{address.netloc}"]
+    if not address.netloc:
+        default = urlsplit(properties.get("fs.defaultFS", ""))
+        if default.scheme != "hdfs" or not default.netloc:
+            raise FileSystemError(
+                f"{path} names no name node and fs.defaultFS is not set: write hdfs://host:port/... or set "
+                f"HADOOP_CONF_DIR (or {cluster.HADOOP_CONF_DIR.key}) to the folder of core-site.xml"
+            )
+        address = default
+    secure = properties.get("dfs.http.policy") == "HTTPS_ONLY"
+    scheme, key = ("https", "dfs.namenode.https-address") if secure else ("http", "dfs.namenode.http-address")
+    name_nodes = properties.get(f"dfs.ha.namenodes.{address.netloc}", "")
+    if name_nodes:
+        named = [properties.get(f"{key}.{address.netloc}.{node.strip()}") for node in name_nodes.split(",")]
+        return [f"{scheme}://{node}" for node in named if node]
+    host_port = properties.get(key, "")
+    host, _, port = host_port.rpartition(":")
+    if host in ("", "0.0.0.0"):
+        host = address.hostname or "localhost"
+    return [f"{scheme}://{host}:{port or DEFAULT_HTTP_PORT}"]

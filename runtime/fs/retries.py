@@ -1,0 +1,67 @@
+"""Repeating what fails for a while: requests to storage that restarts, fails over or does not take writes yet.
+
+Owner: any thread; blocking, for a bounded time. Which failures pass, and whether a request may be sent twice, is the
+caller's to know: it raises TransientError for those that may.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.fs.file_system import FileSystemError
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+#: Seconds before the first repetition; doubled each time up to the last.
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0
+
+
+class TransientError(FileSystemError):
+    """A failure after which the same request may succeed."""
+
+
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How long, and where the pauses come from."""
+
+    #: From the first attempt to the last; 0 = one attempt.
+    total_seconds: float
+    #: The key to name in the error.
+    key: str
+    clock: Clock = SystemClock()  # noqa: RUF009 (stateless)
+    wait: Callable[[float], None] = _wait
+
+    def run(self, attempt: Callable[[int], T]) -> T:
+        """Calls `attempt(number of failures so far)` until it returns, raises another error, or time is over.
+
+        Raises FileSystemError then, which says for how long it was tried.
+        """
+        begin = self.clock.monotonic()
+        pause, failures = _FIRST_PAUSE, 0
+        while True:
+            try:
+                return attempt(failures)
+            except TransientError as error:
+                failures += 1
+                left = begin + self.total_seconds - self.clock.monotonic()
+                if left <= 0:
+                    tried = self.clock.monotonic() - begin
+                    raise FileSystemError(
+                        f"{error}; tried {failures} times in {tried:.1f} s ({self.key} is"
+                        f" {self.total_seconds:g} s)"
+                    ) from error
+                if failures == 1:
+                    _log.info("%s: tried again for up to %g s", error, self.total_seconds)
+            # The last attempt is made when the time ends, not a pause before.
+            self.wait(min(pause, left))
+            pause = min(2 * pause, _LAST_PAUSE)
