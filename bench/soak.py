@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import soak_yarn
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.testing.fault_jobs import SHAPES, JobShape
@@ -153,7 +154,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--replay", nargs=4, metavar=("SHAPE", "BACKEND", "SEED", "KIND"), help="one plan again"
     )
+    parser.add_argument("--yarn", action="store_true", help="named faults on a real YARN; prints a table")
+    parser.add_argument("--only", default="", help="of --yarn: tests whose names match, as for pytest -k")
+    parser.add_argument(
+        "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
+    )
+    parser.add_argument("--seconds", type=float, default=180.0, help="of --nemesis: how long each has faults")
     given = parser.parse_args(arguments)
+    if given.yarn:
+        return soak_yarn.print_rows(soak_yarn.run_named(given.only))
+    if given.nemesis is not None:
+        seeds = soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds)
+        return soak_yarn.print_rows(seeds)
     logging.disable(logging.WARNING)
     if given.replay is not None:
         try:

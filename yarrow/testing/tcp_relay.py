@@ -186,5 +186,6 @@ def _process_at(port: int, to_port: int) -> int | None:
     """The process on this machine whose connection has this local port."""
     for connection in psutil.net_connections("tcp"):
         if connection.raddr and connection.laddr.port == port and connection.raddr.port == to_port:
-            return connection.pid
+            pid: int | None = connection.pid
+            return pid
     return None

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -214,7 +215,7 @@ class FaultSession:
     def attempts(self) -> int:
         return len(self.hadoop.attempts(self.application))
 
-    def submit(self, local: bool = False, **settings: str) -> SteadyJob:
+    def submit(self, settings: Mapping[str, str] = MappingProxyType({}), *, local: bool = False) -> SteadyJob:
         """The steady job; it ends when it is let go. Its output goes to HDFS, or to files of this machine."""
         self._jobs += 1
         folder = self.folder / f"job-{self._jobs}"

@@ -143,7 +143,7 @@ def test_4_all_attempts_are_used_up(
 ) -> None:
     session = start_session("two-attempts", **{"yarn.application-attempts": "2"})
     job = session.submit(
-        **{"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+        {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
     )
     job.until_running()
     job.until_checkpoints()

@@ -132,7 +132,7 @@ def test_9_fewer_containers_than_asked_for(start_session: StartSession, submitte
     big = {"taskmanager.memory.process.size": "3000m", "taskmanager.numberOfTaskSlots": "1"}
     session = start_session("few-containers", **big, **{"slot.request.timeout": "40 s"})
     # Four fit.
-    job = session.submit(**{"parallelism.default": "6"})
+    job = session.submit({"parallelism.default": "6"})
     submitted.append(job)
     until(lambda: len(session.task_executors()) == 4, GRACE, "what fits is there")
     ran = False
@@ -153,7 +153,7 @@ def test_9_fewer_containers_than_asked_for(start_session: StartSession, submitte
     if job.state() != "FAILED":
         job.cancel()
     until(lambda: len(session.task_executors()) == 0, GRACE, "what was granted is given back")
-    another = session.submit(**{"parallelism.default": "2"})
+    another = session.submit({"parallelism.default": "2"})
     submitted.append(another)
     another.until_running()
     another.until_checkpoints()
