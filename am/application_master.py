@@ -15,10 +15,11 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to
 from yarrow.runtime.config.errors import ConfigError
@@ -102,6 +103,7 @@ async def _run(
     of = f"attempt {folder.attempt} of {description.max_attempts}"
     is_last = folder.attempt >= description.max_attempts
     _log.info("the ApplicationMaster starts, %s%s, pid %d", of, ", the last" if is_last else "", os.getpid())
+    _log_token_life(os.environ)
     gateway = await asyncio.to_thread(SkeinMasterGateway)
     try:
         end = await RunningMaster(description, secrets, folder, temporary, gateway, children).run()
@@ -132,6 +134,22 @@ async def _fail(gateway: YarnMasterGateway, stop_watching: Callable[[], None], d
     end = ApplicationEnd(FinalStatus.FAILED, diagnostics)
     await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
     return 1
+
+
+def _log_token_life(environment: Mapping[str, str]) -> None:
+    """Says when Hadoop will no longer know this application; nothing where it asks for no Kerberos."""
+    from yarrow.runtime.yarn.delegation_tokens import TOKEN_FILE, TokenFileError, sentence, token_lives
+
+    path = environment.get(TOKEN_FILE)
+    if not path:
+        return
+    try:
+        left = sentence(token_lives(Path(path)), SystemClock().epoch_ms())
+    except (OSError, TokenFileError) as error:
+        _log.warning("how long Hadoop's tokens last cannot be read: %s", error)
+        return
+    if left:
+        _log.warning("%s", left)
 
 
 def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:

@@ -160,6 +160,17 @@ def without_effect(config: Settings) -> Sequence[str]:
             f"{interval.key} has no effect: Skein knows no such interval, every failed attempt"
             f" counts towards {yarn.APPLICATION_ATTEMPTS.key}."
         )
+    if not config.get(security.DELEGATION_TOKENS_ENABLED):
+        sentences.append(
+            f"{security.DELEGATION_TOKENS_ENABLED.key}: false has no effect: Skein gets tokens at submission"
+            " wherever Hadoop asks for Kerberos."
+        )
+    for option in (security.DELEGATION_TOKENS_RETRY_BACKOFF, security.DELEGATION_TOKENS_TIME_RATIO):
+        if config.is_set(option):
+            sentences.append(
+                f"{option.key} has no effect: tokens are not got anew; an application lasts as long as those of its"
+                " submission."
+            )
     kind = config.get(yarn.APPLICATION_TYPE)
     if kind and kind.lower() != _SKEIN_TYPE:
         sentences.append(

@@ -165,7 +165,7 @@ class YarnClient:
                 skein_pair(self._clock),
                 _environment(self.hadoop),
                 client_properties(self._config),
-                _keytab(self._config),
+                _keytab(self._config, self.hadoop.is_secured),
             )
         return self._driver
 
@@ -188,9 +188,14 @@ def _environment(hadoop: HadoopConfiguration) -> Mapping[str, str]:
     return {**os.environ, "HADOOP_CONF_DIR": str(hadoop.folder), "YARN_CONF_DIR": str(hadoop.folder)}
 
 
-def _keytab(config: Settings) -> tuple[str, str] | None:
+def _keytab(config: Settings, is_secured: bool) -> tuple[str, str] | None:
     keytab, principal = config.get(security.KERBEROS_KEYTAB), config.get(security.KERBEROS_PRINCIPAL)
     if keytab is None and principal is None:
+        if is_secured and not config.get(security.KERBEROS_USE_TICKET_CACHE):
+            raise YarnError(
+                f"{security.KERBEROS_USE_TICKET_CACHE.key} is false, and the cluster asks for Kerberos: set"
+                f" {security.KERBEROS_KEYTAB.key} and {security.KERBEROS_PRINCIPAL.key}, or allow the ticket cache."
+            )
         return None
     if not keytab or not principal:
         raise YarnError(

@@ -34,12 +34,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "execution.checkpointing.local-backup.enabled",
         "execution.state-recovery.from-local",
     },
-    "Kerberos, delegation tokens": {
-        "security.delegation.tokens.enabled",
-        "security.delegation.tokens.renewal.retry.backoff",
-        "security.delegation.tokens.renewal.time-ratio",
-        "security.kerberos.login.use-ticket-cache",
-    },
     "blobs fetched by TaskExecutors": {
         "blob.fetch.num-concurrent",
         "blob.fetch.retries",

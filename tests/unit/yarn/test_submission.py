@@ -106,6 +106,17 @@ def test_what_skein_cannot_do_is_said_only_when_it_is_asked_for() -> None:
     assert all(key in said for key in ("priority has no effect", "validity-interval has no effect", "`mine`"))
 
 
+def test_keys_of_tokens_say_that_nothing_gets_new_ones() -> None:
+    asked = Settings(
+        {"security.delegation.tokens.enabled": "false", "security.delegation.tokens.renewal.time-ratio": "0.5"}
+    )
+    said = without_effect(asked)
+    assert [sentence.partition(":")[0].split(" ")[0] for sentence in said] == [
+        "security.delegation.tokens.enabled",
+        "security.delegation.tokens.renewal.time-ratio",
+    ]
+
+
 def test_secrets_of_the_configuration_go_their_own_way() -> None:
     shown, sensitive = divided(Settings({"a": "1", "security.ssl.rest.key-password": "planted"}))
     assert shown == {"a": "1"}

@@ -1,0 +1,120 @@
+"""When the tokens of a container end, read from files in Hadoop's form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.am.application_master import _log_token_life
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.delegation_tokens import (
+    TOKEN_FILE,
+    TokenFileError,
+    TokenLife,
+    _Reader,
+    sentence,
+    token_lives,
+)
+from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.yarn_client import _keytab
+
+DAY = 86_400_000
+ENDS = 1_800_000_000_000
+
+
+def number(value: int) -> bytes:
+    """A long as Hadoop's WritableUtils.writeVLong writes it."""
+    if -112 <= value <= 127:
+        return value.to_bytes(1, "big", signed=True)
+    mark, rest = (-120, ~value) if value < 0 else (-112, value)
+    size = (rest.bit_length() + 7) // 8
+    return (mark - size).to_bytes(1, "big", signed=True) + rest.to_bytes(size, "big")
+
+
+def text(value: str) -> bytes:
+    return number(len(value.encode())) + value.encode()
+
+
+def token(kind: str, service: str, identifier: bytes) -> bytes:
+    password = b"p" * 20
+    return (
+        text(service)
+        + number(len(identifier))
+        + identifier
+        + number(len(password))
+        + password
+        + text(kind)
+        + text(service)
+    )
+
+
+def identifier(ends_ms: int) -> bytes:
+    names = text("alice") + text("yarn") + text("")
+    return b"\0" + names + number(ends_ms - 7 * DAY) + number(ends_ms) + number(12) + number(3)
+
+
+def file_of(path: Path, *tokens: bytes) -> Path:
+    path.write_bytes(b"HDTS\0" + number(len(tokens)) + b"".join(tokens) + number(0))
+    return path
+
+
+def test_the_first_end_counts_and_tokens_without_one_do_not(tmp_path: Path) -> None:
+    path = file_of(
+        tmp_path / "tokens",
+        token("YARN_AM_RM_TOKEN", "10.0.0.1:8030", b"\x0a\x05whatever"),
+        token("HDFS_DELEGATION_TOKEN", "ha-hdfs:one", identifier(ENDS)),
+        token("HDFS_DELEGATION_TOKEN", "10.0.0.2:8020", identifier(ENDS - DAY)),
+    )
+    lives = token_lives(path)
+    assert lives == [
+        TokenLife("HDFS_DELEGATION_TOKEN", "ha-hdfs:one", ENDS),
+        TokenLife("HDFS_DELEGATION_TOKEN", "10.0.0.2:8020", ENDS - DAY),
+    ]
+    said = sentence(lives, ENDS - 4 * DAY)
+    assert "10.0.0.2:8020 ends in 3.0 days" in said
+    assert sentence([], 0) == ""
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_numbers_are_read_as_they_are_written(value: int) -> None:
+    assert _Reader(number(value)).number() == value
+
+
+@pytest.mark.parametrize("content", [b"", b"HDTS", b"HDTS\1\0", b"PK\3\4", b"HDTS\0\5", b"HDTS\0\1\x7f"])
+def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_bytes(content)
+    with pytest.raises(TokenFileError):
+        token_lives(path)
+
+
+def test_the_master_says_when_its_tokens_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _log_token_life({})
+    unsecured = file_of(tmp_path / "unsecured", token("YARN_AM_RM_TOKEN", "10.0.0.1:8030", b"x"))
+    _log_token_life({TOKEN_FILE: str(unsecured)})
+    assert not caplog.records
+    secured = file_of(tmp_path / "secured", token("HDFS_DELEGATION_TOKEN", "nn:8020", identifier(ENDS)))
+    _log_token_life({TOKEN_FILE: str(secured)})
+    assert "HDFS_DELEGATION_TOKEN for nn:8020 ends in" in caplog.text
+    _log_token_life({TOKEN_FILE: str(tmp_path / "none")})
+    assert "cannot be read" in caplog.text
+
+
+def test_a_login_that_is_not_possible_is_refused(tmp_path: Path) -> None:
+    keys = "security.kerberos.login."
+    assert _keytab(Settings({}), True) is None
+    assert _keytab(Settings({f"{keys}use-ticket-cache": "false"}), False) is None
+    keytab = tmp_path / "me.keytab"
+    keytab.write_bytes(b"")
+    both = Settings({f"{keys}keytab": str(keytab), f"{keys}principal": "me@EXAMPLE"})
+    assert _keytab(both, True) == (str(keytab), "me@EXAMPLE")
+    for values, message in (
+        ({"use-ticket-cache": "false"}, "use-ticket-cache is false"),
+        ({"keytab": str(keytab)}, "set together"),
+        ({"keytab": "/nowhere", "principal": "me"}, "no such file"),
+    ):
+        with pytest.raises(YarnError, match=message):
+            _keytab(Settings({f"{keys}{key}": value for key, value in values.items()}), True)
