@@ -254,7 +254,7 @@ class JobTasks:
                 )
             )
 
-        running.task.chain.on_compiled = tell_lines
+        running.task.chain.loops.on_compiled = tell_lines
 
     # ------------------------------------------------------------------ checkpoints, events of sources
 

@@ -165,7 +165,7 @@ class ChainCompiler:
             self._call(code, child, passed, timestamp)
 
     def _count_is_known(self, child: int) -> bool:
-        """Whether the rows into `child` follow from a count made elsewhere: see OperatorChain.records_into."""
+        """Whether the rows into `child` follow from a count made elsewhere: see ChainCounts.records_into."""
         operator = self._operators[child]
         return operator.one_to_one or isinstance(operator, BulkRowOperator) or self.counts_as_parent(child)
 

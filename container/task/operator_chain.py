@@ -6,7 +6,6 @@ looks at credit. An exception of user code leaves as OperatorFailure naming oper
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +16,6 @@ from yarrow.container.operators.base import (
     ColumnarOperator,
     Operator,
     OperatorContext,
-    RowOperator,
     TaskEnvironment,
 )
 from yarrow.container.operators.builder import build_operator
@@ -26,12 +24,13 @@ from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.container.task.attribution import Attribution
 from yarrow.container.task.chain_compiler import ChainCompiler
+from yarrow.container.task.chain_counts import ChainCounts
+from yarrow.container.task.chain_loops import ChainLoops
 from yarrow.container.task.chain_time import ChainTime
 from yarrow.container.task.checkpointing.pending_snapshot import OperatorPart
-from yarrow.container.task.code_writer import CompiledCode
-from yarrow.container.task.failure import OperatorFailure, generated_line, short_record
-from yarrow.container.task.metric_registry import metric_scope
+from yarrow.container.task.failure import OperatorFailure
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch
@@ -76,16 +75,13 @@ class OperatorChain:
         ]
         #: Keyed states that want to know when a chunk is done; known after `open`.
         self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
-        self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
+        #: Runs rows through generated code.
+        self.loops = ChainLoops(self.operators, self._compiler, self._partitions)
+        #: Counts them.
+        self.counts = ChainCounts(self.operators, self._compiler, self._partitions)
         #: Carries watermarks and idleness through the operators.
         self.time = ChainTime(vertex, self.operators, self._partitions, self._emit_results, self._settle)
         self._closed = False
-        #: Told of each generated function before its first call.
-        self.on_compiled: Callable[[CompiledCode], None] | None = None
-        #: Rows delivered to the head.
-        self.records_in = 0
-        #: True from the first row with a timestamp on: see `_run`.
-        self._timestamped = False
 
     # ------------------------------------------------------------------ life cycle
 
@@ -105,8 +101,8 @@ class OperatorChain:
             if isinstance(descriptor.spec, RowsToArrowOperator):
                 converter = cast("RowsToArrowConverter", self.operators[index])
                 converter.deliver = self._deliverer(index)
-        self._timestamped = any(operator.stamps_rows for operator in self.operators)
-        self._register_metrics()
+        self.loops.open()
+        self.counts.register(self._environment.metrics, self.time)
 
     def resume_finished(self) -> None:
         """In place of `open`, where the task had ended: operators whose state outlives the end bring it to its own."""
@@ -148,8 +144,7 @@ class OperatorChain:
                 except BaseException as error:  # a close must not keep the others from theirs
                     errors.append(OperatorFailure(operator.name, "", error))
             errors += self._dispose_states()
-            for code in self._compiled.values():
-                code.dispose()
+            self.loops.close()
         return errors
 
     def _dispose_states(self) -> list[BaseException]:
@@ -250,24 +245,24 @@ class OperatorChain:
     def run_rows(
         self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
     ) -> None:
-        """A chunk of rows for an input of the head; the caller counts them in `records_in`."""
-        self._run(("input", input_index), rows, timestamps)
+        """A chunk of rows for an input of the head; the caller counts them in `counts`."""
+        self.loops.run(("input", input_index), rows, timestamps)
         self.end_of_chunk()
 
     def run_source_rows(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
         """Rows that the source at the head has read."""
-        self._run(("behind", 0, None), rows, timestamps)
+        self.loops.run(("behind", 0, None), rows, timestamps)
         self.end_of_chunk()
 
     def run_source_side(self, side: Iterable[tuple[str, Any]] | None) -> None:
         """What the source sends to side outputs, as (tag id, value); what nobody reads is dropped."""
         for tag_id, value in side or ():
             if tag_id in self._compiler.side_outputs(0):
-                self._run(("behind", 0, tag_id), [value], None)
+                self.loops.run(("behind", 0, tag_id), [value], None)
 
     def run_batch(self, batch: ArrowBatch) -> None:
         """A record batch for the head."""
-        self.records_in += len(batch)
+        self.counts.records_in += len(batch)
         self._call_columnar(0, batch)
         self.end_of_chunk()
 
@@ -293,50 +288,9 @@ class OperatorChain:
         for partition in self._partitions:
             partition.flush_full()
 
-    def _run(
-        self, key: tuple[Any, ...], rows: Iterable[Any], timestamps: Iterable[int | None] | None
-    ) -> None:
-        # Once a row had a timestamp, all rows are run with one (or None): a buffer must not mix rows with and without.
-        if timestamps is None:
-            if self._timestamped:
-                timestamps = itertools.repeat(None)
-        elif not self._timestamped:
-            self._timestamped = True
-            for partition in self._partitions:
-                if isinstance(partition, ResultPartition):
-                    partition.fill_timestamps()
-        code = self._compiled.get((key, self._timestamped))
-        if code is None:
-            code = self._compiled[key, self._timestamped] = self._compile(key)
-            if self.on_compiled is not None:
-                self.on_compiled(code)
-        try:
-            if timestamps is None:
-                code.function(rows)
-            else:
-                code.function(rows, timestamps)
-        except OperatorFailure:
-            raise
-        except BaseException as error:  # user code may raise anything, SystemExit included
-            raise self._explain(error, code) from error
-
-    def _compile(self, key: tuple[Any, ...]) -> CompiledCode:
-        if key[0] == "input":
-            return self._compiler.compile_input(key[1], with_timestamps=self._timestamped)
-        return self._compiler.compile_behind(key[1], key[2], with_timestamps=self._timestamped)
-
-    def _explain(self, error: BaseException, code: CompiledCode) -> OperatorFailure:
-        found = generated_line(error)
-        owner, record = 0, ""
-        if found is not None and found[0] == code.file_name:
-            owner, variable = code.owner_of_line(found[1]) or (0, "v0")
-            if variable in found[2]:
-                record = short_record(found[2][variable])
-        return OperatorFailure(self.operators[owner].name, record, error)
-
-    def attributed(self, index: int) -> _Attribution:
+    def attributed(self, index: int) -> Attribution:
         """Context that names an operator in exceptions of calls made outside generated code."""
-        return _Attribution(self.operators[index].name)
+        return Attribution(self.operators[index].name)
 
     def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
         operator = self.operators[index]
@@ -345,7 +299,7 @@ class OperatorChain:
         if hasattr(operator, "to_rows"):
             with self.attributed(index):
                 rows, timestamps = operator.to_rows(batch)
-            self._run(("behind", index, None), rows, timestamps)
+            self.loops.run(("behind", index, None), rows, timestamps)
             return
         assert isinstance(operator, ColumnarOperator)
         with self.attributed(index):
@@ -389,6 +343,7 @@ class OperatorChain:
 
     def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
         emitted = 0
+        run = self.loops.run
         with self.attributed(index):
             # Each result flows on before the function runs on: it may change what it has emitted.
             for value, timestamp in results:
@@ -396,76 +351,14 @@ class OperatorChain:
                 stamps = None if timestamp is None else (timestamp,)
                 if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
                     if value[0].tag_id in self._compiler.side_outputs(index):
-                        self._run(("behind", index, value[0].tag_id), (value[1],), stamps)
+                        run(("behind", index, value[0].tag_id), (value[1],), stamps)
                 else:
-                    self._run(("behind", index, None), (value,), stamps)
+                    run(("behind", index, None), (value,), stamps)
         if emitted:
             self.end_of_chunk()
         return emitted
-
-    # ------------------------------------------------------------------ metrics
-
-    def generated_sources(self) -> list[CompiledCode]:
-        """The functions compiled so far."""
-        return list(self._compiled.values())
-
-    def records_into(self, index: int) -> int:
-        """Rows that have reached an operator."""
-        if index == 0:
-            return self.records_in or self.operators[0].records_in
-        operator = self.operators[index]
-        if self._compiler.counts_as_parent(index):
-            return self.records_into(0)
-        if index in self._compiler.counts:
-            return self._compiler.counts[index][0]
-        if isinstance(operator, RowOperator) and operator.one_to_one:
-            return self.records_out_of(index)
-        return operator.records_in
-
-    def records_out_of(self, index: int) -> int:
-        """Rows an operator has emitted to its main output and to side outputs that are read."""
-        total = 0
-        for side_output in (None, *self._compiler.side_outputs(index)):
-            total += self._records_behind(index, side_output)
-        return total
-
-    def _records_behind(self, index: int, side_output: str | None) -> int:
-        for partition in self._partitions:
-            if partition.edge.source_operator == index and partition.edge.side_output == side_output:
-                return partition.records_taken
-        children = self._compiler.children(index, side_output)
-        return self.records_into(children[0]) if children else 0
-
-    @property
-    def records_out(self) -> int:
-        """Rows on all outgoing edges."""
-        return sum(partition.records_taken for partition in self._partitions)
-
-    def _register_metrics(self) -> None:
-        registry = self._environment.metrics
-        for index, operator in enumerate(self.operators):
-            scope = metric_scope(operator.name)
-            registry.register(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]
-            registry.register(f"{scope}.numRecordsOut", lambda i=index: self.records_out_of(i))  # type: ignore[misc]
-            time = self.time.behind[index]
-            registry.register(f"{scope}.currentInputWatermark", lambda t=time: t.input_watermark)  # type: ignore[misc]
-            registry.register(f"{scope}.currentOutputWatermark", lambda t=time: t.watermark)  # type: ignore[misc]
 
 
 def keeps_state_behind_end(operator: Operator) -> bool:
     """True for operators that implement `resume_finished`."""
     return type(operator).resume_finished is not Operator.resume_finished
-
-
-class _Attribution:
-    """Names the operator in exceptions of calls made outside generated code."""
-
-    def __init__(self, operator_name: str) -> None:
-        self._operator_name = operator_name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and not isinstance(error, OperatorFailure):
-            raise OperatorFailure(self._operator_name, "", error) from error

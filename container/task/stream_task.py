@@ -473,7 +473,7 @@ class StreamTask:
         if end < len(rows):
             self._batch = (input_index, rows, timestamps, end, origin)
         self.records_in += done
-        self.chain.records_in += done
+        self.chain.counts.records_in += done
         self._sizer.measured(done, perf_counter() - started)
 
     def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:

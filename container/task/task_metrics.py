@@ -39,7 +39,7 @@ def register_task_metrics(registry: MetricRegistry, task: StreamTask) -> None:
         registry.register(f"{name}PerSecond", RateBetweenReadings(total))
 
     counted("numRecordsIn", lambda: task.records_in)
-    counted("numRecordsOut", lambda: task.chain.records_out)
+    counted("numRecordsOut", lambda: task.chain.counts.records_out)
     counted("numBytesIn", lambda: sum(c.channel.received_bytes for c in task.gate.channels))
     counted("numBytesOut", lambda: sum(p.bytes_out for p in task.partitions))
     counted("numBuffersOut", lambda: sum(p.batches_out for p in task.partitions))

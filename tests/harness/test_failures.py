@@ -53,7 +53,7 @@ def assert_user_first(cause: FailureCause, function: str = "user_code") -> None:
     assert lines[0] == "Traceback (most recent call last):"
     assert __file__ in lines[1]
     assert "yarrow chain" not in cause.stacktrace
-    assert "operator_chain.py" not in cause.stacktrace
+    assert "chain_loops.py" not in cause.stacktrace
     assert function in cause.stacktrace
     assert "During handling" not in cause.stacktrace
     assert cause.exception_name.endswith("UserError")

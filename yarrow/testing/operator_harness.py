@@ -365,7 +365,7 @@ class OperatorHarness:
     @property
     def generated_code(self) -> str:
         """Source of the loops compiled so far."""
-        return "\n".join(code.source for task in self._tasks for code in task.chain.generated_sources())
+        return "\n".join(code.source for task in self._tasks for code in task.chain.loops.generated_sources())
 
     # ------------------------------------------------------------------ end
 
