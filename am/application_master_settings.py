@@ -23,6 +23,7 @@ from yarrow.runtime.rpc.grpc_transport import GrpcSettings
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder, configuration_of
 from yarrow.runtime.yarn.gateways import ContainerShape
+from yarrow.runtime.yarn.shared_places import check_shared_places
 
 #: Seconds between two looks at containers, at most.
 _LONGEST_POLL = 1.0
@@ -66,6 +67,7 @@ class ApplicationMasterSettings:
                 can_request=True,
                 # A later attempt submits the same jobs: those that have ended must not run again.
                 keep_results=description.mode is not DeploymentMode.SESSION,
+                check_places=check_shared_places,
             ),
             driver=YarnDriverSettings(
                 attempt=folder.attempt,

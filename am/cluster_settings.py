@@ -5,6 +5,8 @@ Owner: any thread; pure. Raises InvalidOptionValue, naming the key, for a value 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
 from yarrow.am.dispatcher.dispatcher import DispatcherSettings
@@ -13,8 +15,12 @@ from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, Sched
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
+from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
+from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import (
+    checkpointing,
     cluster,
+    high_availability,
     jobmanager,
     resourcemanager,
     rest,
@@ -23,9 +29,15 @@ from yarrow.runtime.config.options import (
     web,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.storage_names import is_custom
+from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.ha.settings import is_highly_available, storage_directory
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.registration import RegistrationSettings
+
+#: Below the storage directory of high availability.
+CHECKPOINTS_FOLDER = "checkpoints"
 
 
 def control_plane_settings(
@@ -34,10 +46,12 @@ def control_plane_settings(
     slots_per_task_executor: int,
     can_request: bool,
     keep_results: bool = False,
+    check_places: Callable[[Settings], None] = lambda config: None,
 ) -> ControlPlaneSettings:
     """The settings of a cluster; `can_request` False = TaskExecutors come by themselves (standalone).
 
     `keep_results`: how jobs ended is kept as long as the cluster id, for masters that submit their jobs themselves.
+    `check_places` raises YarrowError for places of a job that not all processes of this cluster reach.
     """
     heartbeat = heartbeat_settings(config)
     return ControlPlaneSettings(
@@ -47,6 +61,7 @@ def control_plane_settings(
             finished_expiration=config.get(jobmanager.JOB_STORE_EXPIRATION_TIME).seconds,
             keep_results=keep_results,
             job_master=lambda graph: job_master_settings(config, graph),
+            check_job=lambda graph: _check_job(config, graph, check_places),
         ),
         resource_manager=ResourceManagerSettings(
             slots=SlotManagerSettings(
@@ -73,9 +88,24 @@ def control_plane_settings(
     )
 
 
+def _check_job(config: Settings, graph: JobGraph, check_places: Callable[[Settings], None]) -> None:
+    """Raises JobSubmissionError before anything of the job is stored."""
+    try:
+        job_master_settings(config, graph)
+        check_places(_merged(config, graph))
+    except JobSubmissionError:
+        raise
+    except YarrowError as error:
+        raise JobSubmissionError(f"job {graph.name!r} cannot run on this cluster: {error}") from error
+
+
+def _merged(config: Settings, graph: JobGraph) -> Settings:
+    return config.overlay(graph.configuration, f"job {graph.name!r}")
+
+
 def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
     """The settings of one job: the cluster's, with the job's own configuration before them."""
-    merged = config.overlay(graph.configuration, f"job {graph.name!r}")
+    merged = _merged(config, graph)
     mode = merged.get(jobmanager.SCHEDULING_MODE)
     return JobMasterSettings(
         scheduler_mode=(
@@ -95,9 +125,30 @@ def job_master_settings(config: Settings, graph: JobGraph) -> JobMasterSettings:
         attempts_history_size=merged.get(jobmanager.ATTEMPTS_HISTORY_SIZE),
         restart_backoff=restart_backoff_factory(merged),
         failover_scope=FailoverScope(merged.get(jobmanager.FAILOVER_STRATEGY).value),
-        checkpoints=CheckpointSettings.of(merged),
+        checkpoints=CheckpointSettings.of(_with_checkpoint_folder(merged, config)),
         inline_graph_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes // 4,
     )
+
+
+def _with_checkpoint_folder(merged: Settings, config: Settings) -> Settings:
+    """With high availability checkpoints go to its storage where no folder is named for them: those in the memory of a
+    master die with it, and the job would begin anew.
+
+    Raises ConfigError where checkpoints are to outlive the cluster id, with which that storage is removed.
+    """
+    storage = merged.get(checkpointing.STORAGE)
+    has_own = merged.get(checkpointing.DIRECTORY) or (storage is not None and is_custom(storage))
+    # Whether there is high availability is the cluster's to say, not a job's.
+    if has_own or not is_highly_available(config):
+        return merged
+    directory, retention = checkpointing.DIRECTORY.key, checkpointing.EXTERNALIZED_RETENTION
+    if merged.get(retention) is not checkpointing.ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS:
+        raise ConfigError(
+            f"{retention.key} keeps checkpoints of ended jobs, but {directory} is not set: they would lie below"
+            f" {high_availability.STORAGE_DIR.key}, which is emptied with the cluster id. Set {directory}.",
+            (retention.key, directory),
+        )
+    return merged.overlay({directory: join(storage_directory(config), CHECKPOINTS_FOLDER)})
 
 
 def heartbeat_settings(config: Settings) -> HeartbeatSettings:

@@ -72,6 +72,8 @@ class DispatcherSettings:
     finished_expiration: float = 3600.0
     #: True = how jobs have ended is kept as long as the cluster id, so that no id runs twice.
     keep_results: bool = False
+    #: Raises YarrowError for a job whose own configuration cannot be on this cluster.
+    check_job: Callable[[JobGraph], None] = field(default=lambda graph: None)
     #: Settings of a job, given its own configuration.
     job_master: Callable[[JobGraph], JobMasterSettings] = field(default=lambda graph: JobMasterSettings())
 
@@ -149,6 +151,7 @@ class Dispatcher(RpcEndpoint):
     async def submit_job(self, job_graph: bytes) -> JobID:
         self.assert_main_thread()
         graph = decode_and_validate(job_graph)
+        self._settings.check_job(graph)
         job_id = graph.job_id
         if job_id in self._masters or job_id in self._starting or job_id in self._recovering:
             raise DuplicateJobError(

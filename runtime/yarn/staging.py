@@ -14,15 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.option import ConfigOption
-from yarrow.runtime.config.options import checkpointing, high_availability, jobmanager, python, yarn
+from yarrow.runtime.config.options import python, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.shipped_files import archive_of
@@ -31,6 +28,7 @@ from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.environment import NONE
 from yarrow.runtime.yarn.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER, START_FILE
 from yarrow.runtime.yarn.gateways import Resource, YarnError
+from yarrow.runtime.yarn.shared_places import check_shared_places, local_path
 from yarrow.runtime.yarn.staging_root import absolute_hdfs_path
 
 #: Folders below USER_FOLDER of what flags name, each thing in one of its own: names may repeat.
@@ -55,13 +53,6 @@ _RESERVED: Final = frozenset(
         "tmp",
     }
 )
-#: Where processes of several nodes meet: each must be one place for all of them.
-_SHARED_PLACES: Final[tuple[ConfigOption[str | None], ...]] = (
-    checkpointing.DIRECTORY,
-    checkpointing.SAVEPOINT_DIRECTORY,
-    high_availability.STORAGE_DIR,
-    jobmanager.ARCHIVE_DIR,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +71,7 @@ class StagedFiles:
 
 def check_places(config: Settings) -> None:
     """Raises YarnError for a place that processes on several nodes share and that is on the client's disk."""
-    for option in _SHARED_PLACES:
-        value = config.get(option)
-        if value and not is_custom(value) and scheme_of(value) == "file":
-            raise YarnError(
-                f"{config.name_in_use(option)} is {value}: on YARN every node has another {_local(value)}. Name a"
-                f" directory on HDFS, hdfs://host:port{_local(value)}."
-            )
+    check_shared_places(config)
     user_files = config.get(yarn.PROVIDED_USER_LIB_DIR)
     provided = [(yarn.PROVIDED_LIB_DIRS.key, value) for value in config.get(yarn.PROVIDED_LIB_DIRS) or ()]
     if user_files:
@@ -273,16 +258,12 @@ def _remote(path: str) -> str:
 
 
 def _existing(path: str, what: str) -> str:
-    absolute = os.path.abspath(_local(path))
+    absolute = os.path.abspath(local_path(path))
     if not os.path.exists(absolute):
         raise InvalidProgramError(
             f"{path} is to be shipped ({what}), and there is no such file. Working directory: {os.getcwd()}"
         )
     return absolute
-
-
-def _local(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
 
 
 def _packed(folder: str, made: _Made) -> Path:

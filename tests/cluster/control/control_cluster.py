@@ -86,6 +86,7 @@ class ControlCluster:
         jobs: JobMasterSettings | None = None,
         slots: SlotManagerSettings | None = None,
         standalone: bool = True,
+        check_job: Callable[[JobGraph], None] = lambda graph: None,
     ) -> None:
         self.fault = ScriptedFault()
         self.network = InProcessNetwork(self.fault)
@@ -99,7 +100,9 @@ class ControlCluster:
         slot_settings = replace(slots or SlotManagerSettings(), can_request=driver.can_request)
         self.settings = ControlPlaneSettings(
             blob_directory=str(directory / "blobs"),
-            dispatcher=DispatcherSettings(job_master=lambda graph: jobs or JobMasterSettings()),
+            dispatcher=DispatcherSettings(
+                check_job=check_job, job_master=lambda graph: jobs or JobMasterSettings()
+            ),
             resource_manager=ResourceManagerSettings(slots=slot_settings),
         )
         self.plane = self.new_plane(driver)
@@ -205,9 +208,10 @@ async def control_cluster(
     slots: SlotManagerSettings | None = None,
     standalone: bool = True,
     behaviour: FakeBehaviour | None = None,
+    check_job: Callable[[JobGraph], None] = lambda graph: None,
 ) -> AsyncIterator[ControlCluster]:
     """A started cluster with a TaskExecutor for each number of slots, all registered."""
-    cluster = ControlCluster(directory, jobs, slots, standalone)
+    cluster = ControlCluster(directory, jobs, slots, standalone, check_job)
     cluster.behaviour = behaviour or cluster.behaviour
     await cluster.plane.start()
     cluster.leader.announce(cluster.plane.resource_manager_leader)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.unit.am.scheduling import BROKEN
 from tests.unit.am.test_dispatcher_parts import rows
 from tests.unit.rpc.loops import run, settled
+from yarrow.am.cluster_settings import control_plane_settings
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.runtime.common.errors import (
@@ -20,10 +22,12 @@ from yarrow.runtime.common.errors import (
     JobSubmissionError,
 )
 from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER
 from yarrow.runtime.rpc.messages import CollectRows, OperatorEvent
+from yarrow.runtime.yarn.shared_places import check_shared_places
 from yarrow.testing.fake_task_executor import FakeBehaviour
 from yarrow.testing.job_graphs import Stage, linear_job
 
@@ -145,6 +149,26 @@ def test_bad_and_doubled_submissions_are_refused(tmp_path: Path) -> None:
             with pytest.raises(DuplicateJobError, match="FINISHED"):
                 await cluster.submit(linear_job(Stage(1)))
             assert len(await cluster.dispatcher.list_jobs()) == 1
+
+    run(body())
+
+
+def test_a_job_of_a_session_on_yarn_may_not_name_places_of_one_machine(tmp_path: Path) -> None:
+    check = control_plane_settings(
+        Settings(), "", 1, can_request=True, check_places=check_shared_places
+    ).dispatcher.check_job
+
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, behaviour=FINISHING, check_job=check) as cluster:
+            for key in ("execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"):
+                job = msgspec.structs.replace(linear_job(Stage(1)), configuration={key: f"file://{tmp_path}"})
+                with pytest.raises(JobSubmissionError, match=rf"{key} is .*hdfs://host:port{tmp_path}"):
+                    await cluster.submit(job)
+            assert not await cluster.dispatcher.list_jobs()
+            job = msgspec.structs.replace(
+                linear_job(Stage(1)), configuration={key: "hdfs://name:8020/savepoints"}
+            )
+            await cluster.result(await cluster.submit(job))
 
     run(body())
 

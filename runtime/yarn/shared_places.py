@@ -1,0 +1,40 @@
+"""Places where processes on several nodes meet: on YARN none of them may be a path of one machine.
+
+Owner: any thread; pure. Asked by the client before it deploys, and by the master for what a job brings itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from yarrow.runtime.config.option import ConfigOption
+from yarrow.runtime.config.options import checkpointing, high_availability, jobmanager
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.storage_names import is_custom
+from yarrow.runtime.fs.file_system import scheme_of
+from yarrow.runtime.yarn.gateways import YarnError
+
+#: Each must be one place for all processes.
+_SHARED_PLACES: Final[tuple[ConfigOption[str | None], ...]] = (
+    checkpointing.DIRECTORY,
+    checkpointing.SAVEPOINT_DIRECTORY,
+    high_availability.STORAGE_DIR,
+    jobmanager.ARCHIVE_DIR,
+)
+
+
+def check_shared_places(config: Settings) -> None:
+    """Raises YarnError for a place that processes on several nodes share and that is on one machine's disk."""
+    for option in _SHARED_PLACES:
+        value = config.get(option)
+        if value and not is_custom(value) and scheme_of(value) == "file":
+            raise YarnError(
+                f"{config.name_in_use(option)} is {value}: on YARN every node has another {local_path(value)}. Name a"
+                f" directory on HDFS, hdfs://host:port{local_path(value)}."
+            )
+
+
+def local_path(path: str) -> str:
+    """A plain path or `file:` URL as a path of this machine."""
+    return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
