@@ -68,6 +68,7 @@ from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
@@ -193,6 +194,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def on_start(self) -> None:
         self._encoded = await self._encode(self.graph.job)
+        if self.graph.machine.is_terminal:
+            raise EndpointStoppedError(f"{self.name} was stopped before it had started")
         self.address = self._services.rpc.serve(JOB_MASTER, self)
         self._resource_manager.on_rejected = self._rejected
         self._carry_out(self._scheduler.start(self._now()))

@@ -39,6 +39,7 @@ class RpcEndpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
         self._running = False
+        self._stop_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._executor: ThreadPoolExecutor | None = None
         self._checks = os.environ.get("YARROW_DEBUG") == "1"
@@ -63,19 +64,23 @@ class RpcEndpoint:
         await self.on_start()
 
     async def stop(self) -> None:
-        """Lets `on_stop` finish, then takes no calls and cancels background work. Idempotent."""
-        if not self._running:
-            return
-        self.assert_main_thread()
-        await self.on_stop()
-        self._running = False
-        current = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not current]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        """Lets `on_stop` finish, then takes no calls and cancels background work.
+
+        Idempotent: who comes while another stops it waits for that.
+        """
+        async with self._stop_lock:
+            if not self._running:
+                return
+            self.assert_main_thread()
+            await self.on_stop()
+            self._running = False
+            current = asyncio.current_task()
+            tasks = [task for task in self._tasks if task is not current]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._executor is not None:
+                self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def on_start(self) -> None:
         """What the component does first; runs on the owner loop."""
