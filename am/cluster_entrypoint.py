@@ -173,6 +173,8 @@ class ControlPlane:
             return False
         try:
             unfinished = await self._leading.dispatcher.has_unfinished_jobs()
+            # A write of nothing succeeds for the newest leadership alone: another's data is not touched.
+            await asyncio.to_thread(self._ha.records(self._leading.epoch).write)
         except YarrowError as error:
             _log.warning("what is stored of the cluster is kept: %s", error)
             return False
@@ -212,15 +214,16 @@ class ControlPlane:
 
     async def _take_up(self, epoch: int) -> None:
         """Leads, tried again while the leadership lasts."""
-        while self._ha.election.leads() and self._changes.empty():
-            try:
-                await self._lead(epoch)
-                return
-            except LeadershipLostError as error:
-                _log.warning("epoch %d was lost before it was taken up: %s", epoch, error)
-                return
-            except Exception:
-                _log.exception("this master was elected and cannot lead yet, tried again in %g s", _PAUSE)
+        while self._changes.empty():
+            # A lease that is doubtful for a moment may still be renewed: that it is over comes as a change.
+            if self._ha.election.leads():
+                try:
+                    await self._lead(epoch)
+                    return
+                except LeadershipLostError as error:
+                    _log.warning("epoch %d cannot be taken up, it seems to be over: %s", epoch, error)
+                except Exception:
+                    _log.exception("this master was elected and cannot lead yet, tried again in %g s", _PAUSE)
             await asyncio.sleep(_PAUSE)
 
     async def _lead(self, epoch: int) -> None:
@@ -275,8 +278,12 @@ class ControlPlane:
         if leading is None:
             return
         self._stop_serving(leading)
-        await leading.dispatcher.stop()
-        await leading.resource_manager.stop()
+        for endpoint in (leading.dispatcher, leading.resource_manager):
+            try:
+                await endpoint.stop()
+            except Exception:
+                # Whatever went wrong: this master must be able to lead again.
+                _log.exception("the %s of epoch %d did not stop as it should", endpoint.name, leading.epoch)
         self.on_leadership(None)
 
     # For others in this process.

@@ -14,7 +14,7 @@ import secrets
 from dataclasses import replace
 
 from yarrow.am.deployment_modes.application_end import ApplicationEnd, end_of_jobs
-from yarrow.am.deployment_modes.cluster import RunningCluster
+from yarrow.am.deployment_modes.cluster import RunningCluster, until_led
 from yarrow.am.deployment_modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
 from yarrow.am.deployment_modes.program_process import ProgramPlace, Sessions, run_main
 from yarrow.am.rest.server import RestServer
@@ -44,6 +44,8 @@ async def run_application(
     token_hash = hashlib.sha256(token.encode()).digest()
     own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
     server = RestServer(services, own)
+    # Before main() submits anything: what it is refused then would be the program's failure.
+    await until_led(cluster.plane.dispatcher_gateway())
     try:
         await server.start(_LOOPBACK, (0,))
         start = ProgramStart(

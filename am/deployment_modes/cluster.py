@@ -18,7 +18,9 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.rpc.errors import RpcUnavailableError
+from yarrow.runtime.rpc.gateways import DispatcherGateway
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.application import ApplicationDescription
 from yarrow.runtime.yarn.container_files import ContainerFolder
@@ -50,7 +52,7 @@ class RunningCluster:
         """How a job has ended for good, however often the leadership changes until then."""
         dispatcher = self.plane.dispatcher_gateway()
         while True:
-            with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError):
+            with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError, RecordsError):
                 result = await dispatcher.request_job_result(job_id)
                 if result.status.is_globally_terminal:
                     return result
@@ -64,3 +66,12 @@ class RunningCluster:
             if quiet > (LAST_QUESTIONS if self.activity.has_told(job_id) else CLIENT_PATIENCE):
                 return
             await asyncio.sleep(LOOK)
+
+
+async def until_led(dispatcher: DispatcherGateway) -> None:
+    """Returns when a leader answers: a later attempt has to wait for the end of the former one's session."""
+    while True:
+        with contextlib.suppress(RpcUnavailableError, FencingTokenError):
+            await dispatcher.list_jobs()
+            return
+        await asyncio.sleep(LOOK)

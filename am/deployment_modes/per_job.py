@@ -7,31 +7,48 @@ storage, or, where there is none, runs it again from its beginning.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from yarrow.am.deployment_modes.application_end import ApplicationEnd, end_of_job
-from yarrow.am.deployment_modes.cluster import RunningCluster
+from yarrow.am.deployment_modes.cluster import LOOK, RunningCluster, until_led
 from yarrow.am.deployment_modes.progress import following
-from yarrow.runtime.common.errors import DuplicateJobError, InvalidProgramError
-from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.common.errors import DuplicateJobError, FencingTokenError, InvalidProgramError
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.ha.records import RecordsError
+from yarrow.runtime.rpc.errors import RpcUnavailableError
+from yarrow.runtime.rpc.gateways import DispatcherGateway
 from yarrow.runtime.yarn.layout import JOB_GRAPH_FILE
 from yarrow.runtime.yarn.packed_job import PackedJobError, unpack_job
+
+_log = logging.getLogger(__name__)
 
 
 async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
     """Returns when the job has ended, and its client knows."""
     graph = await asyncio.to_thread(_read_job, cluster)
-    dispatcher = cluster.plane.dispatcher_gateway()
-    # A job that high availability has recovered runs already.
-    try:
-        job_id = await dispatcher.submit_job(encode_job_graph(graph))
-    except DuplicateJobError:
-        job_id = graph.job_id
+    job_id = graph.job_id
+    await submit_until_taken(cluster.plane.dispatcher_gateway(), graph)
     async with following(cluster, job_id):
         result = await cluster.result_of(job_id)
     if cluster.description.attached:
-        await cluster.stay_for_clients(JobID(job_id))
+        await cluster.stay_for_clients(job_id)
     return end_of_job(result)
+
+
+async def submit_until_taken(dispatcher: DispatcherGateway, graph: JobGraph) -> None:
+    """Returns when a leader has the job, however often the leadership changes meanwhile."""
+    encoded = encode_job_graph(graph)
+    while True:
+        await until_led(dispatcher)
+        try:
+            await dispatcher.submit_job(encoded)
+        except DuplicateJobError:
+            return  # Recovered by high availability, or taken by a leader who could not say so any more.
+        except (RpcUnavailableError, FencingTokenError, RecordsError) as error:
+            _log.warning("the job was not taken yet, tried again: %s", error)
+            await asyncio.sleep(LOOK)
+        else:
+            return
 
 
 def _read_job(cluster: RunningCluster) -> JobGraph:

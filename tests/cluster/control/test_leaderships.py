@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
-from tests.unit.rpc.loops import run
+from tests.unit.rpc.loops import run, settled
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
+from yarrow.am.deployment_modes.per_job import submit_until_taken
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.runtime.common.errors import DuplicateJobError
@@ -237,5 +239,86 @@ def test_what_is_stored_is_cleaned_up_only_after_the_last_job(tmp_path: Path) ->
                 await eventually(lambda: not records.children("results"))  # noqa: B023
             await cluster.plane.stop(clean_up=True)
         assert cleaned == [False, True]
+
+    run(body())
+
+
+def test_how_a_job_ended_is_known_after_all_else_of_it_has_gone(tmp_path: Path) -> None:
+    async def body() -> None:
+        cluster = Masters(tmp_path)
+        dispatcher = replace(cluster.settings.dispatcher, keep_results=True)
+        cluster.settings = replace(cluster.settings, dispatcher=dispatcher)
+        cluster.plane = cluster.new_plane(None)
+        await cluster.plane.start()
+        await cluster.lead()
+        graph = linear_job(Stage(1))
+        job_id = await cluster.submit(graph)
+        await cluster.dispatcher.cancel_job(job_id)
+        await cluster.result(job_id)
+        records = cluster.election.records(1)
+        await eventually(lambda: not records.children("jobs"))
+        # A later attempt submits its job again, learns that it has run, and asks how it ended.
+        await cluster.follow()
+        await cluster.lead()
+        with pytest.raises(DuplicateJobError):
+            await cluster.dispatcher.submit_job(encode_job_graph(graph))
+        assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+        assert (await cluster.dispatcher.request_job_details(job_id)).name == graph.name
+        await cluster.plane.stop()
+
+    run(body())
+
+
+def test_a_lease_that_is_doubtful_for_a_moment_does_not_leave_the_cluster_without_a_leader(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            election = cluster.election
+            election.grant()
+            # Seen by whoever takes the leadership up: the answer that renews the lease is on its way.
+            election._leads = False
+            await settled()
+            assert not cluster.plane.leads
+            election._leads = True
+            await eventually(lambda: cluster.plane.leads)
+
+    run(body())
+
+
+def test_a_job_of_an_application_is_submitted_when_somebody_leads(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            graph = linear_job(Stage(1))
+            submitting = asyncio.ensure_future(submit_until_taken(cluster.plane.dispatcher_gateway(), graph))
+            await settled()
+            # The former attempt's session outlasts rest.await-leader-timeout.
+            await cluster.pass_time(31)
+            await settled()
+            assert not submitting.done()
+            await cluster.lead()
+            await submitting
+            assert [job.job_id for job in await cluster.dispatcher.list_jobs()] == [graph.job_id]
+
+    run(body())
+
+
+def test_a_leadership_that_is_over_cleans_nothing_up(tmp_path: Path) -> None:
+    async def body() -> None:
+        cluster = Masters(tmp_path)
+        cleaned: list[bool] = []
+
+        class Noting(ByHand):
+            async def close_and_clean_up(self) -> None:
+                cleaned.append(True)
+
+        cluster.election = Noting(tmp_path / "ha")
+        cluster.plane = cluster.new_plane(None)
+        await cluster.plane.start()
+        await cluster.lead()
+        # Another leads, and this process has not heard of it: it was stopped and continued.
+        cluster.election._records.next_leadership()
+        await cluster.plane.stop(clean_up=True)
+        assert cleaned == []
 
     run(body())
