@@ -237,8 +237,12 @@ class ZooKeeperElection:
             self._win(timeout)
             return 0.0
         # At the change before ours: nobody else has to wake up for it.
-        gone = not self._client.exists(f"{_CANDIDATES}/{before[-1]}", timeout, lambda event: self._wake.set())
+        gone = not self._client.exists(f"{_CANDIDATES}/{before[-1]}", timeout, self._queue_changed)
         return 0.0 if gone else _LOOK
+
+    def _queue_changed(self, event: object) -> None:
+        """On kazoo's thread. One watch however often it is set: kazoo keeps each other one until the node changes."""
+        self._wake.set()
 
     def _win(self, timeout: float) -> None:
         data, version = self._client.get(EPOCH_NODE, timeout)

@@ -95,11 +95,9 @@ class ZooKeeperRecords:
             except (NoNodeError, NodeExistsError, NotEmptyError) as error:
                 collisions += 1
                 if collisions > _COLLISIONS:
-                    raise RecordsError(
-                        f"{what} was not written: {type(error).__name__} again and again"
-                    ) from error
+                    raise _refused(what, f"{type(error).__name__} again and again", doubtful) from error
             except KazooException as error:
-                raise RecordsError(f"{what} was not written: {refusal(error)}") from error
+                raise _refused(what, refusal(error), doubtful) from error
         text = self._client.unreachable(f"writing {what}", attempts)
         if doubtful is not None:
             raise UnknownWriteError(
@@ -157,3 +155,10 @@ class ZooKeeperRecords:
             return call()
         except KazooException as error:
             raise RecordsError(f"{path} was not read: {refusal(error)}") from error
+
+
+def _refused(what: str, why: str, doubtful: BaseException | None) -> RecordsError:
+    """Of a write that was refused; one that was sent before, and not answered, may have taken place."""
+    if doubtful is not None:
+        return UnknownWriteError(f"writing {what}: {why}; whether it was written before is not known")
+    return RecordsError(f"{what} was not written: {why}")

@@ -16,9 +16,11 @@ from yarrow.runtime.ha.records import (
     Delete,
     LeadershipLostError,
     Put,
+    RecordsError,
     RecordsInMemory,
     UnknownWriteError,
 )
+from yarrow.runtime.ha.zookeeper_records import _refused
 
 JOB = JobID("ab" * 16)
 
@@ -146,3 +148,8 @@ def test_an_id_whose_write_got_lost_is_spent() -> None:
     with pytest.raises(RecoveryStoreError, match="not above 1"):
         store.use_checkpoint_id(1)
     assert store.next_checkpoint_id() == 2
+
+
+def test_a_write_that_was_refused_after_one_that_may_have_worked_is_in_doubt() -> None:
+    assert type(_refused("a", "refused", None)) is RecordsError
+    assert type(_refused("a", "refused", ConnectionResetError())) is UnknownWriteError
