@@ -378,7 +378,10 @@ def _is_complete(file_system: FileSystem, folder: str) -> bool:
 
 
 def missing_files(metadata: CheckpointMetadata, directory: str) -> Iterator[str]:
-    """Files that the checkpoint refers to and that are gone or too short, each with whose state it holds."""
+    """Files that the checkpoint refers to and that are gone or too short, each with whose state it holds.
+
+    Raises SnapshotStorageError where that cannot be found out.
+    """
     needed: dict[str, tuple[int, str]] = {}
     for owner, handle in handles_of(metadata):
         if isinstance(handle, FileStateHandle):
@@ -392,8 +395,8 @@ def missing_files(metadata: CheckpointMetadata, directory: str) -> Iterator[str]
             yield f"{path} ({owner}) is missing"
             continue
         except (OSError, FileSystemError) as error:
-            yield f"{path} ({owner}) cannot be read: {error}"
-            continue
+            # Not missing: a storage that is out of reach for a moment must not end a job that is recovered.
+            raise SnapshotStorageError(f"{path} ({owner}) cannot be read ({error}).") from error
         if size < end:
             yield f"{path} ({owner}) has {size} bytes of {end}"
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
+from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.snapshot.errors import (
     CorruptSnapshotError,
     MissingSnapshotFilesError,
@@ -159,6 +161,22 @@ def test_the_folder_above_names_what_is_in_it(tmp_path: Path) -> None:
     _, _, pointer = written(tmp_path)
     with pytest.raises(SnapshotNotFoundError, match=f"Did you mean {pointer}"):
         open_snapshot(str(tmp_path / JOB))
+
+
+def test_a_file_of_which_nothing_can_be_found_out_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, pointer = written(tmp_path)
+
+    def unreachable(self: LocalFileSystem, path: str) -> FileStatus:
+        raise FileSystemError(f"{path}: the name node is in safe mode")
+
+    monkeypatch.setattr(LocalFileSystem, "status", unreachable)
+    with pytest.raises(SnapshotStorageError, match=r"operator 'counting'.*safe mode") as caught:
+        open_snapshot(pointer)
+    assert isinstance(caught.value.__cause__, FileSystemError), (
+        "by which it is told that it may pass by itself"
+    )
 
 
 def test_files_that_are_missing_or_short_are_named_with_their_operator(tmp_path: Path) -> None:
