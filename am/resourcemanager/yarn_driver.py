@@ -116,8 +116,9 @@ class YarnDriver:
             raise TaskExecutorStartError(f"YARN was asked for a container in vain: {error}") from error
         finally:
             self._asking -= 1
+            # In vain too: YARN may have taken a request whose answer got lost.
+            self._something_to_poll.set()
         self._containers.requested(resource_id, handle, self._clock.monotonic())
-        self._something_to_poll.set()
         _log.info("asked YARN for a container of %d MB for %s", self._settings.shape.memory_mb, resource_id)
         return resource_id
 
@@ -152,8 +153,12 @@ class YarnDriver:
         while True:
             await self._something_to_poll.wait()
             await asyncio.sleep(self._settings.poll_interval)
-            await self._poll()
-            await self._say_what_is_waited_for()
+            try:
+                await self._poll()
+                await self._say_what_is_waited_for()
+            except Exception:
+                # The end of containers must be noticed, whatever went wrong with one.
+                _log.exception("a look at the containers failed")
             if not self._containers.living:
                 self._something_to_poll.clear()
 
