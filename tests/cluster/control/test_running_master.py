@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,10 +20,13 @@ import msgspec
 import pytest
 
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
+from tests.unit.security.stores import Stores
 from yarrow.am.application_master import ChildProcesses
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.am.running_master import RunningMaster
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
 from yarrow.runtime.yarn.application import (
     ApplicationDescription,
@@ -43,6 +47,7 @@ from yarrow.runtime.yarn.layout import (
 pytestmark = pytest.mark.cluster
 
 TOKEN = "the token of this application"
+NO_TLS = PemIdentity()
 PROGRAM = """
 import sys
 from yarrow.datastream import StreamExecutionEnvironment
@@ -100,7 +105,15 @@ class LocalContainers(ContainersOfYarn):
 class Application:
     """One attempt of an application in this process."""
 
-    def __init__(self, folder: Path, mode: DeploymentMode, *arguments: str, attached: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mode: DeploymentMode,
+        *arguments: str,
+        attached: bool = False,
+        rest_identity: PemIdentity = NO_TLS,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
         (folder / "job.py").write_text(PROGRAM)
         self.description = ApplicationDescription(
             mode=mode,
@@ -109,6 +122,7 @@ class Application:
                 "taskmanager.memory.process.size": "512m",
                 "jobmanager.memory.process.size": "512m",
                 "client.heartbeat.timeout": "200 ms",
+                **(configuration or {}),
             },
             attached=attached,
             program=ProgramDescription(path=str(folder / "job.py"), arguments=arguments),
@@ -116,10 +130,13 @@ class Application:
         )
         authority = CertificateAuthority("application", SystemClock())
         common = {"application_secret_id": "a" * 32, "data_secret": b"d" * 32}
-        executors = TaskExecutorSecrets(identity=authority.issue("taskexecutors"), **common)  # type: ignore[arg-type]
+        executors = TaskExecutorSecrets(
+            identity=authority.issue("taskexecutors", Role.TASK_EXECUTOR), **common
+        )  # type: ignore[arg-type]
         self.yarn = LocalContainers(folder, self.description, executors)
         secrets = MasterSecrets(
-            identity=authority.issue("master"),
+            identity=authority.issue("master", Role.JOB_MANAGER),
+            rest_identity=rest_identity,
             rest_token_hash=hashlib.sha256(TOKEN.encode()).digest(),
             **common,  # type: ignore[arg-type]
         )
@@ -149,9 +166,12 @@ class Application:
             await asyncio.to_thread(meanwhile)
             return await running
 
-    def ask(self, method: str, path: str, token: str = TOKEN) -> Any:
-        request = urllib.request.Request(f"{self.yarn.published[KV_REST_ADDRESS]}{path}", method=method)
-        request.add_header("Authorization", f"Bearer {token}")
+    def ask(self, method: str, path: str, token: str = TOKEN, base: str = "") -> Any:
+        request = urllib.request.Request(
+            f"{base or self.yarn.published[KV_REST_ADDRESS]}{path}", method=method
+        )
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read())
 
@@ -171,6 +191,65 @@ def test_a_session_lets_in_who_has_the_token_and_ends_when_told(tmp_path: Path) 
     assert end == ApplicationEnd(FinalStatus.SUCCEEDED, "The session was stopped.")
     assert application.yarn.published[KV_ATTEMPT] == "1/1"
     assert application.yarn.processes == {}, "nobody needed a TaskExecutor"
+
+
+def test_the_listener_of_yarns_proxy_is_this_hosts_alone_and_shows_views(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.SESSION)
+
+    def look() -> None:
+        (page,) = application.yarn.pages
+        port = int(page.rpartition(":")[2])
+        assert page != application.yarn.published[KV_REST_ADDRESS]
+        # Another address of this host stands for those that other hosts reach.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+        assert application.ask("GET", "/overview", token="", base=page)["taskmanagers"] == 0
+        for method, path, token in (
+            ("DELETE", "/cluster", TOKEN),
+            ("POST", "/jobs", ""),
+            ("PATCH", "/jobs/a", ""),
+        ):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                application.ask(method, path, token, page)
+            refused.value.close()
+            assert refused.value.code == 403
+        application.ask("DELETE", "/cluster")
+
+    end = asyncio.run(application.run(look))
+    assert end is not None and end.status is FinalStatus.SUCCEEDED
+
+
+def test_without_authentication_rest_says_so_and_asks_for_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    application = Application(
+        tmp_path, DeploymentMode.SESSION, configuration={"security.rest.authentication": "none"}
+    )
+    end = asyncio.run(application.run(lambda: application.ask("DELETE", "/cluster", token="")))
+    assert end is not None and end.status is FinalStatus.SUCCEEDED
+    assert "security.rest.authentication is none" in caplog.text
+
+
+def test_a_program_reaches_the_rest_of_its_own_application_whatever_tls_says(tmp_path: Path) -> None:
+    identity = Stores(tmp_path).identity
+    own = PemIdentity(
+        ca_certificate=identity.ca_certificate,
+        certificate=identity.certificate,
+        private_key=identity.private_key,
+    )
+    application = Application(
+        tmp_path,
+        DeploymentMode.APPLICATION,
+        rest_identity=own,
+        configuration={
+            "security.ssl.rest.enabled": "true",
+            "security.ssl.rest.authentication-enabled": "true",
+        },
+    )
+    end = asyncio.run(application.run())
+    assert end == ApplicationEnd(FinalStatus.SUCCEEDED, "2 jobs have finished.")
+    assert application.yarn.published[KV_REST_ADDRESS].startswith("https://")
+    assert application.yarn.pages[0].startswith("http://"), "of this host alone"
 
 
 def test_an_attached_session_ends_with_its_client(tmp_path: Path) -> None:

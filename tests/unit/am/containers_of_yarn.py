@@ -19,6 +19,7 @@ class ContainersOfYarn:
         self.published: dict[str, str] = {}
         self.ends: list[tuple[FinalStatus, str]] = []
         self.refusal = ""
+        self.pages: list[str] = []
 
     # The gateway.
 
@@ -43,7 +44,8 @@ class ContainersOfYarn:
             self.published[key] = value
 
     def add_page(self, route: str, address: str, link_name: str) -> None:
-        """There is no proxy."""
+        """There is no proxy; where it would go."""
+        self.pages.append(address)
 
     def set_progress(self, progress: float) -> None:
         """Nobody looks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.rest.fakes import JOB, FakeCluster
@@ -67,6 +69,17 @@ def test_nothing_changes_through_the_proxy(cluster: FakeCluster, method: str, pa
 def test_views_come_through_the_proxy_under_any_name(cluster: FakeCluster) -> None:
     headers = {"host": "rm.example:8088", "origin": "http://rm.example:8088"}
     assert ask(cluster, "GET", "/jobs/overview", BY_PROXY, headers=headers).status_code == 200
+
+
+def test_no_other_page_reads_through_the_proxy(cluster: FakeCluster) -> None:
+    answer = ask(cluster, "GET", "/overview", BY_PROXY, headers={"origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+def test_links_of_pages_stay_below_the_prefix_of_the_proxy(cluster: FakeCluster, path: str) -> None:
+    text = ask(cluster, "GET", path, BY_PROXY).text
+    assert not re.search(r"""(href|src|fetch\()\s*=?\s*["']/""", text)
 
 
 def test_cancelling_through_the_proxy_can_be_allowed(cluster: FakeCluster) -> None:
