@@ -200,6 +200,9 @@ class RunningMaster:
             store_blob=plane.store_blob,
             log_directory=self._folder.log_directory,
             log_file_name=_LOG_FILE,
+            container_of=self._driver.container_of,
+            attempt=self._folder.attempt,
+            max_attempts=self._description.max_attempts,
             activity=activity,
         )
 

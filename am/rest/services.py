@@ -24,7 +24,7 @@ import yarrow.runtime.config.options.web as web_options
 from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.runtime.common.clock import Clock, SystemClock
-from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -58,6 +58,11 @@ class RestServices:
     log_directory: Path | None = None
     #: The control plane's own log in that folder; None = the first that ends in `.log`.
     log_file_name: str | None = None
+    #: YARN's id of a TaskExecutor's container; "" = it has none.
+    container_of: Callable[[ResourceID], str] = lambda resource_id: ""
+    #: The attempt of an application on YARN, and how many YARN starts at most; 0 = it is none.
+    attempt: int = 0
+    max_attempts: int = 0
     #: What clients ask is noted here.
     activity: ClientActivity = field(default_factory=ClientActivity)
     clock: Clock = field(default_factory=SystemClock)

@@ -6,6 +6,7 @@ Owner: the main thread.
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,10 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
     if not (running or scheduled or every):
         running = scheduled = True
     print("Waiting for response...", flush=True)
+    attempt = attempt_text(rest.get("/overview"))
+    if attempt:
+        # Not where scripts read the jobs.
+        print(attempt, file=sys.stderr, flush=True)
     jobs = sorted(rest.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
     ended = [job for job in jobs if job["state"] in _ENDED_STATES]
     waiting = [job for job in jobs if job["state"] in _SCHEDULED_STATES]
@@ -36,6 +41,15 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
         _print_jobs(_SCHEDULED, waiting, "No scheduled jobs.")
     if every:
         _print_jobs(_TERMINATED, ended, "No terminated jobs.")
+
+
+def attempt_text(overview: Mapping[str, Any]) -> str:
+    """Which attempt of an application on YARN runs, and whether another would follow; "" without YARN."""
+    attempt, most = int(overview.get("yarn-attempt", 0)), int(overview.get("yarn-max-attempts", 0))
+    if not most:
+        return ""
+    last = ", the last: YARN starts no other" if attempt >= most else ""
+    return f"Attempt {attempt} of {most} of the application{last}."
 
 
 def _print_jobs(title: str, jobs: Iterable[Mapping[str, Any]], none: str) -> None:

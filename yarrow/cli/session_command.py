@@ -16,6 +16,7 @@ from types import FrameType
 
 from yarrow.cli.applications import application_of, end_of, end_text, rest_of, say
 from yarrow.cli.errors import CommandError
+from yarrow.cli.job_commands import attempt_text
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.options import execution, rpc, yarn
@@ -65,8 +66,10 @@ def attach(config: Settings, detached: bool) -> int:
     """Attends a session that runs; the exit status. The session outlives this command unless it is stopped."""
     secrets = application_of(config)
     rest = rest_of(config, secrets)
-    rest.get("/config")
+    attempt = attempt_text(rest.get("/overview"))
     print(f"JobManager Web Interface: {rest.address}", flush=True)
+    if attempt:
+        print(attempt, flush=True)
     if detached:
         _print_how_to_stop(secrets)
         return 0

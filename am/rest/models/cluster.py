@@ -27,6 +27,9 @@ class ClusterOverview(HyphenModel):
     flink_commit: str
     #: The version of Yarrow.
     yarrow_version: str
+    #: The attempt of the application on YARN, and after how many YARN gives up; 0 without YARN. Yarrow's.
+    yarn_attempt: int = 0
+    yarn_max_attempts: int = 0
 
 
 class DashboardFeatures(HyphenModel):

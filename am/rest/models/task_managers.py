@@ -63,6 +63,8 @@ class TaskManagerInfo(CamelModel):
     hardware: Hardware
     memory_configuration: MemoryConfiguration
     blocked: bool = False
+    #: YARN's id of its container, "" without YARN. Yarrow's.
+    container_id: str = ""
 
 
 class TaskManagers(RestModel):

@@ -39,6 +39,8 @@ async def cluster_overview(access: Access) -> ClusterOverview:
         flink_version=FLINK_VERSION,
         flink_commit="yarrow",
         yarrow_version=yarrow.__version__,
+        yarn_attempt=access.services.attempt,
+        yarn_max_attempts=access.services.max_attempts,
     )
 
 

@@ -37,7 +37,10 @@ async def task_managers(access: Access) -> TaskManagers:
     """All registered TaskExecutors."""
     tasks = views.count_tasks(await access.all_jobs(running_only=True))
     executors = await access.task_executors()
-    return TaskManagers(taskmanagers=[views.task_manager(info, tasks, access.now()) for info in executors])
+    found = [(info, access.services.container_of(info.registration.resource_id)) for info in executors]
+    return TaskManagers(
+        taskmanagers=[views.task_manager(info, tasks, access.now(), container) for info, container in found]
+    )
 
 
 @router.get("/taskmanagers/{taskmanagerid}", responses=refusals(400, 404))
@@ -45,7 +48,8 @@ async def task_manager(access: Access, resource_id: ResourceIdPath) -> TaskManag
     """A TaskExecutor with its slots and metrics."""
     info = await access.task_executor(resource_id)
     tasks = views.count_tasks(await access.all_jobs(running_only=True))
-    return views.task_manager_details(info, tasks, access.now())
+    container = access.services.container_of(info.registration.resource_id)
+    return views.task_manager_details(info, tasks, access.now(), container)
 
 
 @router.get("/taskmanagers/{taskmanagerid}/logs", responses=refusals(400, 404))

@@ -42,15 +42,18 @@ def count_tasks(jobs: Iterable[ExecutionGraphDetails]) -> TaskCounts:
     return counts
 
 
-def task_manager(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> TaskManagerInfo:
+def task_manager(info: TaskExecutorInfo, tasks: TaskCounts, now: int, container: str = "") -> TaskManagerInfo:
     """A TaskExecutor in the list."""
-    return TaskManagerInfo(**_fields(info, tasks, now))
+    return TaskManagerInfo(**_fields(info, tasks, now), container_id=container)
 
 
-def task_manager_details(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> TaskManagerDetails:
+def task_manager_details(
+    info: TaskExecutorInfo, tasks: TaskCounts, now: int, container: str = ""
+) -> TaskManagerDetails:
     """A TaskExecutor with slots and metrics."""
     return TaskManagerDetails(
         **_fields(info, tasks, now),
+        container_id=container,
         allocated_slots=_allocated_slots(info, tasks),
         metrics=_metrics(info.metrics),
     )

@@ -13,7 +13,7 @@ import pytest
 from yarrow.cli.cluster_commands import count_task_executors
 from yarrow.cli.cluster_directory import ClusterDirectory, Daemon, Leader, start_ticks
 from yarrow.cli.errors import CommandError, ProgramFailedError, failure_text
-from yarrow.cli.job_commands import job_line
+from yarrow.cli.job_commands import attempt_text, job_line
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.remote_job_client import decoded_value
 from yarrow.cli.rest_client import multipart
@@ -209,3 +209,9 @@ def test_a_jobs_failure_is_shown_as_it_came() -> None:
 def test_nothing_to_run_is_refused(program: Program) -> None:
     with pytest.raises(CommandError):
         run_program(program)
+
+
+def test_the_last_attempt_of_an_application_says_so() -> None:
+    assert attempt_text({}) == attempt_text({"yarn-attempt": 0, "yarn-max-attempts": 0}) == ""
+    assert attempt_text({"yarn-attempt": 1, "yarn-max-attempts": 2}) == "Attempt 1 of 2 of the application."
+    assert "the last" in attempt_text({"yarn-attempt": 2, "yarn-max-attempts": 2})

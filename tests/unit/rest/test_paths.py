@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -46,6 +47,20 @@ def request(cluster: FakeCluster, method: str, path: str, **options: Any) -> htt
 def test_paths_work_bare_and_versioned(cluster: FakeCluster) -> None:
     assert get(cluster, "/overview") == get(cluster, "/v1/overview")
     assert get(cluster, "/overview")["slots-total"] == 2
+
+
+def test_an_application_on_yarn_shows_its_attempt_and_its_containers(cluster: FakeCluster) -> None:
+    assert get(cluster, "/overview")["yarn-attempt"] == 0
+    assert get(cluster, f"/taskmanagers/{TASK_EXECUTOR}")["containerId"] == ""
+    containers = {TASK_EXECUTOR: "container_1_0001_02_000003"}
+    cluster.services = replace(
+        cluster.services, container_of=containers.__getitem__, attempt=2, max_attempts=3
+    )
+    overview = get(cluster, "/overview")
+    assert (overview["yarn-attempt"], overview["yarn-max-attempts"]) == (2, 3)
+    (shown,) = get(cluster, "/taskmanagers")["taskmanagers"]
+    assert shown["containerId"] == "container_1_0001_02_000003"
+    assert get(cluster, f"/taskmanagers/{TASK_EXECUTOR}")["containerId"] == shown["containerId"]
 
 
 def test_answers_have_flinks_headers(cluster: FakeCluster) -> None:
