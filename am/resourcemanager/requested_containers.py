@@ -29,6 +29,8 @@ class RequestedContainer:
     container_id: str = ""
     node: str = ""
     released: bool = False
+    #: Given back in vain: to be tried again.
+    still_to_release: bool = False
 
     @property
     def is_granted(self) -> bool:

@@ -127,7 +127,7 @@ class YarnDriver:
         if container is None or container.released:
             return
         container.released = True
-        await self._release(container.handle)
+        container.still_to_release = not await self._release(container.handle)
 
     async def terminate(self) -> None:
         polling, self._polling = self._polling, None
@@ -173,6 +173,9 @@ class YarnDriver:
             return
         self._failed_to_poll = False
         self._take(statuses)
+        for container in self._containers.living:
+            if container.still_to_release:
+                container.still_to_release = not await self._release(container.handle)
         if asking == 0 == self._asking:
             await self._release_strays(statuses)
 
@@ -188,12 +191,15 @@ class YarnDriver:
             _log.warning("YARN has a container, %s, that nobody waits for: it is given back", handle)
             await self._release(handle)
 
-    async def _release(self, handle: str) -> None:
+    async def _release(self, handle: str) -> bool:
+        """False when it has to be tried again."""
         try:
             await self._call(partial(self._gateway.release_container, handle))
         except YarnError as error:
             # It ends with the application at the latest.
             _log.warning("the container %s was not given back: %s", handle, error)
+            return False
+        return True
 
     # What does not come.
 

@@ -19,6 +19,8 @@ class ContainersOfYarn:
         self.published: dict[str, str] = {}
         self.ends: list[tuple[FinalStatus, str]] = []
         self.refusal = ""
+        #: Why the next containers that are given back are not taken.
+        self.kept: list[str] = []
         self.pages: list[str] = []
 
     # The gateway.
@@ -36,6 +38,8 @@ class ContainersOfYarn:
 
     def release_container(self, handle: str) -> None:
         with self._lock:
+            if self.kept:
+                raise YarnError(self.kept.pop(0))
             self.released.append(handle)
         self.end(handle, "KILLED", "released")
 

@@ -139,6 +139,33 @@ def test_what_is_released_ends_without_alarm_and_once() -> None:
     asyncio.run(run())
 
 
+def test_a_container_that_was_given_back_in_vain_is_given_back_again() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            first = await driver.request_task_executor(ANY)
+            yarn.kept = ["no connection", "no connection"]
+            await driver.release_task_executor(first)
+            assert yarn.released == []
+            await until(lambda: heard.ended == {first: "it was released"})
+            assert yarn.released == ["taskexecutor_0"]
+
+    asyncio.run(run())
+
+
+def test_a_request_whose_answer_got_lost_leaves_no_container() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, _):
+            yarn.refusal = "the answer got lost"
+            stray = yarn.appear()
+            with pytest.raises(TaskExecutorStartError):
+                await driver.request_task_executor(ANY)
+            await until(lambda: yarn.released == [stray])
+
+    asyncio.run(run())
+
+
 def test_a_container_that_nobody_waits_for_is_given_back() -> None:
     async def run() -> None:
         yarn = ContainersOfYarn()
