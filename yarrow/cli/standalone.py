@@ -239,6 +239,7 @@ async def _first(*works: object) -> None:
 def run_task_manager(config: Settings) -> int:
     """Runs a TaskExecutor until it is told to end, or ends by itself; the exit status."""
     task_executor_budget(config)
+    internal_identity(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
     directory = ClusterDirectory.of(config)
     ended = threading.Event()

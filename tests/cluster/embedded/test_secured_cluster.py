@@ -27,6 +27,13 @@ pytestmark = pytest.mark.cluster
 
 #: The value of a key whose name says that it is secret, as a user's configuration file has it.
 PLANTED = "planted-5d02fe77"
+_KEYED = """
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+rows = env.from_collection([1, 2, 3, 4]).key_by(lambda x: x % 2).map(lambda x: 2 * x)
+with rows.execute_and_collect("keyed") as found:
+    print("sum", sum(found), flush=True)
+"""
 
 
 @pytest.fixture
@@ -172,6 +179,36 @@ def test_secrets_of_an_embedded_cluster_are_in_no_process(yarrow: CommandLine) -
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=60)
     assert PLANTED.encode() not in out + err
+
+
+def test_a_cluster_with_certificates_of_the_users_own_runs_jobs(yarrow: CommandLine, tmp_path: Path) -> None:
+    stores = Stores(tmp_path)
+    pinned = {"security.ssl.internal.cert.fingerprint": stores.fingerprint}
+    add(
+        yarrow,
+        {
+            **stores.settings("internal"),
+            **pinned,
+            "taskmanager.data.transport": "tcp",
+            "taskmanager.numberOfTaskSlots": "2",
+        },
+    )
+    (yarrow.folder / "keyed.py").write_text(_KEYED)
+    try:
+        started = yarrow("start-cluster")
+        assert started.status == 0, started.err
+        # A loopback address asks for no token.
+        assert "http://localhost:" in started.out
+        ran = yarrow("run", "-p", "2", "keyed.py")
+        assert ran.status == 0, ran.err
+        assert "sum 20" in ran.out
+    finally:
+        assert yarrow("stop-cluster").status == 0
+    absent = f"security.ssl.internal.truststore={tmp_path / 'absent'}"
+    for command in ("jobmanager", "taskmanager"):
+        outcome = yarrow(command, "-D", absent)
+        assert outcome.status == 1
+        assert "security.ssl.internal.truststore: cannot read" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,37 @@ def test_bugs_are_answered_and_logged(cluster: FakeCluster, caplog: pytest.LogCa
     assert response.status_code == 500
     assert response.json() == {"errors": ["Internal server error: the control plane's log says more."]}
     assert "GET /jobs failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b'"\xff"',
+        b"NaN",
+        b'{"cancel-job": 1e999}',
+        b'{"target-directory": 7}',
+        b"\0" * 100,
+    ],
+    ids=range(10),
+)
+@pytest.mark.parametrize("path", [f"/jobs/{JOB}/savepoints", f"/jobs/{JOB}/stop", "/savepoint-disposal"])
+def test_bodies_that_make_no_sense_are_the_callers_mistake(
+    cluster: FakeCluster, path: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = ask(cluster, "POST", path, content=body)
+    assert 200 <= answer.status_code < 500 and answer.status_code not in (401, 403)
+    assert "Traceback" not in answer.text and ".py" not in answer.text
+    assert "failed" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["%C3%BC", "%00", "%ff", "a" * 4000, "..", "%0d%0aX: y", "\u202e", "0" * 33])
+def test_ids_that_are_none_are_named_as_such(cluster: FakeCluster, name: str) -> None:
+    for path in (f"/jobs/{name}", f"/taskmanagers/{name}", f"/jars/{name}/plan"):
+        answer = ask(cluster, "GET", path)
+        assert 400 <= answer.status_code < 500, answer.text
+        assert answer.json()["errors"]

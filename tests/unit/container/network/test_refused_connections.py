@@ -14,8 +14,8 @@ import pytest
 
 from yarrow.container.network import data_sockets
 from yarrow.container.network.element_codec import ElementCodec
-from yarrow.container.network.frames import HEADER, MAGIC, FrameType, encode_header
-from yarrow.container.network.handshake import Challenge, ClientHandshake
+from yarrow.container.network.frames import HEADER, MAGIC, FrameType, WireProtocolError, encode_header
+from yarrow.container.network.handshake import Challenge, ClientHandshake, ServerHandshake
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
@@ -176,6 +176,23 @@ def test_a_wrong_secret_is_refused_by_the_server(ends: Callable[..., End]) -> No
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""
     assert Bomb.exploded == []
+
+
+def test_a_handshake_cannot_be_replayed_or_reflected() -> None:
+    client, server = ClientHandshake(SECRET, "test/a", "test/b"), ServerHandshake(SECRET, "test/b")
+    hello = client.hello()
+    proof = client.answer(server.challenge(hello))
+    assert server.verify(proof) == "test/a"
+    again = ServerHandshake(SECRET, "test/b")
+    answer = again.challenge(hello)
+    with pytest.raises(WireProtocolError, match="does not belong"):
+        again.verify(proof)
+    # The server's own proof is not the client's.
+    reflected = msgspec.msgpack.encode({"proof": msgspec.msgpack.decode(answer, type=Challenge).proof})
+    with pytest.raises(WireProtocolError, match="does not belong"):
+        again.verify(reflected)
+    with pytest.raises(WireProtocolError, match="a second HELLO"):
+        again.challenge(hello)
 
 
 def test_a_client_does_not_trust_a_server_with_another_secret(ends: Callable[..., End]) -> None:
