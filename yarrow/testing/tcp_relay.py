@@ -12,6 +12,7 @@ import enum
 import selectors
 import socket
 import threading
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -52,11 +53,12 @@ class TcpRelay:
     def __init__(self, server: tuple[str, int], host: str = "127.0.0.1", port: int = 0) -> None:
         self._server = server
         self._listener = socket.create_server((host, port))
+        self._trap: tuple[bytes, frozenset[int], Direction] | None = None
         #: Whose bytes are held back (None = everybody's), and which; replaced as a whole.
         self._cut: tuple[frozenset[int] | None, Direction] = _NOTHING
         self._ways: list[_Way] = []
         self._closed = threading.Event()
-        self._reset = threading.Event()
+        self._resets: deque[threading.Event] = deque()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
 
@@ -70,13 +72,26 @@ class TcpRelay:
         """From now on nothing passes of these processes' connections (None: of all)."""
         self._cut = (None if pids is None else frozenset(pids), direction)
 
+    def cut_at(self, text: bytes, pids: Collection[int], direction: Direction) -> None:
+        """The same, from the moment at which one of the processes sends bytes with this text: they are held back, or
+        pass while what answers them is held back. `is_cut` says when.
+        """
+        self._trap = (text, frozenset(pids), direction)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether something is held back now."""
+        return self._cut is not _NOTHING
+
     def heal(self) -> None:
         """Everything passes again, first what has waited."""
-        self._cut = _NOTHING
+        self._trap, self._cut = None, _NOTHING
 
     def reset(self) -> None:
-        """Ends the connections that there are; those that come are treated as the others were."""
-        self._reset.set()
+        """Ends the connections that there are, with what waits in them; a cut holds for those that come."""
+        done = threading.Event()
+        self._resets.append(done)
+        done.wait(5.0)
 
     def connected_pids(self) -> set[int]:
         """Processes that have a connection."""
@@ -123,11 +138,11 @@ class TcpRelay:
             if way.waiting and not self._is_cut(way):
                 self._send(way)
         self._drop_ended()
-        if self._reset.is_set():
-            self._reset.clear()
+        while self._resets:
             for way in self._ways:
                 way.source.close()
             self._ways.clear()
+            self._resets.popleft().set()
         if self._listener in ready:
             self._accept()
 
@@ -149,8 +164,7 @@ class TcpRelay:
         self._ways.append(_Way(client, server, Direction.TO_SERVER, pid))
         self._ways.append(_Way(server, client, Direction.TO_CLIENT, pid))
 
-    @staticmethod
-    def _receive(way: _Way) -> None:
+    def _receive(self, way: _Way) -> None:
         try:
             read = way.source.recv(_CHUNK)
         except BlockingIOError:
@@ -159,6 +173,11 @@ class TcpRelay:
             read = b""
         way.waiting += read
         way.ended = not read
+        trap = self._trap
+        if trap is not None and way.direction is Direction.TO_SERVER:
+            text, pids, direction = trap
+            if way.pid in pids and text in way.waiting:
+                self._trap, self._cut = None, (pids, direction)
 
     @staticmethod
     def _send(way: _Way) -> None:

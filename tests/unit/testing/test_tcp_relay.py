@@ -87,6 +87,23 @@ def test_one_process_is_cut_off_and_others_are_not(echo: tuple[str, int]) -> Non
                 another.recv(1)
 
 
+@pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT])
+def test_a_cut_at_what_is_sent(echo: tuple[str, int], direction: Direction) -> None:
+    with TcpRelay(echo) as relay, connect(relay) as client:
+        relay.cut_at(b"secret", [os.getpid()], direction)
+        client.sendall(b"other")
+        assert client.recv(5) == b"other"
+        assert not relay.is_cut
+        client.sendall(b"a secret")
+        client.settimeout(SILENCE)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        assert relay.is_cut
+        relay.heal()
+        client.settimeout(5.0)
+        assert client.recv(8) == b"a secret"
+
+
 def test_a_reset_ends_what_is_connected(echo: tuple[str, int]) -> None:
     with TcpRelay(echo) as relay, connect(relay) as client:
         client.sendall(b"a")

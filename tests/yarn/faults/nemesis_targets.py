@@ -154,7 +154,14 @@ class YarnTarget:
 class StandaloneTarget:
     """Two masters and a TaskExecutor; who is killed has a successor at once."""
 
-    def __init__(self, masters: StandaloneMasters, hadoop: HadoopCluster, folder: Path, output: str) -> None:
+    def __init__(
+        self,
+        masters: StandaloneMasters,
+        hadoop: HadoopCluster,
+        folder: Path,
+        output: str,
+        parallelism: int = 2,
+    ) -> None:
         self._masters, self._folder, self._output = masters, folder, output
         self._hadoop = Hadoop(hadoop)
         self._environment = hadoop.environment()
@@ -172,9 +179,9 @@ class StandaloneTarget:
         }.items():
             configuration.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        env.set_parallelism(2)
+        env.set_parallelism(parallelism)
         build_job(env, str(folder), output)
-        self._job_id = str(env.execute_async("steady rows").get_job_id())
+        self.job_id = str(env.execute_async("steady rows").get_job_id())
 
     def kinds(self) -> Sequence[Kind]:
         return (
@@ -210,19 +217,19 @@ class StandaloneTarget:
             self._add_task_executor()
 
     def runs(self) -> bool:
-        job = self._masters.get(f"/jobs/{self._job_id}") or {}
+        job = self._masters.get(f"/jobs/{self.job_id}") or {}
         tasks = job.get("status-counts", {})
         return job.get("state") == "RUNNING" and tasks.get("RUNNING") == sum(tasks.values()) > 0
 
     def finish(self) -> None:
         (self._folder / "go").touch()
-        until(lambda: self._masters.status(self._job_id) in ENDED, GRACE, "the job ends")
-        assert self._masters.status(self._job_id) == "FINISHED"
+        until(lambda: self._masters.status(self.job_id) in ENDED, GRACE, "the job ends")
+        assert self._masters.status(self.job_id) == "FINISHED"
         SteadyOutput(self._output).check()
 
     def cancel(self) -> None:
-        masters_rest_client(self._masters.settings).json("PATCH", f"/jobs/{self._job_id}")
-        until(lambda: self._masters.status(self._job_id) == "CANCELED", GRACE, "the job is cancelled")
+        masters_rest_client(self._masters.settings).json("PATCH", f"/jobs/{self.job_id}")
+        until(lambda: self._masters.status(self.job_id) == "CANCELED", GRACE, "the job is cancelled")
 
     def disturb_after_cancel(self) -> None:
         epoch = self._masters.epoch()

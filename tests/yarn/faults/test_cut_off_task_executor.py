@@ -1,0 +1,123 @@
+"""A TaskExecutor that is cut off from the master, and from nobody else: its peers, HDFS and ZooKeeper hear it. The job
+goes on without it, and nothing that it still does counts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.faults.nemesis_targets import StandaloneTarget
+from tests.yarn.faults.sessions import GRACE
+from tests.yarn.private_zookeeper import until
+from tests.yarn.standalone_masters import Process, StandaloneMasters
+from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.testing.tcp_relay import Direction, TcpRelay
+
+#: Where master and TaskExecutors are reached by others; they themselves listen elsewhere on loopback.
+MASTER_HOST, HOST, LISTEN = "127.0.0.60", "127.0.0.61", "127.0.0.1"
+
+
+class RelayedCluster:
+    """One master, two TaskExecutors of which the second's ways from and to the master are relayed, and a spare."""
+
+    def __init__(self, folder: Path, storage: str, hadoop: HadoopCluster, relays: ExitStack) -> None:
+        self.masters = StandaloneMasters(folder, storage, hadoop.zookeeper_quorum, hadoop.environment())
+        self._folder, self._environment = folder, hadoop.environment()
+        port = free_port()
+        self.masters.config |= {
+            "jobmanager.rpc.address": MASTER_HOST,
+            "high-availability.jobmanager.port": str(port),
+            "rest.bind-address": MASTER_HOST,
+        }
+        self.to_master = relays.enter_context(TcpRelay((LISTEN, port), MASTER_HOST, port))
+        rpc, data = free_port(), free_port()
+        self.from_master = relays.enter_context(TcpRelay((LISTEN, rpc), HOST, rpc))
+        relays.enter_context(TcpRelay((LISTEN, data), HOST, data))
+        self.relayed = {
+            "taskmanager.host": HOST,
+            "taskmanager.bind-host": LISTEN,
+            "taskmanager.rpc.port": str(rpc),
+            "taskmanager.data.bind-port": str(data),
+            "taskmanager.data.port": str(data),
+        }
+
+    def start(self) -> Process:
+        """Returns the TaskExecutor that can be cut off, once all are there."""
+        self.masters.add_master()
+        for others in ({}, self.relayed):
+            self.add_task_executor(others)
+        self.until_task_executors(2)
+        return self.masters.task_executors[1]
+
+    def add_task_executor(self, others: dict[str, str]) -> None:
+        role = f"taskmanager-{len(self.masters.task_executors)}"
+        process = Process(role, {**self.masters.config, **others}, self._folder, self._environment)
+        self.masters.task_executors.append(process)
+
+    def until_task_executors(self, number: int) -> None:
+        until(lambda: self.masters.overview().get("taskmanagers") == number, GRACE, f"{number} TaskExecutors")
+
+    def cut(self, victim: Process, direction: Direction) -> None:
+        """Nothing passes between the victim and the master, or only one way."""
+        # What it calls with, and what it answers with, goes one way; whatever the master says, the other.
+        self.to_master.cut([victim.pid], direction)
+        both = direction == Direction.BOTH
+        self.from_master.cut(None, direction if both else Direction.BOTH ^ direction)
+
+    def heal(self) -> None:
+        self.to_master.heal()
+        self.from_master.heal()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LISTEN, 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(hadoop: HadoopCluster, storage: str, tmp_path: Path) -> Iterator[RelayedCluster]:
+    with ExitStack() as relays:
+        made = RelayedCluster(tmp_path, storage, hadoop, relays)
+        try:
+            yield made
+        finally:
+            made.heal()
+            made.masters.stop()
+
+
+@pytest.mark.parametrize(
+    "direction", [Direction.BOTH, Direction.TO_SERVER], ids=["both-ways", "the-master-does-not-hear-it"]
+)
+def test_24_cut_off_from_the_master(
+    cluster: RelayedCluster, hadoop: HadoopCluster, tmp_path: Path, storage: str, direction: Direction
+) -> None:
+    victim = cluster.start()
+    folder = tmp_path / "job"
+    folder.mkdir()
+    target = StandaloneTarget(
+        cluster.masters, hadoop, folder, f"{storage}/cut-{direction.name}", parallelism=4
+    )
+    until(target.runs, GRACE, "the job runs")
+    job_id = target.job_id
+    cluster.masters.until_checkpoints(job_id, 2)
+    cluster.cut(victim, direction)
+    cluster.add_task_executor({})
+    until(lambda: restored(cluster, job_id) > 0 and target.runs(), GRACE, "the job runs without it")
+    done = cluster.masters.completed_checkpoints(job_id)
+    cluster.masters.until_checkpoints(job_id, done + 2)
+    assert victim.runs
+    cluster.heal()
+    cluster.until_task_executors(3)
+    cluster.masters.until_checkpoints(job_id, done + 4)
+    assert restored(cluster, job_id) == 1, "its return disturbs nobody"
+    target.finish()
+
+
+def restored(cluster: RelayedCluster, job_id: str) -> int:
+    found = cluster.masters.get(f"/jobs/{job_id}/checkpoints")
+    return int(found["counts"]["restored"]) if found else 0
