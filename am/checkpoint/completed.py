@@ -44,6 +44,17 @@ class Dropped:
     shared: tuple[str, ...]
 
 
+def outlives(status: JobStatus, retention: ExternalizedRetention) -> bool:
+    """Whether the checkpoints of a job that has ended so are kept."""
+    if not status.is_globally_terminal:
+        return True
+    if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:
+        return status is not JobStatus.FINISHED
+    if retention is ExternalizedRetention.DELETE_ON_CANCELLATION:
+        return status is JobStatus.FAILED
+    return False
+
+
 class CompletedCheckpointStore:
     """The newest completed checkpoints, oldest first."""
 
@@ -96,22 +107,12 @@ class CompletedCheckpointStore:
 
     def end(self, status: JobStatus, retention: ExternalizedRetention) -> list[Dropped]:
         """The job has ended so: what is not to outlive it."""
-        if self._outlives(status, retention):
+        if outlives(status, retention):
             return []
         dropped = []
         while self._checkpoints:
             dropped.append(self._drop(len(self._checkpoints) - 1))
         return dropped
-
-    @staticmethod
-    def _outlives(status: JobStatus, retention: ExternalizedRetention) -> bool:
-        if not status.is_globally_terminal:
-            return True
-        if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:
-            return status is not JobStatus.FINISHED
-        if retention is ExternalizedRetention.DELETE_ON_CANCELLATION:
-            return status is JobStatus.FAILED
-        return False
 
     def _drop(self, index: int, under_way: Iterable[int] = ()) -> Dropped:
         checkpoint = self._checkpoints.pop(index)

@@ -6,6 +6,7 @@ Owner: `starting_point` blocks and runs in the Dispatcher's threads before anyth
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.completed import CompletedCheckpoint, outlives
 from yarrow.am.checkpoint.pending import absolute
 from yarrow.am.checkpoint.plan import enumerator_of
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
@@ -27,9 +28,11 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, Rand
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot import storage as storages
 from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
-from yarrow.runtime.snapshot.errors import SnapshotError
+from yarrow.runtime.snapshot.errors import SnapshotError, SnapshotNotFoundError
+from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.storage import (
     CheckpointStorage,
     EarlierCheckpoint,
@@ -102,6 +105,30 @@ def starting_point(
 def in_memory(job_id: JobID) -> StartingPoint:
     """A job that begins anew and keeps its checkpoints in the master's memory."""
     return StartingPoint(JobManagerCheckpointStorage(job_id), InMemoryCheckpointRecovery().of_job(job_id))
+
+
+def remove_checkpoints(
+    job: JobGraph, settings: CheckpointSettings, status: JobStatus, recovery: CheckpointRecovery
+) -> None:
+    """Of a job that has ended so, and whose master died before it was done: what was not to outlive the job. Blocking.
+
+    Repeatedly without error. Raises RestoreError, SnapshotError, RecoveryStoreError, FileSystemError and OSError; what
+    is left then is found again, for the pointers stay.
+    """
+    if outlives(status, settings.retention):
+        return
+    storage = _storage(job.job_id, settings, None, b"")
+    for pointer in recovery.of_job(job.job_id).completed():
+        if pointer.claimed:
+            with contextlib.suppress(SnapshotNotFoundError):
+                storage.discard_claimed(storage.open(pointer.path, verify=False))
+        elif pointer.owned:
+            storage.discard(CheckpointLocation(directory=pointer.path))
+    for left in storage.earlier():
+        if not left.complete:
+            storage.discard(CheckpointLocation(directory=left.pointer))
+    # Shared files go with the last checkpoint.
+    storage.clean_up()
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
-from yarrow.am.checkpoint.restore import dispose_savepoint, starting_point
+from yarrow.am.checkpoint.restore import dispose_savepoint, remove_checkpoints, starting_point
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
@@ -381,7 +381,7 @@ class Dispatcher(RpcEndpoint):
                     break
                 job.problem = f"cannot be started again yet: {error}"
                 _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
-            await self._pause(pause, job.cancelled)
+            await self._pause(pause, None if job.cancelled.is_set() else job.cancelled)
             pause = min(2 * pause, _LAST_PAUSE)
         self._recovering.pop(job.job_id, None)
         job.done.set()
@@ -392,7 +392,8 @@ class Dispatcher(RpcEndpoint):
         if result is not None:
             _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
             self._finished.add(job.ended_before(result))
-            await self._remove_job(job_id, result.blobs)
+            if await self._has_removed_checkpoints(job_id, result.status):
+                await self._remove_job(job_id, result.blobs)
             return
         if job.job is None:
             job.is_of(decode_and_validate(await self.run_blocking(self._store.get, job_id)))
@@ -404,6 +405,23 @@ class Dispatcher(RpcEndpoint):
         await self._run(job.job, recovering=True)
         if job.cancelled.is_set():
             self._masters[job_id].cancel()
+
+    async def _has_removed_checkpoints(self, job_id: JobID, status: JobStatus) -> bool:
+        """Those that the master of an ended job had no time to remove; False = they are left to the next leader."""
+
+        def remove() -> None:
+            try:
+                graph = decode_and_validate(self._store.get(job_id))
+            except (KeyError, StoredJobError):
+                return  # Goes last.
+            remove_checkpoints(graph, self._settings.job_master(graph).checkpoints, status, self._recovery)
+
+        try:
+            await self.run_blocking(remove)
+        except (OSError, YarrowError) as error:
+            _log.warning("checkpoints of job %s were not removed, the next leader will: %s", job_id, error)
+            return False
+        return True
 
     async def _cancel_recovering(self, job: RecoveringJob) -> None:
         """Cancelled before it ran again: restored where that works, so that its checkpoints go as they should."""

@@ -9,13 +9,20 @@ import msgspec
 import pytest
 
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
-from yarrow.am.checkpoint.restore import StartingPoint, dispose_savepoint, starting_point
+from yarrow.am.checkpoint.restore import (
+    StartingPoint,
+    dispose_savepoint,
+    remove_checkpoints,
+    starting_point,
+)
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -264,3 +271,32 @@ def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path
     secret.chmod(0o644)
     with pytest.raises(RestoreError, match="chmod 600"):
         begun(sealed, secret_file=str(secret))
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        (JobStatus.FINISHED, set()),
+        (JobStatus.CANCELED, set()),
+        (JobStatus.FAILED, {"chk-3", "chk-4", "chk-5"}),
+    ],
+)
+def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_job(
+    tmp_path: Path, status: JobStatus, left: set[str]
+) -> None:
+    recovery = InMemoryCheckpointRecovery()
+    store = recovery.of_job(JOB.job_id)
+    for number in (3, 4):
+        store.add(number, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=number))
+    theirs = saved(tmp_path / "theirs", keyed(), number=2)
+    store.add(2, theirs, owned=False)
+    folder = tmp_path / JOB.job_id
+    (folder / "shared" / ("a" * 32)).write_text("state")
+    (folder / "chk-5").mkdir()
+    settings = replace(on_files(tmp_path), retention=ExternalizedRetention.DELETE_ON_CANCELLATION)
+    for _ in range(2):
+        remove_checkpoints(JOB, settings, status, recovery)
+    there = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    assert there - {"shared", "taskowned"} == left
+    assert folder.exists() == bool(left), "shared files go with the last checkpoint"
+    assert Path(theirs).exists()
