@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.unit.rpc.loops import run
-from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import JobID, ResourceID, ResourceManagerID
+from yarrow.runtime.rpc import grpc_transport
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import CallerNotAllowedError, InvalidMessageError, RpcUnavailableError
@@ -55,6 +58,7 @@ class Everything(RpcEndpoint):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.called: list[str] = []
+        self.port = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -83,6 +87,7 @@ async def serving(
     endpoint = Everything("it")
     await endpoint.start()
     address = serves.serve(gateway, endpoint)
+    endpoint.port = urlsplit(address).port or 0
     try:
         yield endpoint, calls.connect(address, gateway)
     finally:
@@ -213,6 +218,49 @@ def test_nothing_is_served_to_who_shows_no_certificate() -> None:
         await serves.stop()
 
     run(body())
+
+
+def test_strangers_are_cut_off_and_a_storm_of_them_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_transport, "_HANDSHAKE_MS", 1000)
+    monkeypatch.setattr(grpc_transport, "_MAX_CONNECTIONS", 8)
+
+    async def body() -> None:
+        async with serving(of(Role.JOB_MANAGER), of(Role.TASK_EXECUTOR), RESOURCE_MANAGER) as (
+            endpoint,
+            manager,
+        ):
+            await manager.disconnect_task_executor(ResourceID("te"), "first")
+            port = endpoint.port
+            storm = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(40)]
+            # Who has proved itself goes on meanwhile.
+            await manager.disconnect_task_executor(ResourceID("te"), "second")
+            early = await endpoint.run_blocking(_closed, storm, 0.5)
+            assert early >= 32
+            assert await endpoint.run_blocking(_closed, storm, 20.0) == 40
+            for sock in storm:
+                sock.close()
+            await manager.disconnect_task_executor(ResourceID("te"), "third")
+            assert len(endpoint.called) == 3
+
+    run(body())
+
+
+def _closed(storm: list[socket.socket], seconds: float) -> int:
+    """How many of the connections the server has closed after that time, or sooner when it is all of them."""
+    end = perf_counter() + seconds
+    waiting = [sock for sock in storm if sock.fileno() >= 0]
+    closed = len(storm) - len(waiting)
+    while waiting and (left := end - perf_counter()) > 0:
+        for sock in select.select(waiting, [], [], left)[0]:
+            try:
+                gone = sock.recv(4096) == b""
+            except ConnectionError:
+                gone = True
+            if gone:
+                sock.close()
+                waiting.remove(sock)
+                closed += 1
+    return closed
 
 
 def _answer(port: int, data: bytes, tls: bool) -> bytes:
