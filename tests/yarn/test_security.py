@@ -245,7 +245,11 @@ def the_token_opens_and_nothing_else_does(session: Session) -> None:
 
 
 def the_proxy_shows_and_changes_nothing(session: Session, hadoop: HadoopCluster) -> None:
-    page = f"{hadoop.resource_manager_web}/proxy/{session.id}/pages/yarrow"
+    tracked = f"{hadoop.resource_manager_web}/proxy/{session.id}"
+    status, body = session.text("/", base=tracked)
+    assert status == 200, body
+    assert "./pages/yarrow/" in body
+    page = f"{tracked}/pages/yarrow"
     status, body = session.text("/overview", base=page)
     assert status == 200, body
     assert json.loads(body)["jobs-running"] == 1
