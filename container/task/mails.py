@@ -1,13 +1,17 @@
-"""What keeps mails from waiting: the chunk at hand is cut where it stands, and how long each waited is measured.
+"""The mailbox of a task, and what keeps mails from waiting: the chunk at hand is cut where it stands, and how long each
+waited is measured.
 
-Owner: the task thread; `ChunkAtHand.cut` may be called from any. Must not know what mails do.
+Owner: the task thread; `Mailbox.put` and `ChunkAtHand.cut` may be called from any. Must not know what mails do.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from yarrow.runtime.common.clock import perf_counter
 
 
 class ChunkAtHand:
@@ -59,3 +63,39 @@ class MailDelays:
     def average_ms(self) -> float:
         """Mean wait in milliseconds."""
         return 1000 * self.total_seconds / self.count if self.count else 0.0
+
+
+class Mailbox:
+    """What others want to be done on the task's thread, in the order in which they asked."""
+
+    def __init__(self, chunk: ChunkAtHand) -> None:
+        self._chunk = chunk
+        self._mails: deque[Callable[[], None]] = deque()
+        self._closed = False
+        self.delays = MailDelays()
+
+    def __len__(self) -> int:
+        return len(self._mails)
+
+    def put(self, mail: Callable[[], None]) -> None:
+        """Any thread: the mail is run between two slices, and the present one ends soon."""
+        queued = perf_counter()
+
+        def run() -> None:
+            self.delays.add(perf_counter() - queued)
+            mail()
+
+        self._mails.append(run)
+        self._chunk.cut()
+
+    def run(self) -> bool:
+        """Runs all mails; True when there was one. None is run any more once a mail has ended the task."""
+        had_mails = bool(self._mails)
+        while self._mails and not self._closed:
+            self._mails.popleft()()
+        return had_mails
+
+    def close(self) -> None:
+        """The task has ended: what is left is dropped."""
+        self._closed = True
+        self._mails.clear()

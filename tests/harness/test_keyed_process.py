@@ -143,7 +143,7 @@ def test_rows_with_a_timestamp_and_results_of_timers_share_an_output() -> None:
 def test_rows_of_a_buffer_with_and_without_timestamps_all_arrive() -> None:
     with OperatorHarness(lambda a, b: a.union(b).map(lambda v: v), inputs=2) as harness:
         for task in harness.tasks:
-            task._buffer_timeout = 3600.0
+            task.outputs.buffer_timeout = 3600.0
         harness.push(1, 2)
         harness.push(3, input=1, timestamps=[30])
         harness.push(4)

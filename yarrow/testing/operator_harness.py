@@ -192,7 +192,7 @@ class OperatorHarness:
             task = builder.build()
             register_task_metrics(task.environment.metrics, task)
             if chunk_rows is not None:
-                task._sizer = SliceSizer(1.0, chunk_rows)
+                task.sizer = SliceSizer(1.0, chunk_rows)
             self._tasks.append(task)
         by_name = {vertex.operators[0].name: vertex for vertex in graph.vertices}
         codec = ElementCodec(serializer_for(None))

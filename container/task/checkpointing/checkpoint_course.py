@@ -64,7 +64,7 @@ class CheckpointCourse:
         for ready in checkpoints:
             kind = _kind(ready.barrier)
             drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not task.finished
-            in_flight = task.in_flight.begin(ready, task.at_hand(ready.barrier.checkpoint_id))
+            in_flight = task.in_flight.begin(ready, task.inputs.at_hand(ready.barrier.checkpoint_id))
             is_cut = task.checkpoints.cut(
                 ready,
                 finished=task.finished,
@@ -83,7 +83,7 @@ class CheckpointCourse:
     def look(self) -> bool:
         """Looks at barriers that wait in queues, here or behind outputs; True when the task has cut."""
         gate, cuts = self._task.gate, 0
-        if self._task.take_announcements():
+        if self._task.inputs.take_announcements():
             for position, entry in enumerate(gate.channels):
                 while (barrier := entry.channel.next_announced()) is not None:
                     cuts += self._cut_if_any(gate.barriers.announced(position, barrier))

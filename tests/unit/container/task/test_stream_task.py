@@ -136,7 +136,7 @@ def test_timers_wait_for_credit_too() -> None:
         lambda s: s.key_by(lambda v: v).process(Ticking()), output_credit=1, configuration=configuration
     ) as harness:
         (task,) = harness.tasks
-        task._slice_seconds = 0.0
+        task.slice_seconds = 0.0
         harness.push(*range(50))
         harness.hold_outputs = True
         harness.advance(1)

@@ -1,0 +1,173 @@
+"""TaskInputs: takes batches and control elements from a task's gate and runs the rows chunk by chunk.
+
+Owner: the task thread; channels announce barriers from any. The batch at hand may be left in the middle, for a mail, a
+barrier or the end of the slice, and a snapshot finds the rest here. It never looks at credit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
+from yarrow.container.network.input_gate import GateChannel
+from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
+from yarrow.container.task.input_watermarks import InputWatermarks
+from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.task_stage import TaskStage
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.elements import (
+    ArrowBatch,
+    Batch,
+    CheckpointBarrier,
+    ControlElement,
+    EndOfData,
+    LatencyMarker,
+    RowBatch,
+    StreamElement,
+    Watermark,
+    WatermarkStatus,
+)
+
+if TYPE_CHECKING:
+    from yarrow.container.task.stream_task import StreamTask
+
+
+class TaskInputs:
+    """The way of a task's input into its chain."""
+
+    def __init__(self, task: StreamTask, latency: LatencyTracker) -> None:
+        self._task = task
+        self._latency = latency
+        self._chain = task.chain
+        self._gate = task.gate
+        self.watermarks = InputWatermarks(task.gate, task.chain.time)
+        #: Rows that were run.
+        self.records_in = 0
+        #: The rest of the batch at hand: (input index, rows, timestamps, position, where it came from).
+        self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
+        #: Records in flight of the restored checkpoint, which come before all others.
+        self.recovered = RecoveredRecords()
+        #: A barrier that may overtake waits in a queue; set by any thread, for what came before the task, too.
+        self._announced = True
+        for entry in task.gate.channels:
+            entry.channel.on_announced = self._on_announced
+
+    def _on_announced(self) -> None:
+        """Any thread: the chunk at hand is cut, as for a mail; the channel wakes the task."""
+        self._announced = True
+        self._task.chunk.cut()
+
+    def take_announcements(self) -> bool:
+        """Whether a barrier may have been announced since the last call."""
+        announced, self._announced = self._announced, False
+        return announced
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to run."""
+        return self._batch is not None or bool(self.recovered) or self._gate.has_data
+
+    def take(self, deadline: float) -> bool:
+        """Runs input until `deadline` (perf_counter), a mail waits or nothing is there; True when there was any."""
+        task, worked = self._task, False
+        while task.stage is TaskStage.RUNNING and not self.watermarks.firing:
+            if self._batch is not None:
+                self._run_chunk()
+            elif self.recovered:
+                self._take_recovered()
+            else:
+                element = self._gate.poll()
+                if element is None:
+                    return worked
+                self._on_element(*element)
+            worked = True
+            if task.mails_waiting or perf_counter() >= deadline:
+                return True
+        return worked
+
+    def at_hand(self, checkpoint_id: int) -> list[ChannelRecording]:
+        """What was taken and has not run yet, as records in flight of a checkpoint, in order."""
+        found: list[ChannelRecording] = []
+        if self._batch is not None:
+            _, rows, timestamps, position, origin = self._batch
+            if origin is not None:
+                rest = ChannelRecording(origin, checkpoint_id)
+                rest.add(RowBatch(rows[position:], None if timestamps is None else timestamps[position:]))
+                found.append(rest)
+        found += self.recovered.remaining(checkpoint_id)
+        return found
+
+    def take_barriers(self) -> bool:
+        """Behind the end of data a channel still brings the barriers of tasks that wait for their last checkpoint."""
+        moved = False
+        while self._task.stage is TaskStage.FINISHING:
+            element = self._gate.poll_ended()
+            if element is None:
+                return moved
+            moved = True
+            if isinstance(element[2], CheckpointBarrier):
+                self._task.course.cut(self._gate.barriers.barrier(element[0], element[2]))
+        return moved
+
+    def _take_recovered(self) -> None:
+        found = self.recovered.take()
+        if found is not None:
+            self._on_batch(found.input_index, found.batch, found.origin)
+
+    def _on_element(self, position: int, entry: GateChannel, element: StreamElement) -> None:
+        if isinstance(element, RowBatch | ArrowBatch):
+            self._on_batch(entry.input_index, element, entry.channel.origin)
+        else:
+            self._on_control(position, entry, element)
+
+    def _on_batch(self, input_index: int, batch: Batch, origin: ChannelOrigin | None) -> None:
+        if isinstance(batch, RowBatch):
+            self._batch = (input_index, batch.rows, batch.timestamps, 0, origin)
+            self._run_chunk()
+        else:
+            self.records_in += len(batch)
+            self._chain.run_batch(batch)
+
+    def _run_chunk(self) -> None:
+        assert self._batch is not None
+        input_index, rows, timestamps, position, origin = self._batch
+        end = min(position + self._task.sizer.rows, len(rows))
+        if position == 0 and end == len(rows):
+            chunk, stamps = rows, timestamps
+        else:
+            chunk = rows[position:end]
+            stamps = None if timestamps is None else timestamps[position:end]
+        self._batch = None
+        started = perf_counter()
+        self._chain.run_rows(
+            input_index, self._task.chunk.begin(chunk), None if stamps is None else iter(stamps)
+        )
+        end -= self._task.chunk.end()
+        done = end - position
+        if end < len(rows):
+            self._batch = (input_index, rows, timestamps, end, origin)
+        self.records_in += done
+        self._chain.counts.records_in += done
+        self._task.sizer.measured(done, perf_counter() - started)
+
+    def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
+        valve = self._gate.valves[entry.input_index]
+        if isinstance(element, Watermark):
+            valve.advance(entry, element.timestamp)
+            self.watermarks.advance()
+        elif isinstance(element, WatermarkStatus):
+            valve.set_idle(entry, element.idle)
+            self.watermarks.advance()
+        elif isinstance(element, CheckpointBarrier):
+            self._task.course.cut(self._gate.barriers.barrier(position, element))
+        elif isinstance(element, LatencyMarker):
+            self._latency.arrived(element)
+            self._task.outputs.forward_marker(element)
+        elif isinstance(element, EndOfData):
+            self._gate.end_channel(entry)
+            valve.channel_ended()
+            self.watermarks.advance()
+            if not self._gate.all_ended:
+                self._task.course.cut(self._gate.barriers.channel_ended())
+            elif not self.watermarks.firing:
+                self._task.input_ended()

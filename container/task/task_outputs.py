@@ -1,0 +1,73 @@
+"""TaskOutputs: the partitions of one task: credit, overdrafts, flushing, and elements for all of them.
+
+Owner: the task thread. Rows come to the partitions from the chain's generated loops and not through here. It never
+waits: whoever lacks credit asks again when it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yarrow.container.network.partition import Partition
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.elements import ControlElement, LatencyMarker
+
+
+class TaskOutputs:
+    """All outputs of one subtask; `buffer_timeout_ms` below 0: only full buffers are sent."""
+
+    def __init__(self, partitions: Sequence[Partition], buffer_timeout_ms: int) -> None:
+        self.partitions = tuple(partitions)
+        #: Seconds that rows may wait for others; None = until a buffer is full.
+        self.buffer_timeout = None if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+        #: When buffered rows are sent (perf_counter); None = nothing waits.
+        self.flush_at: float | None = None
+        self._markers_sent = 0
+
+    def have_credit(self) -> bool:
+        """Whether all can take another slice, once what waited for credit has gone."""
+        available = True
+        for partition in self.partitions:
+            if not partition.is_available and not (partition.drain_overdraft() and partition.is_available):
+                available = False
+        return available
+
+    def drain_overdrafts(self) -> bool:
+        """Sends what waits as far as there is credit; True when nothing waits any more."""
+        drained = True
+        for partition in self.partitions:
+            if not partition.drain_overdraft():
+                drained = False
+        return drained
+
+    def broadcast(self, element: ControlElement) -> None:
+        """Sends a control element behind everything emitted so far, on all outputs."""
+        for partition in self.partitions:
+            partition.broadcast_control(element)
+
+    def forward_marker(self, marker: LatencyMarker) -> None:
+        """On one channel of each output, in turn."""
+        for partition in self.partitions:
+            partition.flush_all()
+            partition.channels[self._markers_sent % len(partition.channels)].send_control(marker)
+        self._markers_sent += 1
+
+    def flush_if_due(self) -> None:
+        """Sends buffered rows whose time has come."""
+        if self.buffer_timeout is None:
+            return
+        if not any(partition.has_buffered for partition in self.partitions):
+            self.flush_at = None
+            return
+        now = perf_counter()
+        if self.flush_at is None:
+            self.flush_at = now + self.buffer_timeout
+        if now >= self.flush_at:
+            self.flush_at = None
+            for partition in self.partitions:
+                partition.flush_all()
+
+    def close(self, reason: str) -> None:
+        """The task has ended before its end of data: consumers learn why."""
+        for partition in self.partitions:
+            partition.close(reason)
