@@ -33,6 +33,7 @@ from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
 from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
@@ -104,13 +105,20 @@ class RunningMaster:
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
         ending = asyncio.create_task(told.wait(), name="told to end")
+        noting = asyncio.create_task(self._note_environment(), name="use of the environment")
         try:
             await asyncio.wait({mode, ending}, return_when=asyncio.FIRST_COMPLETED)
             return mode.result() if mode.done() else None
         finally:
-            for task in (mode, ending):
+            for task in (mode, ending, noting):
                 task.cancel()
-            await asyncio.gather(mode, ending, return_exceptions=True)
+            await asyncio.gather(mode, ending, noting, return_exceptions=True)
+
+    async def _note_environment(self) -> None:
+        """For as long as this runs, no client takes the environment for an unused one: it is noted before each day ends."""
+        while self._description.environment:
+            await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
+            await asyncio.to_thread(note_uses, self._description.environment, self._clock)
 
     async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
         match self._description.mode:

@@ -33,6 +33,8 @@ class FileStatus:
     is_dir: bool
     size: int
     modified_ms: int
+    #: Of the last use, as exact as storage keeps it (HDFS: an hour); it may be that of the last change.
+    accessed_ms: int = 0
 
     @property
     def name(self) -> str:
@@ -76,8 +78,8 @@ class FileSystem(Protocol):
         """Makes a folder and those above it; no error when it is there."""
         ...
 
-    def touch(self, path: str, modified_ms: int) -> None:
-        """Sets the time of modification of a file."""
+    def touch(self, path: str, accessed_ms: int) -> None:
+        """Sets the time of the last use of a file, and nothing else of it. FileSystemError where storage keeps none."""
         ...
 
 

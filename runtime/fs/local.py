@@ -24,7 +24,8 @@ class LocalFileSystem:
         """What `path` is."""
         found = os.stat(_plain(path))
         is_dir = os.path.isdir(_plain(path))
-        return FileStatus(path, is_dir, 0 if is_dir else found.st_size, found.st_mtime_ns // 1_000_000)
+        size = 0 if is_dir else found.st_size
+        return FileStatus(path, is_dir, size, found.st_mtime_ns // 1_000_000, found.st_atime_ns // 1_000_000)
 
     def list(self, path: str) -> list[FileStatus]:
         """The entries of a folder, by name; dangling links are left out."""
@@ -81,9 +82,10 @@ class LocalFileSystem:
         """Makes a folder and those above it."""
         os.makedirs(_plain(path), exist_ok=True)
 
-    def touch(self, path: str, modified_ms: int) -> None:
-        """Sets the time of modification."""
-        os.utime(_plain(path), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+    def touch(self, path: str, accessed_ms: int) -> None:
+        """Sets the time of the last use."""
+        plain = _plain(path)
+        os.utime(plain, ns=(accessed_ms * 1_000_000, os.stat(plain).st_mtime_ns))
 
 
 class _DurableFile:

@@ -132,10 +132,13 @@ class WebHdfsFileSystem:
         """Makes a folder and those above it."""
         self._ask(path, lambda client: client.makedirs(self._plain(path)))
 
-    def touch(self, path: str, modified_ms: int) -> None:
-        """Sets a file's time of modification: HDFS keeps no time of use that readers could rely on."""
+    def touch(self, path: str, accessed_ms: int) -> None:
+        """Sets the time of the last use. That of modification stays: YARN takes a file for another one without it.
+
+        Refused where dfs.namenode.accesstime.precision is 0.
+        """
         plain = self._plain(path)
-        self._ask(path, lambda client: client.set_times(plain, modification_time=modified_ms))
+        self._ask(path, lambda client: client.set_times(plain, access_time=accessed_ms))
 
     def _ask(self, path: str, request: Callable[[Any], T]) -> T:
         return _repeated(self._pool, path, request)
@@ -159,7 +162,11 @@ class WebHdfsFileSystem:
     @staticmethod
     def _as_status(path: str, entry: Mapping[str, Any]) -> FileStatus:
         return FileStatus(
-            path, entry["type"] == "DIRECTORY", int(entry["length"]), int(entry["modificationTime"])
+            path,
+            entry["type"] == "DIRECTORY",
+            int(entry["length"]),
+            int(entry["modificationTime"]),
+            int(entry.get("accessTime", 0)),
         )
 
 

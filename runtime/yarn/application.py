@@ -51,6 +51,8 @@ class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 1
     #: Interpreter in a container, absolute or relative to it.
     interpreter: str
+    #: Its files on HDFS; the master notes now and then that they are used.
+    environment: tuple[str, ...] = ()
     #: Where shipped code and staged files of this application lie on HDFS; removed with it. Empty = nothing is staged.
     staging_directory: str = ""
 

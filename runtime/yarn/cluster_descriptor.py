@@ -270,6 +270,7 @@ class YarnClusterDescriptor:
             attached=plan.attached,
             max_attempts=max_attempts(self._config),
             interpreter=environment.interpreter,
+            environment=tuple(archive.source for archive in environment.archives),
         )
         write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))

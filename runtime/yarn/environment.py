@@ -80,7 +80,10 @@ def prepare(config: Settings, say: Say) -> PreparedEnvironment:
 
 def store_of(config: Settings) -> EnvironmentStore:
     """Where environments of this user are kept."""
-    return EnvironmentStore(join(staging_root(config), "environments"), RandomIdFactory(), _CLOCK)
+    replication = max(0, config.get(yarn.FILE_REPLICATION))
+    return EnvironmentStore(
+        join(staging_root(config), "environments"), RandomIdFactory(), _CLOCK, replication
+    )
 
 
 def packed_archives(store: EnvironmentStore, memory: EnvironmentMemory, say: Say) -> tuple[Resource, ...]:

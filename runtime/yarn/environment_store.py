@@ -1,7 +1,8 @@
 """Environments that were packed before: on HDFS under the hash of their content, and what the client remembers.
 
 Owner: the client's thread; blocking. An archive on HDFS never changes: it is written under a hidden name, its length is
-checked, and it gets its name in one step, so that clients at the same time do no harm. The client's memory is a file
+checked, and it gets its name in one step, so that clients at the same time do no harm. Clients and running masters note
+that they use one; whoever stores another removes those that nobody has used for long. The client's memory is a file
 that only saves work: without it everything is packed anew.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +21,16 @@ import msgspec
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
 from yarrow.runtime.yarn.environment_archive import PackedArchive
 from yarrow.runtime.yarn.environment_files import EnvironmentFile
 from yarrow.runtime.yarn.environment_start import ARCHIVE_SUFFIX
+from yarrow.runtime.yarn.environment_use import is_stored, last_use, note_use
 
 _HIDDEN = "_upload-"
+#: What was used within this time stays.
+UNUSED_MS = 30 * 24 * 3600 * 1000
+_log = logging.getLogger(__name__)
 #: What a client that was killed left on HDFS is removed by another after this time.
 _ABANDONED_MS = 24 * 3600 * 1000
 _REMEMBERED = 16
@@ -97,29 +103,35 @@ class EnvironmentMemory:
 class EnvironmentStore:
     """Files in one folder, local or on HDFS, under the hash of their content and a suffix that says what they are."""
 
-    def __init__(self, folder: str, ids: IdFactory, clock: Clock) -> None:
+    def __init__(self, folder: str, ids: IdFactory, clock: Clock, replication: int = 0) -> None:
+        """`replication`: of what is stored anew; 0 = as HDFS is configured."""
         self._folder = folder
         self._ids = ids
         self._clock = clock
+        self._replication = replication
 
     def path_of(self, digest: str, suffix: str = ARCHIVE_SUFFIX) -> str:
         """Where a file is, if it is there."""
         return join(self._folder, digest + suffix)
 
     def holds(self, digest: str, size: int, suffix: str = ARCHIVE_SUFFIX) -> bool:
-        """Whether the file is there, and whole."""
+        """Whether the file is there, and whole; then it is used."""
+        path = self.path_of(digest, suffix)
         try:
-            return file_system_for(self._folder).status(self.path_of(digest, suffix)).size == size
+            found = file_system_for(path).status(path)
+            if found.size == size:
+                note_use(path, self._clock, found)
+            return found.size == size
         except FileNotFoundError:
             return False
 
     def add(self, write: Callable[[BinaryIO], PackedArchive], suffix: str = ARCHIVE_SUFFIX) -> PackedArchive:
         """Stores what `write` writes under the hash that it returns; nothing is left of it when it fails."""
         file_system = file_system_for(self._folder)
-        self._remove_abandoned()
+        self._remove_old()
         hidden = join(self._folder, _HIDDEN + self._ids.hex_id())
         try:
-            with file_system.create(hidden) as output:
+            with file_system.create(hidden, self._replication) as output:
                 packed = write(output)
             self._name(hidden, packed, suffix)
         finally:
@@ -139,10 +151,21 @@ class EnvironmentStore:
             if not self.holds(packed.digest, packed.size, suffix):
                 raise
 
-    def _remove_abandoned(self) -> None:
+    def _remove_old(self) -> None:
+        """What nobody has used for long, and what killed clients have left."""
         file_system = file_system_for(self._folder)
         with contextlib.suppress(OSError, FileSystemError):
             for entry in file_system.list(self._folder):
-                age = self._clock.epoch_ms() - entry.modified_ms
-                if entry.name.startswith(_HIDDEN) and age > _ABANDONED_MS:
+                if entry.name.startswith(_HIDDEN):
+                    old = self._clock.epoch_ms() - entry.modified_ms > _ABANDONED_MS
+                else:
+                    # Looked at again: somebody may have begun to use it a moment ago.
+                    old = self._is_unused(entry) and self._is_unused(file_system.status(entry.path))
+                if old:
+                    # Refused where no times of use are kept: nobody knows then what is used.
+                    file_system.touch(entry.path, max(1, entry.accessed_ms))
                     file_system.delete(entry.path)
+                    _log.debug("%s was not used any more", entry.path)
+
+    def _is_unused(self, entry: FileStatus) -> bool:
+        return is_stored(entry.name) and self._clock.epoch_ms() - last_use(entry) > UNUSED_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
     root: ClassVar[Path]
     #: Shared by all requests of a server.
     faults: ClassVar[list[Fault]]
+    #: What each file was created with; empty = what is configured.
+    replications: ClassVar[dict[str, str]]
 
     def log_message(self, format: str, *args: object) -> None:
         return None
@@ -108,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.body())
+        self.replications[name] = query.get("replication", "")
         self.answer(b"", 201)
 
     def op_rename(self, path: Path, name: str, query: dict[str, str]) -> None:
@@ -120,6 +124,15 @@ class _Handler(BaseHTTPRequestHandler):
     def op_mkdirs(self, path: Path, name: str, query: dict[str, str]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.answer({"boolean": True})
+
+    def op_settimes(self, path: Path, name: str, query: dict[str, str]) -> None:
+        found = path.stat()
+        times = [found.st_atime_ns, found.st_mtime_ns]
+        for index, key in enumerate(("accesstime", "modificationtime")):
+            if int(query.get(key, -1)) >= 0:
+                times[index] = int(query[key]) * 1_000_000
+        os.utime(path, ns=(times[0], times[1]))
+        self.answer(b"")
 
     def op_delete(self, path: Path, name: str, query: dict[str, str]) -> None:
         there = path.exists()
@@ -153,14 +166,22 @@ def _status(path: Path, suffix: str) -> dict[str, Any]:
         "pathSuffix": suffix,
         "type": "DIRECTORY" if path.is_dir() else "FILE",
         "length": 0 if path.is_dir() else found.st_size,
-        "modificationTime": int(found.st_mtime * 1000),
+        "modificationTime": found.st_mtime_ns // 1_000_000,
+        "accessTime": found.st_atime_ns // 1_000_000,
     }
 
 
 @contextmanager
-def fake_webhdfs(root: Path, faults: list[Fault] | None = None, port: int = 0) -> Iterator[str]:
-    """Serves a folder; gives `webhdfs://host:port`."""
-    handler = type("Handler", (_Handler,), {"root": root, "faults": faults if faults is not None else []})
+def fake_webhdfs(
+    root: Path, faults: list[Fault] | None = None, port: int = 0, replications: dict[str, str] | None = None
+) -> Iterator[str]:
+    """Serves a folder; gives `webhdfs://host:port`. What is done is noted in `replications`."""
+    shared = {
+        "root": root,
+        "faults": faults if faults is not None else [],
+        "replications": replications if replications is not None else {},
+    }
+    handler = type("Handler", (_Handler,), shared)
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -9,11 +9,14 @@ from typing import BinaryIO
 
 import pytest
 
-from yarrow.runtime.common.clock import ManualClock
+from tests.unit.fs.fake_webhdfs import Fault, fake_webhdfs
+from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import CountingIdFactory
+from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.yarn.environment_archive import PackedArchive
 from yarrow.runtime.yarn.environment_files import EnvironmentFile
 from yarrow.runtime.yarn.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
+from yarrow.runtime.yarn.environment_use import note_uses
 
 CONTENT = b"an environment"
 PACKED = PackedArchive(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), len(CONTENT))
@@ -79,6 +82,79 @@ def test_what_a_killed_client_left_is_removed_after_a_day(tmp_path: Path) -> Non
     store.add(lambda output: PackedArchive("another", output.write(b"x"), 1))
     assert not left.exists()
     assert other.exists()
+
+
+class OfOneByte:
+    """Something to store that is like nothing stored before."""
+
+    def __init__(self, digit: str) -> None:
+        self.packed = PackedArchive(digit * 64, 1, 1)
+
+    def __call__(self, output: BinaryIO) -> PackedArchive:
+        output.write(b"x")
+        return self.packed
+
+
+DAY = 24 * 3600
+
+
+def clock_now() -> ManualClock:
+    """Files have the times of the machine."""
+    return ManualClock(SystemClock().epoch_ms())
+
+
+def test_what_nobody_has_used_for_a_month_is_removed_when_another_is_stored(tmp_path: Path) -> None:
+    clock = clock_now()
+    store = EnvironmentStore(str(tmp_path), CountingIdFactory(), clock)
+    unused, used, of_a_master = (OfOneByte(digit) for digit in "123")
+    for one in (unused, used, of_a_master):
+        store.add(one)
+    (tmp_path / "notes.txt").write_text("somebody's")
+    changed = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    clock.advance(20 * DAY)
+    assert store.holds(used.packed.digest, 1)
+    note_uses([store.path_of(of_a_master.packed.digest), str(tmp_path / ("f" * 64 + ".sh"))], clock)
+    assert store.holds(unused.packed.digest, 2) is False, "looked at, and not what was wanted: no use"
+    clock.advance(15 * DAY)
+    store.add(OfOneByte("5"))
+    left = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert sorted(name[0] for name in left) == ["2", "3", "5", "n"]
+    assert left.items() >= {(name, at) for name, at in changed.items() if name[0] != "1"}
+
+
+def test_a_use_is_noted_once_a_day(tmp_path: Path) -> None:
+    clock = clock_now()
+    store = EnvironmentStore(str(tmp_path), CountingIdFactory(), clock)
+    store.add(write)
+    path = Path(store.path_of(PACKED.digest))
+    made = path.stat().st_atime_ns
+    clock.advance(0.9 * DAY)
+    assert store.holds(PACKED.digest, PACKED.size)
+    assert path.stat().st_atime_ns == made
+    clock.advance(0.2 * DAY)
+    assert store.holds(PACKED.digest, PACKED.size)
+    assert path.stat().st_atime_ns // 1_000_000 == clock.epoch_ms()
+
+
+@pytest.mark.parametrize("replication", [0, 3])
+def test_files_on_hdfs_have_the_times_and_copies_that_are_asked_for(tmp_path: Path, replication: int) -> None:
+    copies: dict[str, str] = {}
+    faults = [Fault("settimes", "IOException", "Access time for hdfs is not configured.")]
+    clock = clock_now()
+    with fake_webhdfs(tmp_path, faults, replications=copies) as url:
+        store = EnvironmentStore(f"{url}/environments", CountingIdFactory(), clock, replication)
+        store.add(write)
+        assert list(copies.values()) == [str(replication) if replication else ""]
+        clock.advance(40 * DAY)
+        # Where no times of use are kept, nobody knows what is unused: all stays.
+        store.add(OfOneByte("1"))
+        assert store.holds(PACKED.digest, PACKED.size)
+        clock.advance(40 * DAY)
+        assert store.holds("1" * 64, 1)
+        store.add(OfOneByte("2"))
+        assert not store.holds(PACKED.digest, PACKED.size)
+        assert store.holds("1" * 64, 1)
+        close_sessions()
 
 
 def test_what_was_packed_is_remembered_until_a_library_changes(tmp_path: Path) -> None:
