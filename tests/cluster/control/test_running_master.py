@@ -131,8 +131,9 @@ class Application:
         authority = CertificateAuthority("application", SystemClock())
         common = {"application_secret_id": "a" * 32, "data_secret": b"d" * 32}
         executors = TaskExecutorSecrets(
-            identity=authority.issue("taskexecutors", Role.TASK_EXECUTOR), **common
-        )  # type: ignore[arg-type]
+            identity=authority.issue("taskexecutors", Role.TASK_EXECUTOR),
+            **common,  # type: ignore[arg-type]
+        )
         self.yarn = LocalContainers(folder, self.description, executors)
         secrets = MasterSecrets(
             identity=authority.issue("master", Role.JOB_MANAGER),
