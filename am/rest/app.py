@@ -125,6 +125,8 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     app.add_exception_handler(YarrowError, _refuse_error)
     app.add_middleware(RequestGuard, settings=settings)
 
+    # Where a browser comes first, also from YARN's page, it finds what there is to ask for.
+    @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def show_api() -> HTMLResponse:
         return HTMLResponse(API_PAGE)

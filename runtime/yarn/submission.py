@@ -25,8 +25,8 @@ DEFAULT_QUEUE: Final = "default"
 _SKEIN_TYPE: Final = "skein"
 _MASTER_VARIABLES: Final = "containerized.master.env."
 _TASK_EXECUTOR_VARIABLES: Final = "containerized.taskmanager.env."
-#: For Skein's Java ApplicationMaster, which shares the master's container. Its page shows the entries of a java.util.Map by
-#: reflection, which JDKs from 17 on refuse unless the package is opened.
+#: For Skein's Java ApplicationMaster, which shares the master's container. Its page shows the entries of a
+#: java.util.Map by reflection, which JDKs from 17 on refuse unless the package is opened.
 _MASTER_JAVA_OPTIONS: Final = " ".join(
     (*FAST_START, "-Djava.net.preferIPv4Stack=true", "--add-opens=java.base/java.util=ALL-UNNAMED")
 )
