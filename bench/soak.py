@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import soak_yarn
+from bench import soak_large_row, soak_yarn
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.testing.fault_jobs import SHAPES, JobShape
@@ -160,12 +160,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
     )
     parser.add_argument("--seconds", type=float, default=180.0, help="of --nemesis: how long each has faults")
+    parser.add_argument(
+        "--large-row",
+        type=int,
+        nargs="?",
+        const=soak_large_row.MEBIBYTES,
+        metavar="MEBIBYTES",
+        help="a row of a gigabyte, or of so many MiB, through exchange, state and checkpoints",
+    )
     given = parser.parse_args(arguments)
     if given.yarn:
         return soak_yarn.print_rows(soak_yarn.run_named(given.only))
     if given.nemesis is not None:
         seeds = soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds)
         return soak_yarn.print_rows(seeds)
+    if given.large_row is not None:
+        return soak_yarn.print_rows(soak_large_row.run_large_row(given.large_row))
     logging.disable(logging.WARNING)
     if given.replay is not None:
         try:

@@ -40,7 +40,7 @@ class Row:
 def run_named(words: str = "") -> list[Row]:
     """The named faults that are left to the soak, or those whose names match `words`."""
     chosen = ["-k", words] if words else []
-    return _run(["-m", "soak", *chosen, FAULTS], {"YARROW_SOAK": "1"})
+    return run_tests(["-m", "soak", *chosen, FAULTS], {"YARROW_SOAK": "1"})
 
 
 def run_nemesis(first_seed: int, seeds: int, seconds: float) -> Iterator[Row]:
@@ -48,12 +48,13 @@ def run_nemesis(first_seed: int, seeds: int, seconds: float) -> Iterator[Row]:
     for first in range(first_seed, first_seed + seeds, SEEDS_A_RUN):
         last = min(first + SEEDS_A_RUN, first_seed + seeds)
         numbers = ",".join(str(seed) for seed in range(first, last))
-        yield from _run(
+        yield from run_tests(
             [NEMESIS], {"YARROW_NEMESIS_SEEDS": numbers, "YARROW_NEMESIS_SECONDS": f"{seconds:g}"}
         )
 
 
-def _run(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Row]:
+def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Row]:
+    """Runs pytest in a process of its own, with further variables; a row for each test."""
     with tempfile.TemporaryDirectory(prefix="soak-yarn-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]

@@ -1,0 +1,45 @@
+"""The soak's large row: refused where memory is short, otherwise the suite's test with a row of that size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from bench import soak, soak_large_row
+from bench.soak_yarn import ROOT, Row
+
+MEMINFO = "MemTotal:       24000000 kB\nMemAvailable:    {} kB\nBuffers: 1 kB\n"
+
+
+def test_a_machine_without_the_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = soak_large_row.run_large_row(1024, MEMINFO.format(4096 * 1024))
+    assert row.outcome == "FAILED: needs 10240 MiB of memory, 4096 MiB are free"
+    assert soak_large_row.available_mebibytes("nothing of the kind") == 0
+
+
+def test_the_test_of_the_suite_runs_with_the_row_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[Sequence[str], Mapping[str, str]]] = []
+
+    def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Row]:
+        asked.append((arguments, variables))
+        return [Row("a large row", 1.0, "passed")]
+
+    monkeypatch.setattr(soak_large_row, "run_tests", run_tests)
+    monkeypatch.setattr(soak_large_row, "available_mebibytes", lambda meminfo: 1 << 20)
+    assert soak.main(["--large-row"]) == 0
+    assert soak.main(["--large-row", "400"]) == 0
+    assert [variables for _, variables in asked] == [
+        {"YARROW_LARGE_ROW_MEBIBYTES": "1024"},
+        {"YARROW_LARGE_ROW_MEBIBYTES": "400"},
+    ]
+    assert "| a large row | 1 s | passed |" in capsys.readouterr().out
+
+
+def test_it_names_a_test_that_there_is_and_the_variable_that_it_reads() -> None:
+    text = (Path(ROOT) / soak_large_row.TEST).read_text()
+    assert f"def {soak_large_row.NAME}" in text
+    assert "YARROW_LARGE_ROW_MEBIBYTES" in text
