@@ -115,7 +115,7 @@ class RunningMaster:
             await asyncio.gather(mode, ending, noting, return_exceptions=True)
 
     async def _note_environment(self) -> None:
-        """For as long as this runs, no client takes the environment for an unused one: it is noted before each day ends."""
+        """For as long as this runs, no client takes the environment for an unused one: twice a day."""
         while self._description.environment:
             await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
             await asyncio.to_thread(note_uses, self._description.environment, self._clock)
