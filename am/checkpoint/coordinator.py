@@ -141,8 +141,11 @@ class CheckpointCoordinator:
 
     @property
     def in_doubt(self) -> bool:
-        """True while another master might find an aborted checkpoint: no task may begin from an older one."""
-        return bool(self._doubtful) or any(aborted.stored is not None for aborted in self._writing.values())
+        """True while another master might find a checkpoint that is not complete here: no task may begin from an older
+        one.
+        """
+        written = (*self._pending.values(), *self._writing.values())
+        return bool(self._doubtful) or any(each.stored is not None for each in written)
 
     @property
     def next_id(self) -> int:

@@ -93,8 +93,6 @@ from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
 _KILL_GRACE = 5.0
-#: Seconds until a restart is looked at again that waits for a checkpoint whose pointer is in doubt.
-_DOUBT_PAUSE = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -148,6 +146,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             settings.failover_scope,
         )
         self._scheduler.needs_global_restart = lambda: self._checkpoints.needs_global_restart()
+        self._scheduler.checkpoints_in_doubt = lambda: self._checkpoints.in_doubt
         self._encoded = EncodedGraph(b"")
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._savepoint_directory = settings.checkpoints.savepoint_directory
@@ -519,8 +518,6 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
     def _restart_due(self, restart_id: int) -> None:
         if self._checkpoints.in_doubt:
             _log.info("the job %r waits with its restart: its checkpoints are in doubt", self.graph.job.name)
-            self._after(f"restart {restart_id}", _DOUBT_PAUSE, partial(self._restart_due, restart_id))
-            return
         self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
 
     def _reset_reader(self, reset: ResetReader) -> None:

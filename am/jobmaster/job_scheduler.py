@@ -36,6 +36,8 @@ from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 _NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)
+#: Seconds until a restart is looked at again that waits for a checkpoint whose pointer is in doubt.
+_DOUBT_PAUSE = 0.5
 _ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
 
 
@@ -59,6 +61,8 @@ class JobScheduler:
         self._holds = SlotHolds(graph.job, pool)
         #: Whether a restart now has to take the whole job along.
         self.needs_global_restart: Callable[[], bool] = lambda: False
+        #: Whether no task may begin yet, since it is not known from which checkpoint.
+        self.checkpoints_in_doubt: Callable[[], bool] = lambda: False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
         #: What the job becomes at its next restart: the same at another parallelism.
         self._next_job: JobGraph | None = None
@@ -422,6 +426,9 @@ class JobScheduler:
     def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
         if not restart.pause_over or any(True for _ in self._live(restart)):
             return []
+        if self.checkpoints_in_doubt():
+            restart.pause_over = False
+            return [ArmRestart(restart.id, _DOUBT_PAUSE)]
         if along := self._failover.readers_lost_since(restart.members):
             return self._begin_restart(self._restarts.add(restart.members | along, 0.0, now), now)
         self._restarts.remove(restart)
@@ -448,9 +455,7 @@ class JobScheduler:
             if worker is not None:
                 execution = self._execution(reader)
                 operator, ended = execution.vertex.operators[0].id, execution.attempt_id
-                actions.append(
-                    ResetReader(worker.resource_id, reader.vertex, operator, reader.number, ended)
-                )
+                actions.append(ResetReader(worker.resource_id, reader.vertex, operator, reader.number, ended))
         return actions
 
     def _replace_job(self, job: JobGraph) -> Actions:

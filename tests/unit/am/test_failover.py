@@ -394,6 +394,18 @@ def test_all_readers_begin_with_a_new_enumerator() -> None:
 # Strategy, status, history.
 
 
+@pytest.mark.parametrize("delay", [0.0, 3.0])
+def test_nothing_begins_while_it_is_not_known_from_which_checkpoint(delay: float) -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=delay)
+    in_doubt = True
+    job.scheduler.checkpoints_in_doubt = lambda: in_doubt
+    job.running(1)
+    for actions in (job.report(FAILED, cause=BROKEN), job.scheduler.restart_due(1, job.now)):
+        assert len(of_kind(actions, ArmRestart)) == 1 and not of_kind(actions, Deploy)
+    in_doubt = False
+    assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
+
+
 def test_the_pause_begins_with_the_failure() -> None:
     job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=3)
     job.running(1)

@@ -227,6 +227,7 @@ def test_what_is_written_while_it_is_aborted_is_deleted_afterwards() -> None:
     simulation.located(2)
     for number in range(2):
         simulation.acknowledge(2, number)
+    assert simulation.coordinator.in_doubt, "nor may tasks begin that fail in this moment"
     assert names(simulation.handle(TasksRestart("again"))) == ["Notify"]
     assert simulation.coordinator.in_doubt, "a master that came now would find what is just being stored"
     assert names(simulation.stored(2)) == ["SettleDoubt"], "its pointer goes before its files"
