@@ -9,44 +9,43 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
-from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, exists, file_system_for, join
-from yarrow.runtime.snapshot.errors import (
-    MissingSnapshotFilesError,
-    SnapshotNotFoundError,
-    SnapshotStorageError,
-)
-from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle, StateHandle
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, Seal, decode_metadata, encode_metadata, seal_of
+from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, join
+from yarrow.runtime.snapshot.errors import SnapshotStorageError
+from yarrow.runtime.snapshot.handles import CheckpointMetadata
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, TEMPORARY_PREFIX
+from yarrow.runtime.snapshot.opening import OpenedSnapshot, is_complete, open_snapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
-from yarrow.runtime.snapshot.snapshot_reader import resolve
-from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
+from yarrow.runtime.snapshot.snapshot_folders import (
+    SavepointFolders,
+    dispose_savepoint,
+    make_folder,
+    remove_checkpoint,
+    remove_snapshot,
+    write_metadata,
+)
 
-#: How names of files begin that are being written.
-TEMPORARY_PREFIX: Final = "_tmp-"
+__all__ = [
+    "TEMPORARY_PREFIX",
+    "CheckpointStorage",
+    "EarlierCheckpoint",
+    "FileSystemCheckpointStorage",
+    "JobManagerCheckpointStorage",
+    "OpenedSnapshot",
+    "dispose_savepoint",
+]
+
 CHECKPOINT_PREFIX: Final = "chk-"
-SAVEPOINT_PREFIX: Final = "savepoint-"
 SHARED_FOLDER: Final = "shared"
 TASK_OWNED_FOLDER: Final = "taskowned"
 #: State up to this size goes into the metadata unless the job says otherwise.
 DEFAULT_INLINE_THRESHOLD: Final = 20 * 1024
 _SHARED_NAME: Final = re.compile("[0-9a-f]{32}")
 DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedSnapshot:
-    """A checkpoint or savepoint that can be restored."""
-
-    metadata: CheckpointMetadata
-    #: Folder of its `_metadata`: base of the relative paths in it.
-    directory: str
-    seal: Seal = Seal.UNCHECKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class FileSystemCheckpointStorage:
         except (OSError, FileSystemError):
             return ()
         return [
-            EarlierCheckpoint(int(number), entry.path, _is_complete(file_system, entry.path))
+            EarlierCheckpoint(int(number), entry.path, is_complete(file_system, entry.path))
             for entry in entries
             if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
         ]
@@ -236,223 +235,3 @@ class JobManagerCheckpointStorage:
 
     def clean_up(self) -> None:
         """See CheckpointStorage."""
-
-
-class SavepointFolders:
-    """Where savepoints of one job go: `<target>/savepoint-<6 digits of the job>-<12 digits>`."""
-
-    def __init__(self, job_id: JobID, inline_threshold: int, ids: IdFactory | None = None) -> None:
-        self._job_id = job_id
-        self._inline_threshold = inline_threshold
-        self._ids = ids or RandomIdFactory()
-
-    def begin(self, target: str) -> CheckpointLocation:
-        """Makes the folder of a savepoint below `target`."""
-        if not target:
-            raise SnapshotStorageError(
-                "no folder was named for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
-            )
-        name = f"{SAVEPOINT_PREFIX}{self._job_id[:6]}-{self._ids.hex_id()[-12:]}"
-        folder = join(target, name)
-        make_folder(folder)
-        return CheckpointLocation(directory=folder, inline_threshold=self._inline_threshold)
-
-
-# ---------------------------------------------------------------------- files
-
-
-def make_folder(path: str) -> None:
-    """Makes a folder and those above it. Raises SnapshotStorageError naming it."""
-    try:
-        file_system_for(path).make_dirs(path)
-    except (OSError, FileSystemError) as error:
-        raise SnapshotStorageError(
-            f"{path}: the folder cannot be made ({error}). Check the path and who may write there."
-        ) from error
-
-
-def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
-    """Writes `_metadata` under another name, checks its length and renames it; returns the folder. Sealed by `secret`.
-
-    Raises SnapshotStorageError where there is one already or the storage refuses; nothing is left then.
-    """
-    target = join(folder, METADATA_FILE)
-    temporary = join(folder, TEMPORARY_PREFIX + ids.hex_id())
-    file_system = file_system_for(folder)
-    data = encode_metadata(metadata, secret)
-    try:
-        with file_system.create(temporary) as stream:
-            stream.write(data)
-        length = file_system.status(temporary).size
-        if length != len(data):
-            raise SnapshotStorageError(
-                f"{temporary}: {len(data)} bytes were written, the storage holds {length}. Is it full?"
-            )
-        detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
-        fault_points.reach("checkpoint.before-metadata-rename", **detail)
-        file_system.rename(temporary, target)
-        fault_points.reach("checkpoint.after-metadata-rename", **detail)
-    except FileExistsError as error:
-        _remove(file_system, temporary)
-        raise SnapshotStorageError(
-            f"{target} is there already: a checkpoint is completed once and never overwritten"
-        ) from error
-    except (OSError, FileSystemError) as error:
-        _remove(file_system, temporary)
-        raise SnapshotStorageError(
-            f"{target} cannot be written ({error}). Check the space and who may write there."
-        ) from error
-    except SnapshotStorageError:
-        _remove(file_system, temporary)
-        raise
-    return folder
-
-
-def remove_checkpoint(folder: str, shared: Sequence[str] = ()) -> None:
-    """Removes the folder of a checkpoint and `shared`; its metadata first, so that a half is never taken for whole."""
-    if folder:
-        file_system = file_system_for(folder)
-        file_system.delete(join(folder, METADATA_FILE))
-        file_system.delete(folder, recursive=True)
-    for path in shared:
-        file_system_for(path).delete(path)
-
-
-def _remove(file_system: FileSystem, path: str) -> None:
-    with contextlib.suppress(OSError, FileSystemError):
-        file_system.delete(path)
-
-
-def open_snapshot(pointer: str, *, verify: bool = True, secret: bytes = b"") -> OpenedSnapshot:
-    """The checkpoint or savepoint at a folder, a `_metadata` file, or a URL of either.
-
-    `verify`: every file that it refers to is there in its full length (contents are verified as they are read).
-    Raises SnapshotNotFoundError, CorruptSnapshotError, MissingSnapshotFilesError, SnapshotStorageError.
-    """
-    directory, path = _metadata_path(pointer)
-    try:
-        with file_system_for(path).open(path) as stream:
-            data = stream.read()
-    except FileNotFoundError:
-        raise _not_found(pointer, directory) from None
-    except (OSError, FileSystemError) as error:
-        raise SnapshotStorageError(f"{path} cannot be read ({error}). Check who may read it.") from error
-    metadata = decode_metadata(data, path)
-    if verify:
-        missing = list(missing_files(metadata, directory))
-        if missing:
-            raise MissingSnapshotFilesError(directory, missing)
-    return OpenedSnapshot(metadata, directory, seal_of(data, secret))
-
-
-def _metadata_path(pointer: str) -> tuple[str, str]:
-    plain = pointer.rstrip("/") or "/"
-    folder, slash, name = plain.rpartition("/")
-    if name == METADATA_FILE:
-        return (folder if slash else ".") or "/", plain
-    return plain, join(plain, METADATA_FILE)
-
-
-def _not_found(pointer: str, directory: str) -> SnapshotNotFoundError:
-    file_system = file_system_for(directory)
-    try:
-        entries = file_system.list(directory)
-    except (OSError, FileSystemError):
-        return SnapshotNotFoundError(
-            f"{pointer}: there is no such checkpoint or savepoint. Name its folder or its {METADATA_FILE} file, on a "
-            "path that the cluster reaches."
-        )
-    if any(entry.name.startswith((TEMPORARY_PREFIX, STATE_FILE_PREFIX)) for entry in entries):
-        return SnapshotNotFoundError(
-            f"{pointer}: this checkpoint was never completed: it has no {METADATA_FILE}. Restore from another one."
-        )
-    within = [entry.path for entry in entries if entry.is_dir and _is_complete(file_system, entry.path)]
-    hint = f" Did you mean {' or '.join(within[-3:])}?" if within else ""
-    return SnapshotNotFoundError(
-        f"{pointer}: the folder holds no checkpoint or savepoint: it has no {METADATA_FILE}.{hint}"
-    )
-
-
-def _is_complete(file_system: FileSystem, folder: str) -> bool:
-    return exists(file_system, join(folder, METADATA_FILE))
-
-
-def missing_files(metadata: CheckpointMetadata, directory: str) -> Iterator[str]:
-    """Files that the checkpoint refers to and that are gone or too short, each with whose state it holds.
-
-    Raises SnapshotStorageError where that cannot be found out.
-    """
-    needed: dict[str, tuple[int, str]] = {}
-    for owner, handle in handles_of(metadata):
-        if isinstance(handle, FileStateHandle):
-            end = handle.offset + handle.length
-            path = resolve(handle.path, directory)
-            needed[path] = max(needed.get(path, (0, owner)), (end, owner))
-    for path, (end, owner) in sorted(needed.items()):
-        try:
-            size = file_system_for(path).status(path).size
-        except FileNotFoundError:
-            yield f"{path} ({owner}) is missing"
-            continue
-        except (OSError, FileSystemError) as error:
-            # Not missing: a storage that is out of reach for a moment must not end a job that is recovered.
-            raise SnapshotStorageError(f"{path} ({owner}) cannot be read ({error}).") from error
-        if size < end:
-            yield f"{path} ({owner}) has {size} bytes of {end}"
-
-
-def handles_of(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateHandle]]:
-    """Every handle of a checkpoint, with the operator whose state it is."""
-    for operator in metadata.operators:
-        owner = f"operator '{operator.name}'"
-        if operator.coordinator is not None:
-            yield owner, operator.coordinator
-        for subtask in operator.subtasks.values():
-            for handle in subtask.state_handles():
-                yield owner, handle
-
-
-def dispose_savepoint(pointer: str) -> None:
-    """Removes a savepoint: its metadata first, then the files it refers to; the folder where nothing else is in it.
-
-    Raises SnapshotNotFoundError or CorruptSnapshotError for what is no savepoint, SnapshotStorageError for a
-    checkpoint, which belongs to its job.
-    """
-    opened = open_snapshot(pointer, verify=False)
-    metadata, directory = opened.metadata, opened.directory
-    if not metadata.kind.is_savepoint:
-        raise SnapshotStorageError(
-            f"{directory} is checkpoint {metadata.checkpoint_id} of job {metadata.job_id} and no savepoint: files of "
-            "it may belong to other checkpoints too. Retained checkpoints are removed with their job's folder."
-        )
-    remove_snapshot(opened)
-    file_system = file_system_for(directory)
-    leftovers = (TEMPORARY_PREFIX, STATE_FILE_PREFIX)
-    with contextlib.suppress(FileNotFoundError):
-        entries = file_system.list(directory)
-        for entry in entries:
-            if entry.name.startswith(leftovers):
-                file_system.delete(entry.path)
-        if all(entry.name.startswith(leftovers) for entry in entries):
-            file_system.delete(directory)
-
-
-def remove_snapshot(snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-    """Removes a snapshot that somebody else made: its metadata first, then what it names in its folder, and `shared`.
-
-    The folder goes where nothing else is in it.
-    """
-    directory = snapshot.directory
-    file_system = file_system_for(directory)
-    handles = handles_of(snapshot.metadata)
-    paths = {handle.path for _, handle in handles if isinstance(handle, FileStateHandle)}
-    # What lies elsewhere is not the snapshot's own.
-    own = [place for path in sorted(paths) if (place := resolve(path, directory)) != path]
-    file_system.delete(join(directory, METADATA_FILE))
-    for path in own:
-        file_system.delete(path)
-    with contextlib.suppress(FileNotFoundError):
-        if not file_system.list(directory):
-            file_system.delete(directory)
-    for path in shared:
-        file_system_for(path).delete(path)

@@ -27,10 +27,11 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, open_snapshot
+from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage
 

@@ -15,12 +15,12 @@ from yarrow.cli.run_command import planned_graph
 from yarrow.cli.savepoint_report import report_on, text_of
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.savepoint_check import (
     check_savepoint,
     max_parallelism_of_savepoint,
     with_max_parallelism,
 )
-from yarrow.runtime.snapshot.storage import open_snapshot
 
 FORMATS = ("canonical", "native")
 

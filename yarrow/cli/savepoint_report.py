@@ -12,8 +12,8 @@ from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
+from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.savepoint_check import Finding, Outcome
-from yarrow.runtime.snapshot.storage import OpenedSnapshot
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 #: What operator states of each mode are called.

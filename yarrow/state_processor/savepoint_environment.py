@@ -21,11 +21,11 @@ from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
+from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import OpenedSnapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.savepoint_folder import SavepointFolder
 from yarrow.state_processor.seals import Seals

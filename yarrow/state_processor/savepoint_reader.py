@@ -22,7 +22,7 @@ from yarrow.runtime.snapshot.handles import (
     SerializerConfig,
     StateKind,
 )
-from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import KeyedStateReaderFunction

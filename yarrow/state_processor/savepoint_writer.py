@@ -24,9 +24,9 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
 )
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, write_key_groups
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
-from yarrow.runtime.snapshot.storage import open_snapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.savepoint_folder import SavepointFolder

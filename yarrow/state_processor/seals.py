@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from yarrow.runtime.config.options import security
-from yarrow.runtime.snapshot.storage import OpenedSnapshot, open_snapshot
+from yarrow.runtime.snapshot.opening import OpenedSnapshot, open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust, read_secret
 
 

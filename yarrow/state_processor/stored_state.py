@@ -38,8 +38,8 @@ from yarrow.runtime.snapshot.key_group_form import (
     encoded_runs,
     write_key_groups,
 )
+from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import OpenedSnapshot
 from yarrow.runtime.snapshot.value_serializers import holds_pickles, stored_serializer
 
 

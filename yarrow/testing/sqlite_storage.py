@@ -31,18 +31,16 @@ from yarrow.runtime.snapshot.handles import (
     StateHandle,
 )
 from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata, seal_of
+from yarrow.runtime.snapshot.opening import OpenedSnapshot, handles_of, open_snapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
-from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import (
-    EarlierCheckpoint,
-    OpenedSnapshot,
+from yarrow.runtime.snapshot.snapshot_folders import (
     SavepointFolders,
-    handles_of,
-    open_snapshot,
     remove_checkpoint,
     remove_snapshot,
     write_metadata,
 )
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+from yarrow.runtime.snapshot.storage import EarlierCheckpoint
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile, WorkerStorage
 
 #: How the names of folders and pieces begin.

@@ -23,8 +23,8 @@ from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.runtime.common.errors import CheckpointFailedError, RestoreError
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.runtime.snapshot.storage import open_snapshot
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 

@@ -18,7 +18,8 @@ from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
-from yarrow.runtime.snapshot.storage import dispose_savepoint, open_snapshot
+from yarrow.runtime.snapshot.opening import open_snapshot
+from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.sqlite_storage import SCHEME

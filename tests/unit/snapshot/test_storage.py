@@ -31,14 +31,11 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
     StateHandle,
 )
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
+from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader, resolve
-from yarrow.runtime.snapshot.storage import (
-    FileSystemCheckpointStorage,
-    JobManagerCheckpointStorage,
-    dispose_savepoint,
-    open_snapshot,
-)
+from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, WorkerSnapshotFile
 
 JOB = JobID("0123456789abcdef" * 2)

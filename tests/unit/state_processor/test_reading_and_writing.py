@@ -30,7 +30,7 @@ from tests.unit.state_processor.bootstrapped import (
 from yarrow.common import Row, Types
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
-from yarrow.runtime.snapshot.storage import open_snapshot
+from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 from yarrow.state_processor import (
     BroadcastStateBootstrapFunction,

@@ -1,0 +1,152 @@
+"""Folders of checkpoints and savepoints: made, completed by their metadata, and removed with what is theirs alone.
+
+Owner: any thread; every call may block, none keeps anything open. The metadata is written last and removed first: a
+half is never taken for a whole. What lies outside of a snapshot's own folder is removed only where it is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, file_system_for, join
+from yarrow.runtime.snapshot.errors import SnapshotStorageError
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, TEMPORARY_PREFIX, encode_metadata
+from yarrow.runtime.snapshot.opening import OpenedSnapshot, handles_of, open_snapshot
+from yarrow.runtime.snapshot.options import CheckpointLocation
+from yarrow.runtime.snapshot.snapshot_reader import resolve
+from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
+
+SAVEPOINT_PREFIX: Final = "savepoint-"
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder and those above it. Raises SnapshotStorageError naming it."""
+    try:
+        file_system_for(path).make_dirs(path)
+    except (OSError, FileSystemError) as error:
+        raise SnapshotStorageError(
+            f"{path}: the folder cannot be made ({error}). Check the path and who may write there."
+        ) from error
+
+
+def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
+    """Writes `_metadata` under another name, checks its length and renames it; returns the folder. Sealed by `secret`.
+
+    Raises SnapshotStorageError where there is one already or the storage refuses; nothing is left then.
+    """
+    target = join(folder, METADATA_FILE)
+    temporary = join(folder, TEMPORARY_PREFIX + ids.hex_id())
+    file_system = file_system_for(folder)
+    data = encode_metadata(metadata, secret)
+    try:
+        with file_system.create(temporary) as stream:
+            stream.write(data)
+        length = file_system.status(temporary).size
+        if length != len(data):
+            raise SnapshotStorageError(
+                f"{temporary}: {len(data)} bytes were written, the storage holds {length}. Is it full?"
+            )
+        detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
+        fault_points.reach("checkpoint.before-metadata-rename", **detail)
+        file_system.rename(temporary, target)
+        fault_points.reach("checkpoint.after-metadata-rename", **detail)
+    except FileExistsError as error:
+        _remove(file_system, temporary)
+        raise SnapshotStorageError(
+            f"{target} is there already: a checkpoint is completed once and never overwritten"
+        ) from error
+    except (OSError, FileSystemError) as error:
+        _remove(file_system, temporary)
+        raise SnapshotStorageError(
+            f"{target} cannot be written ({error}). Check the space and who may write there."
+        ) from error
+    except SnapshotStorageError:
+        _remove(file_system, temporary)
+        raise
+    return folder
+
+
+def remove_checkpoint(folder: str, shared: Sequence[str] = ()) -> None:
+    """Removes the folder of a checkpoint and `shared`; its metadata first, so that a half is never taken for whole."""
+    if folder:
+        file_system = file_system_for(folder)
+        file_system.delete(join(folder, METADATA_FILE))
+        file_system.delete(folder, recursive=True)
+    for path in shared:
+        file_system_for(path).delete(path)
+
+
+def remove_snapshot(snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+    """Removes a snapshot that somebody else made: its metadata first, then what it names in its folder, and `shared`.
+
+    The folder goes where nothing else is in it.
+    """
+    directory = snapshot.directory
+    file_system = file_system_for(directory)
+    handles = handles_of(snapshot.metadata)
+    paths = {handle.path for _, handle in handles if isinstance(handle, FileStateHandle)}
+    # What lies elsewhere is not the snapshot's own.
+    own = [place for path in sorted(paths) if (place := resolve(path, directory)) != path]
+    file_system.delete(join(directory, METADATA_FILE))
+    for path in own:
+        file_system.delete(path)
+    with contextlib.suppress(FileNotFoundError):
+        if not file_system.list(directory):
+            file_system.delete(directory)
+    for path in shared:
+        file_system_for(path).delete(path)
+
+
+def dispose_savepoint(pointer: str) -> None:
+    """Removes a savepoint: its metadata first, then the files it refers to; the folder where nothing else is in it.
+
+    Raises SnapshotNotFoundError or CorruptSnapshotError for what is no savepoint, SnapshotStorageError for a
+    checkpoint, which belongs to its job.
+    """
+    opened = open_snapshot(pointer, verify=False)
+    metadata, directory = opened.metadata, opened.directory
+    if not metadata.kind.is_savepoint:
+        raise SnapshotStorageError(
+            f"{directory} is checkpoint {metadata.checkpoint_id} of job {metadata.job_id} and no savepoint: files of "
+            "it may belong to other checkpoints too. Retained checkpoints are removed with their job's folder."
+        )
+    remove_snapshot(opened)
+    file_system = file_system_for(directory)
+    leftovers = (TEMPORARY_PREFIX, STATE_FILE_PREFIX)
+    with contextlib.suppress(FileNotFoundError):
+        entries = file_system.list(directory)
+        for entry in entries:
+            if entry.name.startswith(leftovers):
+                file_system.delete(entry.path)
+        if all(entry.name.startswith(leftovers) for entry in entries):
+            file_system.delete(directory)
+
+
+class SavepointFolders:
+    """Where savepoints of one job go: `<target>/savepoint-<6 digits of the job>-<12 digits>`."""
+
+    def __init__(self, job_id: JobID, inline_threshold: int, ids: IdFactory | None = None) -> None:
+        self._job_id = job_id
+        self._inline_threshold = inline_threshold
+        self._ids = ids or RandomIdFactory()
+
+    def begin(self, target: str) -> CheckpointLocation:
+        """Makes the folder of a savepoint below `target`."""
+        if not target:
+            raise SnapshotStorageError(
+                "no folder was named for the savepoint: name one, or set execution.checkpointing.savepoint-dir"
+            )
+        name = f"{SAVEPOINT_PREFIX}{self._job_id[:6]}-{self._ids.hex_id()[-12:]}"
+        folder = join(target, name)
+        make_folder(folder)
+        return CheckpointLocation(directory=folder, inline_threshold=self._inline_threshold)
+
+
+def _remove(file_system: FileSystem, path: str) -> None:
+    with contextlib.suppress(OSError, FileSystemError):
+        file_system.delete(path)
