@@ -66,6 +66,8 @@ class FaultSession:
                 "execution.checkpointing.timeout": "20 s",
                 "execution.checkpointing.tolerable-failed-checkpoints": "1000",
                 "execution.checkpointing.dir": f"{storage}/checkpoints",
+                # Shorter than the timeout of checkpoints, so that they say what was in the way.
+                "fs.webhdfs.retry-timeout": "2 s",
                 "restart-strategy.type": "fixed-delay",
                 "restart-strategy.fixed-delay.attempts": "1000",
                 "restart-strategy.fixed-delay.delay": "200 ms",
