@@ -59,6 +59,12 @@ def hdfs_settings() -> HdfsSettings:
     return _settings
 
 
+def named_folders() -> tuple[str, ...]:
+    """What settings and variables name, in the order to look."""
+    variables = (os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR"))
+    return (*_settings.folders, *(folder for folder in variables if folder))
+
+
 def configuration_folder() -> Path | None:
     """The folder of Hadoop's files: what env.hadoop.conf.dir or env.yarn.conf.dir names, else HADOOP_CONF_DIR or
     YARN_CONF_DIR; None where none of them has the files.
@@ -66,9 +72,8 @@ def configuration_folder() -> Path | None:
     A setting comes from the machine that it was written on: on another, the folder may not be there, and the
     machine's own variable names the right one.
     """
-    variables = (os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR"))
-    for folder in (*_settings.folders, *variables):
-        if folder and any((Path(folder) / name).is_file() for name in _FILES):
+    for folder in named_folders():
+        if any((Path(folder) / name).is_file() for name in _FILES):
             return Path(folder)
     return None
 

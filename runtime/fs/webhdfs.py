@@ -14,12 +14,18 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
-from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, hdfs_settings, http_addresses
+from yarrow.runtime.fs.hdfs_settings import (
+    hadoop_configuration,
+    hdfs_settings,
+    http_addresses,
+    named_folders,
+)
 from yarrow.runtime.fs.retries import Retries, TransientError
 from yarrow.runtime.fs.webhdfs_sessions import SessionPool, pool_of
 
@@ -75,8 +81,8 @@ class WebHdfsFileSystem:
     def for_path(path: str) -> WebHdfsFileSystem:
         """The file system that an `hdfs://` or `webhdfs://` URL names."""
         address = urlsplit(path)
-        addresses = http_addresses(path, hadoop_configuration())
-        return WebHdfsFileSystem(pool_of(tuple(addresses)), f"{address.scheme}://{address.netloc}")
+        prefix = f"{address.scheme}://{address.netloc}"
+        return WebHdfsFileSystem(pool_of(_addresses(prefix, named_folders())), prefix)
 
     def status(self, path: str) -> FileStatus:
         """What `path` is."""
@@ -168,6 +174,12 @@ class WebHdfsFileSystem:
             int(entry["modificationTime"]),
             int(entry.get("accessTime", 0)),
         )
+
+
+@lru_cache(maxsize=64)
+def _addresses(prefix: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Hadoop's files are read once for each HDFS, not once for each path: nobody changes them under a process."""
+    return tuple(http_addresses(f"{prefix}/", hadoop_configuration()))
 
 
 def _retries() -> Retries:

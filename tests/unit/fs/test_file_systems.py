@@ -153,6 +153,19 @@ def test_hdfs_without_name_node_says_what_to_set() -> None:
         http_addresses("hdfs:///x", {})
 
 
+def test_files_of_hadoop_are_read_once_for_each_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "core-site.xml"
+    text = "<configuration><property><name>fs.defaultFS</name><value>hdfs://n:1</value></property></configuration>"
+    site.write_text(text)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    file_system_for("hdfs:///a")
+    site.unlink()
+    file_system_for("hdfs:///b")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "other"))
+    with pytest.raises(FileSystemError, match="names no name node"):
+        file_system_for("hdfs:///c")
+
+
 def test_hadoop_configuration_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>fs.defaultFS</name><value> hdfs://n:1 </value></property>"
