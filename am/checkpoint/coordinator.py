@@ -141,11 +141,13 @@ class CheckpointCoordinator:
 
     @property
     def in_doubt(self) -> bool:
-        """True while another master might find a checkpoint that is not complete here: no task may begin from an older
-        one.
-        """
-        written = (*self._pending.values(), *self._writing.values())
-        return bool(self._doubtful) or any(each.stored is not None for each in written)
+        """True while another master might find an aborted checkpoint: no task may begin from an older one."""
+        return bool(self._doubtful) or any(aborted.stored is not None for aborted in self._writing.values())
+
+    @property
+    def later_may_complete(self) -> bool:
+        """As `in_doubt`, or about to be: one that is just being stored is aborted by tasks that restart."""
+        return self.in_doubt or any(pending.stored is not None for pending in self._pending.values())
 
     @property
     def next_id(self) -> int:
@@ -452,7 +454,8 @@ class CheckpointCoordinator:
     def _settled(self, checkpoint_id: int) -> list[Action]:
         under_way = [other.checkpoint_id for other in self._pending.values() if not other.kind.is_savepoint]
         location = CheckpointLocation(directory=self._doubtful.pop(checkpoint_id).pointer)
-        return [DiscardLocation(checkpoint_id, location, self.registry.release(checkpoint_id, under_way))]
+        shared = self.registry.release(checkpoint_id, under_way)
+        return [self._tell_aborted(checkpoint_id), DiscardLocation(checkpoint_id, location, shared)]
 
     def _subsume(self, completed: CompletedCheckpoint) -> list[Action]:
         """Older ones under way are of no use any more; older completed ones make room."""
@@ -513,10 +516,8 @@ class CheckpointCoordinator:
             self._aborted.popitem(last=False)
         self.statistics.failed(pending, cause)
         actions: list[Action] = []
-        if pending.plan is not None:
-            latest = self.store.latest
-            latest_id = latest.checkpoint_id if latest else -1
-            actions.append(Notify(checkpoint_id, CheckpointNotice.ABORTED, latest_id))
+        if pending.plan is not None and state is not CheckpointState.STORING:
+            actions.append(self._tell_aborted(checkpoint_id))
         if state is CheckpointState.STORING or (
             state is CheckpointState.LOCATING and pending.location is None
         ):
@@ -533,6 +534,11 @@ class CheckpointCoordinator:
             actions.append(FailJob(self._failures.verdict(cause)))
         return actions
 
+    def _tell_aborted(self, checkpoint_id: int) -> Action:
+        """Only when no master can find it any more: sinks give up what they have prepared for it."""
+        latest = self.store.latest
+        return Notify(checkpoint_id, CheckpointNotice.ABORTED, latest.checkpoint_id if latest else -1)
+
     def _begin_anew(self, pending: PendingCheckpoint, cause: FailureCause) -> list[Action]:
         """Nothing went wrong but the moment: somebody was just ending, and what was asked for is not lost."""
         request = self._asked.get(pending.checkpoint_id)
@@ -548,7 +554,7 @@ class CheckpointCoordinator:
         if pointer:
             # Where all state is inline the metadata alone may have a folder.
             aborted.location = CheckpointLocation(directory=pointer)
-        return self._discard(aborted)
+        return [self._tell_aborted(checkpoint_id), *self._discard(aborted)]
 
     def _discard(self, aborted: PendingCheckpoint) -> list[Action]:
         self._aborted[aborted.checkpoint_id] = aborted.location

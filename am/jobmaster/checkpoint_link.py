@@ -223,6 +223,11 @@ class CheckpointLink:
         """True while tasks must not be restored: another master might begin from a later checkpoint than they would."""
         return self._coordinator.in_doubt
 
+    @property
+    def later_may_complete(self) -> bool:
+        """As `in_doubt`, for tasks of which it is just being decided that they restart."""
+        return self._coordinator.later_may_complete
+
     async def release(self, terminal: bool) -> None:
         """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
         try:

@@ -146,7 +146,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             settings.failover_scope,
         )
         self._scheduler.needs_global_restart = lambda: self._checkpoints.needs_global_restart()
-        self._scheduler.checkpoints_in_doubt = lambda: self._checkpoints.in_doubt
+        self._scheduler.checkpoints_in_doubt = lambda: self._checkpoints.later_may_complete
         self._encoded = EncodedGraph(b"")
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._savepoint_directory = settings.checkpoints.savepoint_directory
