@@ -1,5 +1,5 @@
-"""Sessions that the fault tests of one module share. What a module leaves on the cluster is looked for after it;
-after each test all daemons serve again, and its job is gone."""
+"""The session that the fault tests share. What they leave on the cluster is looked for after the last of them; after
+each of them all daemons serve again, and its job is gone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
+from yarrow.testing.tcp_relay import TcpRelay
 
 #: Set by `bench/soak`: faults that take longer are tested as well.
 SOAK = "YARROW_SOAK"
@@ -53,7 +54,7 @@ def leaves_nothing_on_the_cluster(hadoop: HadoopCluster) -> Iterator[None]:
     bring_back(hadoop)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def environment(hadoop: HadoopCluster) -> Iterator[None]:
     """This process finds HDFS as well."""
     with pytest.MonkeyPatch.context() as patch:
@@ -62,32 +63,32 @@ def environment(hadoop: HadoopCluster) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def the_module_leaves_nothing(hadoop: HadoopCluster) -> Iterator[None]:
-    """No application, process, znode or file of a module outlives it."""
+@pytest.fixture(scope="package", autouse=True)
+def the_package_leaves_nothing(hadoop: HadoopCluster) -> Iterator[None]:
+    """No application, process, znode or file outlives it."""
     before = hadoop.leftovers(PLACES)
     yield
     bring_back(hadoop)
     left = hadoop.leftovers(PLACES, before, GRACE)
     for application in left.applications:
         hadoop.kill_application(application)
-    assert not left, f"the module left on the cluster:\n{left}"
+    assert not left, f"the tests of faults left on the cluster:\n{left}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def storage(hadoop: HadoopCluster) -> Iterator[str]:
-    """A folder on HDFS for the module."""
+    """A folder on HDFS."""
     path = f"/tests/faults-{os.getpid()}"
     yield f"{hadoop.hdfs_url}{path}"
     bring_back(hadoop)
     delete_folder(hadoop.ports["namenode.web"], path, user())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def start_session(
     hadoop: HadoopCluster, storage: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartSession]:
-    """Starts sessions that end with the module."""
+    """Starts sessions that end with the package, those that did not before."""
     started: list[FaultSession] = []
 
     def start(name: str, quorum: str = "", **settings: str) -> FaultSession:
@@ -113,10 +114,28 @@ def start_session(
     assert not left, f"sessions left in ZooKeeper: {left}"
 
 
-@pytest.fixture(scope="module")
-def session(start_session: StartSession, request: pytest.FixtureRequest) -> FaultSession:
-    """The one that the tests of the module share."""
-    return start_session(request.module.__name__.rpartition("test_")[2].replace("_", "-"))
+@pytest.fixture(scope="package")
+def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
+    """Between the shared session and ZooKeeper."""
+    host, _, port = hadoop.zookeeper_quorum.partition(":")
+    with TcpRelay((host, int(port))) as made:
+        yield made
+
+
+@pytest.fixture(scope="package")
+def session(hadoop: HadoopCluster, start_session: StartSession, relay: TcpRelay) -> Iterator[FaultSession]:
+    """The one that most tests share: its masters may be ended four times in all."""
+    made = start_session("shared", relay.address)
+    yield made
+    bring_back(hadoop)
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
+    """What a test has cut is whole again before its jobs are ended."""
+    yield
+    relay.heal()
 
 
 @pytest.fixture
@@ -141,6 +160,11 @@ def end(job: SteadyJob) -> None:
 @pytest.fixture
 def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
     """The steady job in the shared session, running and with completed checkpoints."""
+    return start_job(session, submitted)
+
+
+def start_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    """The steady job, running and with completed checkpoints."""
     started = session.submit()
     submitted.append(started)
     started.until_running()

@@ -4,41 +4,18 @@ restarts without need, and the job's output is that without faults."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import partial
 from threading import Event
 
 import pytest
 
-from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import GRACE, SESSION_TIMEOUT, FaultSession, SteadyJob
 from tests.yarn.private_zookeeper import until
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 GAVE_UP = "this master leads no more"
 SUSPENDED = "the connection to ZooKeeper is suspended"
-
-
-@pytest.fixture(scope="module")
-def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
-    """Between the session and ZooKeeper."""
-    host, _, port = hadoop.zookeeper_quorum.partition(":")
-    with TcpRelay((host, int(port))) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def session(start_session: StartSession, relay: TcpRelay) -> FaultSession:
-    return start_session("coordination", relay.address)
-
-
-@pytest.fixture(autouse=True)
-def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
-    """What a test has cut is whole again before its jobs are ended."""
-    yield
-    relay.heal()
 
 
 class Absence:
@@ -47,7 +24,7 @@ class Absence:
     def __init__(self, session: FaultSession, job: SteadyJob) -> None:
         self.session, self.job = session, job
         self.epoch, self.last = session.epoch(), job.last_checkpoint()
-        self.master = session.master()
+        self.master, self.attempts = session.master(), session.attempts()
         self._said = session.said(GAVE_UP)
 
     def until_given_up(self) -> None:
@@ -62,7 +39,7 @@ class Absence:
             "the job runs under a leader",
         )
         assert self.job.restored_from() >= max(self.pointers), "nothing that was completed is lost"
-        assert self.session.master().pid == self.master.pid and self.session.attempts() == 1
+        assert self.session.master().pid == self.master.pid and self.session.attempts() == self.attempts
         self.job.until_checkpoints()
         self.job.finish()
         until(lambda: self.session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.yarn.faults.nemesis_targets import StandaloneTarget
@@ -31,7 +32,6 @@ class RelayedCluster:
         self.masters.config |= {
             "jobmanager.rpc.address": MASTER_HOST,
             "high-availability.jobmanager.port": str(port),
-            "rest.bind-address": MASTER_HOST,
         }
         self.to_master = relays.enter_context(TcpRelay((LISTEN, port), MASTER_HOST, port))
         rpc, data = free_port(), free_port()
@@ -63,8 +63,10 @@ class RelayedCluster:
 
     def cut(self, victim: Process, direction: Direction) -> None:
         """Nothing passes between the victim and the master, or only one way."""
+        own = {one.pid for one in psutil.Process(victim.pid).children(recursive=True)} | {victim.pid}
+        assert own & self.to_master.connected_pids(), "it calls the master through the relay"
         # What it calls with, and what it answers with, goes one way; whatever the master says, the other.
-        self.to_master.cut([victim.pid], direction)
+        self.to_master.cut(own, direction)
         both = direction == Direction.BOTH
         self.from_master.cut(None, direction if both else Direction.BOTH ^ direction)
 

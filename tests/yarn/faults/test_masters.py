@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.conftest import StartSession, start_job
 from tests.yarn.faults.sessions import GRACE, MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
 from tests.yarn.private_zookeeper import until
 from yarrow.runtime.common.clock import SystemClock
@@ -33,10 +33,24 @@ def lives(process: ContainerProcess) -> bool:
     return os.path.exists(f"/proc/{process.pid}")
 
 
+@pytest.fixture(scope="module")
+def own_session(start_session: StartSession) -> Iterator[FaultSession]:
+    """Not the shared one: an application has five attempts, and four are ended here."""
+    session = start_session("masters")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def own_job(own_session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    return start_job(own_session, submitted)
+
+
 @pytest.mark.parametrize("half", [MASTER, SKEIN_MASTER])
 def test_3_killed(
-    session: FaultSession, job: SteadyJob, half: str, record_property: Callable[..., None]
+    own_session: FaultSession, own_job: SteadyJob, half: str, record_property: Callable[..., None]
 ) -> None:
+    session, job = own_session, own_job
     epoch, attempts, last = session.epoch(), session.attempts(), job.last_checkpoint()
     (victim,) = session.processes(half)
     (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
@@ -59,7 +73,8 @@ def test_3_killed(
     until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
 
 
-def test_28_cancelled_while_its_master_restarts(session: FaultSession, job: SteadyJob) -> None:
+def test_28_cancelled_while_its_master_restarts(own_session: FaultSession, own_job: SteadyJob) -> None:
+    session, job = own_session, own_job
     epoch = session.epoch()
     kill(session.master())
     until(lambda: session.epoch() > epoch and job.state() != "", GRACE, "another attempt leads")
@@ -76,65 +91,50 @@ def test_28_cancelled_while_its_master_restarts(session: FaultSession, job: Stea
     assert session.znodes() == []
 
 
-@pytest.fixture(scope="module")
-def second(start_session: StartSession) -> FaultSession:
-    """Another: the attempts of an application are few."""
-    return start_session("other-masters")
-
-
-@pytest.fixture
-def job_of_second(second: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
-    started = second.submit()
-    submitted.append(started)
-    started.until_running()
-    started.until_checkpoints()
-    return started
-
-
-def test_10_stopped_and_continued(second: FaultSession, job_of_second: SteadyJob) -> None:
-    epoch, last = second.epoch(), job_of_second.last_checkpoint()
-    (master,), (skein,) = second.processes(MASTER), second.processes(SKEIN_MASTER)
+def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None:
+    epoch, last = session.epoch(), job.last_checkpoint()
+    (master,), (skein,) = session.processes(MASTER), session.processes(SKEIN_MASTER)
     # Both halves, as when their host hangs: YARN hears nothing, and starts another attempt.
     for one in (master, skein):
         kill(one, signal.SIGSTOP)
-    until(lambda: second.epoch() > epoch, GRACE, "another attempt leads")
+    until(lambda: session.epoch() > epoch, GRACE, "another attempt leads")
     for one in (skein, master):
         if lives(one):
             kill(one, signal.SIGCONT)
-    until(job_of_second.runs, GRACE, "the job runs again")
-    assert job_of_second.restored_from() >= last
+    until(job.runs, GRACE, "the job runs again")
+    assert job.restored_from() >= last
     until(lambda: not lives(master) and not lives(skein), GRACE, "the former master has ended")
-    job_of_second.until_checkpoints()
-    job_of_second.finish()
+    job.until_checkpoints()
+    job.finish()
 
 
-def test_6_its_node_is_lost_and_it_lives_on(second: FaultSession, job_of_second: SteadyJob) -> None:
-    epoch, last = second.epoch(), job_of_second.last_checkpoint()
-    orphan, skein = second.master(), second.processes(SKEIN_MASTER)[-1]
-    second.hadoop.kill(second.node_of(orphan.container))
-    until(lambda: second.epoch() > epoch and job_of_second.runs(), GRACE, "another attempt leads")
-    assert job_of_second.restored_from() >= last
+def test_6_its_node_is_lost_and_it_lives_on(session: FaultSession, job: SteadyJob) -> None:
+    epoch, last = session.epoch(), job.last_checkpoint()
+    orphan, skein = session.master(), session.processes(SKEIN_MASTER)[-1]
+    session.hadoop.kill(session.node_of(orphan.container))
+    until(lambda: session.epoch() > epoch and job.runs(), GRACE, "another attempt leads")
+    assert job.restored_from() >= last
     until(lambda: not lives(orphan) and not lives(skein), GRACE, "the former master has ended")
-    job_of_second.until_checkpoints()
-    job_of_second.finish()
+    job.until_checkpoints()
+    job.finish()
 
 
 @pytest.mark.soak
-def test_7_the_resource_manager_restarts(second: FaultSession, job_of_second: SteadyJob) -> None:
-    epoch, before = second.epoch(), job_of_second.attempts()
-    containers = {one["id"] for one in second.hadoop.containers(second.application)}
-    second.hadoop.kill("resourcemanager")
-    job_of_second.until_checkpoints()
-    second.hadoop.start("resourcemanager")
-    second.hadoop.wait_until_ready()
-    job_of_second.until_checkpoints()
-    assert second.epoch() == epoch and job_of_second.attempts() == before, "nobody noticed"
-    assert {one["id"] for one in second.hadoop.containers(second.application)} == containers
+def test_7_the_resource_manager_restarts(session: FaultSession, job: SteadyJob) -> None:
+    epoch, before = session.epoch(), job.attempts()
+    containers = {one["id"] for one in session.hadoop.containers(session.application)}
+    session.hadoop.kill("resourcemanager")
+    job.until_checkpoints()
+    session.hadoop.start("resourcemanager")
+    session.hadoop.wait_until_ready()
+    job.until_checkpoints()
+    assert session.epoch() == epoch and job.attempts() == before, "nobody noticed"
+    assert {one["id"] for one in session.hadoop.containers(session.application)} == containers
     # Containers are asked for and come as before.
-    (first,) = second.task_executors()
-    job_of_second.until_disturbed_and_back(lambda: kill(first))
-    assert len(second.task_executors()) == 1
-    job_of_second.finish()
+    (first,) = session.task_executors()
+    job.until_disturbed_and_back(lambda: kill(first))
+    assert len(session.task_executors()) == 1
+    job.finish()
 
 
 @pytest.mark.soak

@@ -27,7 +27,7 @@ def unleash(target: Target, seed: int) -> None:
 
 
 @pytest.fixture
-def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
+def own_relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
     host, _, port = hadoop.zookeeper_quorum.partition(":")
     with TcpRelay((host, int(port))) as made:
         yield made
@@ -35,14 +35,14 @@ def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nemesis_on_yarn(
-    start_session: StartSession, relay: TcpRelay, submitted: list[SteadyJob], seed: int
+    start_session: StartSession, own_relay: TcpRelay, submitted: list[SteadyJob], seed: int
 ) -> None:
-    session = start_session(f"nemesis-{seed}", relay.address)
+    session = start_session(f"nemesis-{seed}", own_relay.address)
     job = session.submit()
     submitted.append(job)
     job.until_running()
     job.until_checkpoints()
-    unleash(YarnTarget(session, job, relay), seed)
+    unleash(YarnTarget(session, job, own_relay), seed)
     session.stop()
 
 

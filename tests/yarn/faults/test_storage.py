@@ -5,37 +5,15 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import GRACE, FaultSession, SteadyJob, kill
 from tests.yarn.private_zookeeper import until
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
-
-
-@pytest.fixture(scope="module")
-def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
-    """Between the session and ZooKeeper."""
-    host, _, port = hadoop.zookeeper_quorum.partition(":")
-    with TcpRelay((host, int(port))) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def session(start_session: StartSession, relay: TcpRelay) -> FaultSession:
-    return start_session("storage", relay.address)
-
-
-@pytest.fixture(autouse=True)
-def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
-    """What a test has cut is whole again before its jobs are ended."""
-    yield
-    relay.heal()
 
 
 @pytest.fixture
