@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.data_stream import DataStream, KeyFunction
+from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -18,6 +18,7 @@ from yarrow.datastream.functions import (
 )
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
+from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.graph.operator_spec import CoFunctionOperator, CoProcessOperator, CoShape
 

@@ -13,55 +13,36 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.datastream.arrow_schemas import schema_bytes
-from yarrow.datastream.batch_functions import container_of
 from yarrow.datastream.closeable_iterator import CloseableIterator
-from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
-    KeySelector,
     MapFunction,
-    Partitioner,
     ProcessFunction,
-    SinkFunction,
 )
 from yarrow.datastream.graph_builder import declared
-from yarrow.datastream.operator_settings import OperatorSettings
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.state import MapStateDescriptor
+from yarrow.datastream.stream_columns import StreamColumns
+from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
+from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.operator_spec import (
-    BatchContainer,
-    BatchFunctionOperator,
-    BatchShape,
-    CollectOperator,
-    PartitionerKind,
-    PartitionerSpec,
-    PrintOperator,
     ProcessOperator,
     ProjectOperator,
     RowFunctionOperator,
     RowShape,
-    SinkFunctionOperator,
-    SinkWriterOperator,
-    StreamKind,
     TimestampsAndWatermarksOperator,
 )
 from yarrow.runtime.graph.transformations import OperatorTransformation, Transformation
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from yarrow.common.execution_config import ExecutionConfig
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
-    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "BroadcastConnectedStream",
@@ -73,9 +54,6 @@ __all__ = [
     "DataStreamSink",
     "KeyedStream",
 ]
-
-#: Types of key selectors: a function of the record, or an object with get_key.
-KeyFunction = Callable[[Any], Any] | KeySelector[Any, Any]
 
 
 def __getattr__(name: str) -> Any:
@@ -99,33 +77,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class DataStream(OperatorSettings):
+class DataStream(StreamDistribution, StreamColumns, StreamEnds):
     """The records that an operator, a partition or a union puts out.
 
     Settings such as `name`, `uid` or `set_parallelism` concern the operator that the stream comes from.
     """
 
-    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
-        super().__init__(transformation)
-        self._environment = environment
-        self._builder = environment.graph_builder
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """Return the environment that the stream belongs to."""
-        return self._environment
-
-    def get_execution_config(self) -> ExecutionConfig:
-        """Return the settings of the program's execution."""
-        return self._environment.get_config()
-
-    def get_type(self) -> TypeInformation:
-        """Return the declared type; PICKLED_BYTE_ARRAY when none was declared."""
-        return self.transformation.output_type or Types.PICKLED_BYTE_ARRAY()
-
-    @property
-    def is_columnar(self) -> bool:
-        """Whether the stream carries record batches instead of rows."""
-        return self.transformation.output_kind is StreamKind.COLUMNAR
+    def _stream(self, transformation: Transformation) -> DataStream:
+        return DataStream(self._environment, transformation)
 
     # Functions of one record
 
@@ -202,7 +161,7 @@ class DataStream(OperatorSettings):
                 raise InvalidProgramError(
                     "Cannot union rows and columns: convert one of the streams with to_arrow() or to_rows()."
                 )
-        return DataStream(self._environment, self._builder.union(reads))
+        return self._stream(self._builder.union(reads))
 
     @overload
     def connect(self, ds: DataStream) -> ConnectedStreams: ...
@@ -226,7 +185,7 @@ class DataStream(OperatorSettings):
         made = self._builder.side_output(
             self.operator("get_side_output"), output_tag.tag_id, declared(output_tag.type_info)
         )
-        return DataStream(self._environment, made)
+        return self._stream(made)
 
     # Distribution
 
@@ -257,66 +216,6 @@ class DataStream(OperatorSettings):
 
         return KeyedStream.of(self, key_selector, key_type)
 
-    def partition_custom(
-        self,
-        partitioner: Callable[[Any, int], int] | Partitioner[Any],
-        key_selector: KeyFunction,
-    ) -> DataStream:
-        """Return the stream whose records go to the subtask that `partitioner(key, number)` names."""
-        require_function(partitioner, Partitioner, "partition_custom")
-        require_function(key_selector, KeySelector, "partition_custom")
-        spec = PartitionerSpec(
-            kind=PartitionerKind.CUSTOM,
-            key_selector=self._builder.pickle(key_selector, "partition_custom", "key selector"),
-            function=self._builder.pickle(partitioner, "partition_custom", "partitioner"),
-        )
-        return self._partition(spec, self._builder.as_rows(self.transformation))
-
-    def forward(self) -> DataStream:
-        """Return the stream whose records stay in their subtask; needs equal parallelism behind it."""
-        return self._partition(PartitionerSpec(kind=PartitionerKind.FORWARD))
-
-    def shuffle(self) -> DataStream:
-        """Return the stream whose records go to subtasks chosen at random."""
-        return self._partition(PartitionerSpec(kind=PartitionerKind.SHUFFLE))
-
-    def rebalance(self) -> DataStream:
-        """Return the stream whose records go to all subtasks in turn."""
-        return self._partition(PartitionerSpec(kind=PartitionerKind.REBALANCE))
-
-    def rescale(self) -> DataStream:
-        """Return the stream whose records go in turn to some of the subtasks, near their producer."""
-        return self._partition(PartitionerSpec(kind=PartitionerKind.RESCALE))
-
-    def global_(self) -> DataStream:
-        """Return the stream whose records all go to the first subtask."""
-        return self._partition(PartitionerSpec(kind=PartitionerKind.GLOBAL))
-
-    @overload
-    def broadcast(self) -> DataStream: ...
-    @overload
-    def broadcast(
-        self,
-        broadcast_state_descriptor: MapStateDescriptor[Any, Any],
-        *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
-    ) -> BroadcastStream: ...
-    def broadcast(
-        self,
-        broadcast_state_descriptor: MapStateDescriptor[Any, Any] | None = None,
-        *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
-    ) -> DataStream | BroadcastStream:
-        """Return the stream whose records go to every subtask.
-
-        With descriptors it is a BroadcastStream, for `connect`: functions there keep what they need of it in the
-        states described.
-        """
-        stream = self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
-        if broadcast_state_descriptor is None:
-            return stream
-        from yarrow.datastream.broadcast_stream import BroadcastStream
-
-        return BroadcastStream(stream, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
-
     # Time
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
@@ -330,88 +229,6 @@ class DataStream(OperatorSettings):
             strategy=self._builder.pickle(watermark_strategy, name, "watermark strategy")
         )
         return self._one_input(name, spec, self.transformation.output_type)
-
-    # Columns
-
-    def to_arrow(self, schema: pa.Schema | None = None) -> DataStream:
-        """Return the stream as Arrow record batches of `schema`, or of the declared type of the rows.
-
-        Raises InvalidProgramError when neither is there.
-        """
-        if self.is_columnar:
-            return self
-        wanted = None if schema is None else schema_bytes(schema)
-        return DataStream(
-            self._environment, self._builder.as_columns(self.transformation, "to_arrow()", wanted)
-        )
-
-    def to_rows(self, as_tuple: bool = False) -> DataStream:
-        """Return a columnar stream as Rows named like its columns, or as tuples."""
-        return DataStream(self._environment, self._builder.as_rows(self.transformation, as_tuple))
-
-    def map_batches(
-        self,
-        fn: Callable[[Any], Any],
-        schema: pa.Schema | None = None,
-        container: BatchContainer | str | None = None,
-    ) -> DataStream:
-        """Return the stream of `fn`'s result for each batch.
-
-        `fn` takes and returns a pyarrow RecordBatch or Table, or a polars or pandas DataFrame: what its first
-        parameter is annotated with, else `container` ("pyarrow", "polars", "pandas"), else a RecordBatch.
-        With a schema, each result must have it.
-        """
-        return self._batch_function("Map Batches", BatchShape.MAP_BATCHES, fn, schema, container)
-
-    def filter_batches(
-        self, fn: Callable[[Any], Any], container: BatchContainer | str | None = None
-    ) -> DataStream:
-        """Return the stream of the rows for which `fn` gives true, a boolean column for each batch."""
-        return self._batch_function("Filter Batches", BatchShape.FILTER_BATCHES, fn, None, container)
-
-    # Ends
-
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Write each record as a line to the TaskExecutor's output, embedded to the client's stdout."""
-        spec = PrintOperator(identifier=sink_identifier or "")
-        return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
-
-    def add_sink(self, sink_func: SinkFunction[Any]) -> DataStreamSink:
-        """Hand each record to a SinkFunction."""
-        require_function(sink_func, SinkFunction, "add_sink", callables=False)
-        spec = SinkFunctionOperator(function=self._builder.pickle(sink_func, "add_sink", "sink"))
-        read = self._builder.as_rows(self.transformation)
-        return self._sink("Unnamed", spec, read, declares_blocking(sink_func))
-
-    def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
-        """Hand the records to a Sink; one that does not take columns gets rows."""
-        if not isinstance(sink, Sink):
-            raise TypeError(
-                f"sink_to takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink"
-            )
-        sink.validate()
-        spec = SinkWriterOperator(sink=self._builder.pickle(sink, "sink_to", "sink"))
-        read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)
-        return self._sink("Sink: Writer", spec, read, declares_blocking(sink))
-
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator:
-        """Execute the program and return its records as an iterator; closing it cancels the job.
-
-        With a limit the iterator ends, and the job is cancelled, after so many records.
-        With exactly-once checkpoints a record is returned once a checkpoint that covers it is complete, or the job has
-        finished; without, it is returned at once, and perhaps again after a restart.
-        Raises the job's error from `next`.
-        """
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must not be negative: {limit}")
-        collect_id = self._environment.new_collect_id()
-        spec = CollectOperator(collect_id=collect_id)
-        sink = self._sink("Collect", spec, self._builder.as_rows(self.transformation), False)
-        sink.set_parallelism(1)
-        client = self._environment.execute_async(job_execution_name or "Collect")
-        return CloseableIterator(client, collect_id, limit)
 
     # What this version refuses
 
@@ -439,43 +256,6 @@ class DataStream(OperatorSettings):
         """What a rich function needs to reach keyed state; nothing unless the stream is keyed."""
         return None
 
-    def _one_input(
-        self, name: str, spec: Any, output_type: TypeInformation | None, blocking: bool = False
-    ) -> DataStream:
-        read = self._builder.as_rows(self.transformation)
-        made = self._builder.one_input(read, name, spec, output_type=output_type, blocking=blocking)
-        return DataStream(self._environment, made)
-
-    def _batch_function(
-        self,
-        name: str,
-        shape: BatchShape,
-        fn: Callable[[Any], Any],
-        schema: pa.Schema | None,
-        container: BatchContainer | str | None,
-    ) -> DataStream:
-        chosen = container_of(fn, container, shape.value)
-        read = self._builder.as_columns(self.transformation, f"{shape.value}()")
-        output = schema_bytes(schema) if schema is not None else None
-        spec = BatchFunctionOperator(
-            shape=shape, function=self._builder.pickle(fn, name), container=chosen, schema=output
-        )
-        made = self._builder.one_input(
-            read,
-            name,
-            spec,
-            output_kind=StreamKind.COLUMNAR,
-            output_schema=read.output_schema if shape is BatchShape.FILTER_BATCHES else output,
-            blocking=declares_blocking(fn),
-        )
-        return DataStream(self._environment, made)
-
-    def _sink(self, name: str, spec: Any, read: Transformation, blocking: bool) -> DataStreamSink:
-        return DataStreamSink(self._builder.sink(read, name, spec, blocking=blocking))
-
-    def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
-        return DataStream(self._environment, self._builder.partition(read or self.transformation, spec))
-
     def _same_program(self, stream: object, method: str) -> Transformation:
         if not isinstance(stream, DataStream):
             raise TypeError(f"{method} takes DataStreams, not {type(stream).__name__}")
@@ -484,12 +264,6 @@ class DataStream(OperatorSettings):
                 f"{method}: the streams belong to two execution environments, that is, to two jobs."
             )
         return stream.transformation
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} is part of the program that is being built and cannot be used inside a"
-            " function"
-        )
 
 
 def check_strategy(watermark_strategy: WatermarkStrategy, method: str) -> None:

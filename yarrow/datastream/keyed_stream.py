@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.datastream.data_stream import DataStream, KeyFunction, refuse
+from yarrow.datastream.data_stream import DataStream, refuse
 from yarrow.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
@@ -18,6 +18,7 @@ from yarrow.datastream.functions import (
     ReduceFunction,
 )
 from yarrow.datastream.graph_builder import declared
+from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.datastream.user_functions import declares_blocking, is_rich, require_function
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (

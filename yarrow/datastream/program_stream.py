@@ -1,0 +1,70 @@
+"""ProgramStream: what all methods of streams build on: the program, the transformation, and what is put behind it.
+
+Owner: the thread that builds the program. It has no operator of its own: those are grouped by what they are for, in the
+classes that derive from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream.data_stream_sink import DataStreamSink
+from yarrow.datastream.operator_settings import OperatorSettings
+from yarrow.runtime.graph.operator_spec import PartitionerSpec, StreamKind
+from yarrow.runtime.graph.transformations import Transformation
+
+if TYPE_CHECKING:
+    from yarrow.common.execution_config import ExecutionConfig
+    from yarrow.datastream.data_stream import DataStream
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+
+class ProgramStream(OperatorSettings, ABC):
+    """A stream of a program that is being built."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+        super().__init__(transformation)
+        self._environment = environment
+        self._builder = environment.graph_builder
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that the stream belongs to."""
+        return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """Return the settings of the program's execution."""
+        return self._environment.get_config()
+
+    def get_type(self) -> TypeInformation:
+        """Return the declared type; PICKLED_BYTE_ARRAY when none was declared."""
+        return self.transformation.output_type or Types.PICKLED_BYTE_ARRAY()
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the stream carries record batches instead of rows."""
+        return self.transformation.output_kind is StreamKind.COLUMNAR
+
+    @abstractmethod
+    def _stream(self, transformation: Transformation) -> DataStream:
+        """The stream that a transformation of the same program puts out."""
+
+    def _one_input(
+        self, name: str, spec: Any, output_type: TypeInformation | None, blocking: bool = False
+    ) -> DataStream:
+        read = self._builder.as_rows(self.transformation)
+        made = self._builder.one_input(read, name, spec, output_type=output_type, blocking=blocking)
+        return self._stream(made)
+
+    def _sink(self, name: str, spec: Any, read: Transformation, blocking: bool) -> DataStreamSink:
+        return DataStreamSink(self._builder.sink(read, name, spec, blocking=blocking))
+
+    def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
+        return self._stream(self._builder.partition(read or self.transformation, spec))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is part of the program that is being built and cannot be used inside a"
+            " function"
+        )

@@ -1,0 +1,67 @@
+"""Ends of a stream: printed, given to a sink, or collected by the program that is running.
+
+Owner: the thread that builds the program. Nothing is written before `execute`; `execute_and_collect` executes itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.datastream.closeable_iterator import CloseableIterator
+from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.data_stream_sink import DataStreamSink
+from yarrow.datastream.functions import SinkFunction
+from yarrow.datastream.program_stream import ProgramStream
+from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.runtime.graph.operator_spec import (
+    CollectOperator,
+    PrintOperator,
+    SinkFunctionOperator,
+    SinkWriterOperator,
+)
+
+
+class StreamEnds(ProgramStream):
+    """The methods behind which nothing follows."""
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Write each record as a line to the TaskExecutor's output, embedded to the client's stdout."""
+        spec = PrintOperator(identifier=sink_identifier or "")
+        return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
+
+    def add_sink(self, sink_func: SinkFunction[Any]) -> DataStreamSink:
+        """Hand each record to a SinkFunction."""
+        require_function(sink_func, SinkFunction, "add_sink", callables=False)
+        spec = SinkFunctionOperator(function=self._builder.pickle(sink_func, "add_sink", "sink"))
+        read = self._builder.as_rows(self.transformation)
+        return self._sink("Unnamed", spec, read, declares_blocking(sink_func))
+
+    def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
+        """Hand the records to a Sink; one that does not take columns gets rows."""
+        if not isinstance(sink, Sink):
+            raise TypeError(
+                f"sink_to takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink"
+            )
+        sink.validate()
+        spec = SinkWriterOperator(sink=self._builder.pickle(sink, "sink_to", "sink"))
+        read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)
+        return self._sink("Sink: Writer", spec, read, declares_blocking(sink))
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator:
+        """Execute the program and return its records as an iterator; closing it cancels the job.
+
+        With a limit the iterator ends, and the job is cancelled, after so many records.
+        With exactly-once checkpoints a record is returned once a checkpoint that covers it is complete, or the job has
+        finished; without, it is returned at once, and perhaps again after a restart.
+        Raises the job's error from `next`.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must not be negative: {limit}")
+        collect_id = self._environment.new_collect_id()
+        spec = CollectOperator(collect_id=collect_id)
+        sink = self._sink("Collect", spec, self._builder.as_rows(self.transformation), False)
+        sink.set_parallelism(1)
+        client = self._environment.execute_async(job_execution_name or "Collect")
+        return CloseableIterator(client, collect_id, limit)
