@@ -8,7 +8,6 @@ its end a split gets slower and slower until the file `go` exists; then it bring
 from __future__ import annotations
 
 import ast
-import posixpath
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -163,7 +162,7 @@ class SteadyOutput:
             for entry in files.list(folders.pop()):
                 if entry.is_dir:
                     folders.append(entry.path)
-                elif posixpath.basename(entry.path).startswith(f"{_PREFIX}-"):
+                elif "/." not in entry.path and entry.name.startswith(f"{_PREFIX}-"):
                     with files.open(entry.path) as opened:
                         parts.append([ast.literal_eval(line) for line in opened.read().decode().splitlines()])
                 else:
