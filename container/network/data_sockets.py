@@ -66,7 +66,8 @@ class DataSockets:
     def start(self) -> WorkerAddress:
         """Opens the listening sockets; call before the I/O thread starts or on it."""
         settings = self._settings
-        if settings.listen_tcp or self._tcp_only:
+        # Without certificates nobody could be let in there.
+        if self._tls is not None and (settings.listen_tcp or self._tcp_only):
             tcp = socket.create_server((settings.host, 0), backlog=256)
             self._port = tcp.getsockname()[1]
             self._listen(tcp)

@@ -38,7 +38,12 @@ class End:
     """The data plane of one worker."""
 
     def __init__(
-        self, folder: Path, name: str, secret: bytes = SECRET, authority: CertificateAuthority | None = None
+        self,
+        folder: Path,
+        name: str,
+        secret: bytes = SECRET,
+        authority: CertificateAuthority | None = None,
+        listen_tcp: bool = False,
     ) -> None:
         home = folder / name
         home.mkdir(mode=0o700)
@@ -54,6 +59,7 @@ class End:
             cpu_cores=1.0,
             configuration={"taskmanager.data.transport": "tcp"} if authority is not None else {},
             data_secret=secret,
+            listen_tcp=listen_tcp,
             ca_certificate=identity.ca_certificate if identity is not None else b"",
             certificate=identity.certificate if identity is not None else b"",
             private_key=identity.private_key if identity is not None else b"",
@@ -227,6 +233,15 @@ def test_who_proves_nothing_in_time_is_closed_and_who_has_is_not(
         sock.sendall(sent)
         assert ended(sock)
     exchange_works(sender, receiver, (KEY[0], 1, 0))
+
+
+def test_without_certificates_there_is_no_port_for_other_hosts(tmp_path: Path) -> None:
+    end = End(tmp_path, "a", listen_tcp=True)
+    try:
+        assert end.address.port == 0
+        assert end.address.unix_path
+    finally:
+        end.stop()
 
 
 def test_a_tls_handshake_that_does_not_come_is_given_up(
