@@ -162,7 +162,7 @@ class SteadyOutput:
             for entry in files.list(folders.pop()):
                 if entry.is_dir:
                     folders.append(entry.path)
-                elif "/." not in entry.path and entry.name.startswith(f"{_PREFIX}-"):
+                elif "/." not in entry.path[len(self._output) :] and entry.name.startswith(f"{_PREFIX}-"):
                     with files.open(entry.path) as opened:
                         parts.append([ast.literal_eval(line) for line in opened.read().decode().splitlines()])
                 else:
