@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rocksdict import Options
-
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
     KeyedBackendContext,
@@ -22,15 +20,12 @@ from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.state.heap_snapshot import state_form
 from yarrow.container.state.registering_backend import RegisteringBackend, StateRegistration
 from yarrow.container.state.rocksdb.canonical import StoredForm
-from yarrow.container.state.rocksdb.database import HELPER, ColumnFamily, Database
-from yarrow.container.state.rocksdb.folders import new_folder
+from yarrow.container.state.rocksdb.database import ColumnFamily
 from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
 from yarrow.container.state.rocksdb.list_store import ListStore, RocksDBListState
 from yarrow.container.state.rocksdb.map_store import MapKeys, MapStore, RocksDBMapState
-from yarrow.container.state.rocksdb.memory import WORKER_MEMORY
 from yarrow.container.state.rocksdb.migration import Migration, stored_values
-from yarrow.container.state.rocksdb.options import database_settings, rocksdb_options
-from yarrow.container.state.rocksdb.restore import NativeRestore
+from yarrow.container.state.rocksdb.resources import DatabaseResources
 from yarrow.container.state.rocksdb.snapshot import (
     CanonicalPart,
     CanonicalSnapshot,
@@ -52,7 +47,7 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import checkpointing, rocksdb
+from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
@@ -91,7 +86,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         self._keys = DatabaseKeys(context.max_parallelism)
         self._files = UploadedFiles()
         self._incremental = context.settings.get(checkpointing.INCREMENTAL)
-        self._resources: _Resources | None = None
+        self._resources: DatabaseResources | None = None
         self._scope = SnapshotScope(
             context.operator_name, context.key_groups, context.max_parallelism, RandomIdFactory().hex_id()
         )
@@ -101,29 +96,15 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     # ------------------------------------------------------------------ database
 
-    def _open(self) -> _Resources:
+    def _open(self) -> DatabaseResources:
         if self._resources is None:
-            resources = self._resources = _Resources(self.context, self._scope.backend_id)
+            resources = self._resources = DatabaseResources(self.context, self._scope.backend_id)
             restored = resources.open(self._native)
             self._native = []
             self._carried = restored
             self._restored_natively = frozenset(restored)
-            self._register_metrics(resources)
+            resources.register_metrics()
         return self._resources
-
-    def _register_metrics(self, resources: _Resources) -> None:
-        metrics, memory = self.context.metrics, resources.memory
-
-        def over_families(measure: Callable[[Any], int]) -> int:
-            database = resources.database if self._resources is resources else None
-            return 0 if database is None else sum(measure(f) for f in list(database.families.values()))
-
-        metrics.gauge("rocksdb_block-cache-usage", lambda: memory.used)
-        metrics.gauge("rocksdb_block-cache-capacity", lambda: memory.limit)
-        metrics.gauge(
-            "rocksdb_cur-size-all-mem-tables", lambda: over_families(lambda f: f.write_buffer_bytes)
-        )
-        metrics.gauge("rocksdb_estimate-num-keys", lambda: over_families(lambda f: f.estimated_entries))
 
     # ------------------------------------------------------------------ states
 
@@ -346,40 +327,3 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         resources, self._resources = self._resources, None
         if resources is not None:
             resources.close()
-
-
-class _Resources:
-    """The open database of a backend, its folder and its share of the worker's memory."""
-
-    def __init__(self, context: KeyedBackendContext, unique: str) -> None:
-        self._context = context
-        settings = context.settings
-        directories = settings.get(rocksdb.LOCAL_DIR) or ()
-        owner = f"{context.operator_id}-{context.subtask}"
-        self.folder = new_folder(directories, context.local_directory, owner, unique)
-        self.memory = WORKER_MEMORY.acquire(settings)
-        self.options: Options = rocksdb_options(database_settings(settings), self.memory)
-        self.database: Database
-        HELPER.acquire()
-
-    def open(self, snapshots: Sequence[RocksDBSnapshot]) -> dict[str, StateMetaInfo]:
-        """Opens the database with what native snapshots hold; gives the states in it."""
-        try:
-            restored = NativeRestore(self._context, self.folder, self.options).open(snapshots)
-        except BaseException:
-            self._release()
-            raise
-        self.database = restored.database
-        return restored.states
-
-    def close(self) -> None:
-        """Closes the database and removes its files, but for those that a snapshot still reads."""
-        try:
-            self.database.close()
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        HELPER.release()
-        WORKER_MEMORY.release(self.memory)
-        self.folder.release()
