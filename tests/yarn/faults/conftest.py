@@ -14,13 +14,15 @@ from kazoo.client import KazooClient
 from tests.yarn.faults.sessions import ENDED, GRACE, ROOT, FaultSession, SteadyJob
 from tests.yarn.private_zookeeper import until
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import user
+from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
 from yarrow.testing.tcp_relay import TcpRelay
 
 #: Set by `bench/soak`: faults that take longer are tested as well.
 SOAK = "YARROW_SOAK"
+#: Names a cluster that runs already.
+RUNNING = "YARROW_HADOOP_DIRECTORY"
 PLACES = Places(znode_root=ROOT, kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
 LOG_BYTES = 12_000
 
@@ -33,6 +35,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         item.add_marker(pytest.mark.fault)
         item.add_marker(pytest.mark.slow)
+    if os.environ.get(RUNNING) and Path(os.environ[RUNNING]) == default_directory():
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason="daemons are killed, and everybody may use this cluster"))
     left_out = [item for item in ours if item.get_closest_marker("soak") and not os.environ.get(SOAK)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

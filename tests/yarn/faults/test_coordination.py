@@ -3,6 +3,7 @@ restarts without need, and the job's output is that without faults."""
 
 from __future__ import annotations
 
+import os
 import random
 from functools import partial
 from threading import Event
@@ -15,6 +16,8 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
 GAVE_UP = "this master leads no more"
+#: Seconds; an hour by YARROW_FLAPPING=3600.
+FLAPPING = float(os.environ.get("YARROW_FLAPPING", "120"))
 SUSPENDED = "the connection to ZooKeeper is suspended"
 
 
@@ -75,7 +78,11 @@ def test_21_the_session_of_the_leader_expires(session: FaultSession, job: Steady
     absence.check_after()
 
 
-@pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT], ids=["requests", "answers"])
+@pytest.mark.parametrize(
+    "direction",
+    [pytest.param(Direction.TO_SERVER, marks=pytest.mark.soak), Direction.TO_CLIENT],
+    ids=["requests", "answers"],
+)
 def test_24_the_master_alone_is_cut_off_one_way(
     session: FaultSession, job: SteadyJob, relay: TcpRelay, direction: Direction
 ) -> None:
@@ -106,7 +113,7 @@ def test_23_zookeeper_is_away_for_a_minute(session: FaultSession, job: SteadyJob
 @pytest.mark.soak
 def test_25_leadership_flaps(session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
     generator, clock = random.Random(25), SystemClock()
-    deadline = clock.monotonic() + 300.0
+    deadline = clock.monotonic() + FLAPPING
     epochs, checkpoints = [session.epoch()], [job.last_checkpoint()]
     while clock.monotonic() < deadline:
         said = session.said(GAVE_UP)
@@ -119,6 +126,6 @@ def test_25_leadership_flaps(session: FaultSession, job: SteadyJob, relay: TcpRe
         epochs.append(session.epoch())
         checkpoints.append(job.last_checkpoint())
         assert not given_up or epochs[-1] > epochs[-2]
-    assert epochs == sorted(epochs) and len(set(epochs)) > 5
+    assert epochs == sorted(epochs) and len(set(epochs)) > 2
     assert checkpoints == sorted(set(checkpoints)), "no id twice"
     job.finish()

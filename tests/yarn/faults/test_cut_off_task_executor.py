@@ -93,7 +93,9 @@ def cluster(hadoop: HadoopCluster, storage: str, tmp_path: Path) -> Iterator[Rel
 
 
 @pytest.mark.parametrize(
-    "direction", [Direction.BOTH, Direction.TO_SERVER], ids=["both-ways", "the-master-does-not-hear-it"]
+    "direction",
+    [Direction.BOTH, pytest.param(Direction.TO_SERVER, marks=pytest.mark.soak)],
+    ids=["both-ways", "the-master-does-not-hear-it"],
 )
 def test_24_cut_off_from_the_master(
     cluster: RelayedCluster, hadoop: HadoopCluster, tmp_path: Path, storage: str, direction: Direction

@@ -91,6 +91,7 @@ def test_28_cancelled_while_its_master_restarts(own_session: FaultSession, own_j
     assert session.znodes() == []
 
 
+@pytest.mark.soak
 def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None:
     epoch, last = session.epoch(), job.last_checkpoint()
     (master,), (skein,) = session.processes(MASTER), session.processes(SKEIN_MASTER)
