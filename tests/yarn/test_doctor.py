@@ -48,8 +48,8 @@ def test_a_cluster_that_is_well(commands: Commands, hadoop: HadoopCluster) -> No
         ("yarn.application.node-label=gpu", "no running node has the label gpu"),
         ("env.yarn.conf.dir=/nowhere", "env.yarn.conf.dir is /nowhere, but there is no yarn-site.xml"),
         (
-            "yarn.staging-directory=file:///home/me",
-            "yarn.staging-directory is 'file:///home/me', which nodes cannot read",
+            "yarn.staging-directory=file:///staging",
+            "yarn.staging-directory is 'file:///staging', which nodes cannot read",
         ),
     ],
 )

@@ -259,7 +259,7 @@ def test_none_is_the_clients_interpreter() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("/home/me/env.tar.gz", "which nodes cannot see: use `auto`"),
+        ("/archives/env.tar.gz", "which nodes cannot see: use `auto`"),
         ("conda", "an archive on HDFS, hdfs://host:port/env.tar.gz"),
         ("hdfs://127.0.0.1:1/env.rpm", "does not unpack: the name of an archive ends in .tar.gz"),
     ],
