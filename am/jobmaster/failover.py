@@ -60,7 +60,9 @@ class Failover:
         return frozenset(member for region in regions for member in subtasks.members(region))
 
     def _along_with(self, member: Subtask) -> Iterable[Subtask]:
-        if has_coordinator(self._graph.vertices[member.vertex].vertex) and not self._enumerator_lives(member.vertex):
+        if has_coordinator(self._graph.vertices[member.vertex].vertex) and not self._enumerator_lives(
+            member.vertex
+        ):
             # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
             yield from self.subtasks.of_vertex(member.vertex)
         if not self.has_blocking_edges:

@@ -38,7 +38,9 @@ def parallelism_for_all(job: JobGraph, parallelism: int) -> dict[JobVertexID, in
     """`parallelism` for each vertex that may have another one than 1."""
     single = {edge.target for edge in job.edges if edge.partitioner.kind is PartitionerKind.GLOBAL}
     return {
-        vertex.id: vertex.parallelism if vertex.parallelism == 1 and _stays_single(vertex, single) else parallelism
+        vertex.id: vertex.parallelism
+        if vertex.parallelism == 1 and _stays_single(vertex, single)
+        else parallelism
         for vertex in job.vertices
     }
 

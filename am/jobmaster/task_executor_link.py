@@ -168,9 +168,7 @@ class TaskExecutorLink:
                 ends = any(isinstance(following, _Disconnect) for following in self._queue)
                 if ends or not isinstance(message, OperatorEvent | ResetSubtask):
                     raise
-                _log.info(
-                    "message to TaskExecutor %s not answered, tried again: %s", self.resource_id, error
-                )
+                _log.info("message to TaskExecutor %s not answered, tried again: %s", self.resource_id, error)
             await asyncio.sleep(RETRY_SECONDS)
 
     def _merged(self, first: _Cancel) -> _Cancel:

@@ -132,7 +132,9 @@ class AligningBarrierHandler:
     def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < barrier.checkpoint_id]:
             if position not in earlier.arrived:
-                self._give_up(earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own")
+                self._give_up(
+                    earlier, f"the barrier of checkpoint {barrier.checkpoint_id} came before its own"
+                )
         if self._is_over(barrier.checkpoint_id):
             return ()
         if barrier.checkpoint_id not in self._pending and self._was_overtaken(barrier):

@@ -141,7 +141,9 @@ class InputChannel:
     def take(self) -> StreamElement:
         """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""
         if not self._queue:
-            raise ChannelFailedError(self._failure or "no element waits on this channel", self.reads_result_of)
+            raise ChannelFailedError(
+                self._failure or "no element waits on this channel", self.reads_result_of
+            )
         entry = self._queue.popleft()
         if self._recording is not None and self._recording.note(entry):
             self._recording = None

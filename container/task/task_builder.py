@@ -296,7 +296,9 @@ class TaskBuilder:
 
     def _producers(self, edge: JobEdge) -> range:
         producers = self.graph.vertex(edge.source).parallelism
-        return producers_of(edge.partitioner.kind, producers, self.vertex.parallelism, self.descriptor.subtask)
+        return producers_of(
+            edge.partitioner.kind, producers, self.vertex.parallelism, self.descriptor.subtask
+        )
 
 
 def position_of(graph: JobGraph, vertex: JobVertex) -> int:

@@ -32,7 +32,9 @@ class SnapshotKind(IntEnum):
     def stops_job(self) -> bool:
         """True for the kinds with which all tasks end."""
         return self in (
-            SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE, SnapshotKind.RESCALE
+            SnapshotKind.SAVEPOINT_SUSPEND,
+            SnapshotKind.SAVEPOINT_TERMINATE,
+            SnapshotKind.RESCALE,
         )
 
 

@@ -35,7 +35,10 @@ def _graph_with(code: dict[str, object]) -> JobGraph:
     ],
 )
 def test_a_worker_that_cannot_run_the_code_says_why(code: dict[str, object], message: str) -> None:
-    with WorkerHarness(1, processes=False) as harness, pytest.raises(JobFailedInHarness, match=f"(?s){message}"):
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match=f"(?s){message}"),
+    ):
         harness.run(_graph_with(code))
 
 

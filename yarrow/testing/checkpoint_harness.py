@@ -174,7 +174,9 @@ class CheckpointHarness(WorkerHarness):
 
     def _submit(self, restored: TakenCheckpoint | None, wanted: Callable[[Subtask], bool]) -> None:
         graph = self._graph
-        assignment = Assignment({}, {}, frozenset()) if restored is None else assign(restored.metadata(), graph)
+        assignment = (
+            Assignment({}, {}, frozenset()) if restored is None else assign(restored.metadata(), graph)
+        )
         tasks: dict[int, list[TaskDeploymentDescriptor]] = {i: [] for i in range(len(self.addresses))}
         for placement in self._placements:
             head = graph.vertex(placement.vertex_id).operators[0].id
@@ -233,9 +235,7 @@ class CheckpointHarness(WorkerHarness):
         """Both phases: coordinators, and when these have answered the sources and the tasks behind ended ones."""
         options = options or self.options(checkpoint_id)
         taken = TakenCheckpoint(checkpoint_id, options.location.directory, self._graph)
-        taken.finished = {
-            place for place, state in self.states.items() if state is ExecutionState.FINISHED
-        }
+        taken.finished = {place for place, state in self.states.items() if state is ExecutionState.FINISHED}
         self.checkpoints[checkpoint_id] = taken
         coordinators = {
             vertex.operators[0].id: (vertex.id, 0)

@@ -67,7 +67,9 @@ async def resource_requirements(access: Access, job_id: JobIdPath) -> JobResourc
     job = await access.job(job_id)
     return JobResourceRequirements(
         {
-            vertex.vertex_id: VertexRequirements(parallelism=ParallelismBounds(upper_bound=vertex.parallelism))
+            vertex.vertex_id: VertexRequirements(
+                parallelism=ParallelismBounds(upper_bound=vertex.parallelism)
+            )
             for vertex in job.vertices
         }
     )

@@ -93,4 +93,6 @@ def _named(names: list[str]) -> str:
     if not names:
         return ""
     shown = ", ".join(f"'{name}'" for name in names[:5])
-    return f", state {shown}" if len(names) == 1 else f", states {shown}{' and more' if len(names) > 5 else ''}"
+    return (
+        f", state {shown}" if len(names) == 1 else f", states {shown}{' and more' if len(names) > 5 else ''}"
+    )

@@ -141,7 +141,12 @@ class SubtaskCheckpointCoordinator:
         if parts is None:
             return False
         self._hand_over(
-            ready, started, parts, finished=finished or drain is not None, settled=settled, in_flight=in_flight
+            ready,
+            started,
+            parts,
+            finished=finished or drain is not None,
+            settled=settled,
+            in_flight=in_flight,
         )
         return True
 

@@ -135,7 +135,9 @@ class Damaging(MapFunction[tuple[int, int], tuple[int, int]]):
     def open(self, runtime_context: RuntimeContext) -> None:
         if os.path.exists(self._done):
             return
-        (spool,) = [path for path in Path(self._cluster_folder).rglob("*.spool") if path.stat().st_size > 1_000_000]
+        (spool,) = [
+            path for path in Path(self._cluster_folder).rglob("*.spool") if path.stat().st_size > 1_000_000
+        ]
         with spool.open("r+b") as file:
             file.seek(-2000, os.SEEK_END)
             file.write(b"\xff" * 100)

@@ -102,7 +102,9 @@ def test_before_a_cut_lies_what_lies_before_its_barriers(rows: list[list[int]], 
         steps += 1
         if not consumer.step() and steps > abort_at:
             break
-    everything = [f"{c}.{n}.{i}" for c, each in enumerate(rows) for n, k in enumerate(each, 1) for i in range(k)]
+    everything = [
+        f"{c}.{n}.{i}" for c, each in enumerate(rows) for n, k in enumerate(each, 1) for i in range(k)
+    ]
     assert sorted(consumer.taken) == sorted(everything)
     assert consumer.gate.all_ended
     for number, before in consumer.cuts.items():
@@ -119,7 +121,9 @@ def test_before_a_cut_lies_what_lies_before_its_barriers(rows: list[list[int]], 
             assert before == sorted(wanted)
         else:
             assert set(wanted) <= set(before)
-    whole = {n for n in range(1, 5) if all(n not in m or len(r) < n for m, r in zip(missing, rows, strict=True))}
+    whole = {
+        n for n in range(1, 5) if all(n not in m or len(r) < n for m, r in zip(missing, rows, strict=True))
+    }
     sent = {n for r, m in zip(rows, missing, strict=True) for n in range(1, len(r) + 1) if n not in m}
     assert consumer.cuts.keys() >= (whole & sent) - aborted
     assert not (consumer.cuts.keys() & set(consumer.listener.given_up))

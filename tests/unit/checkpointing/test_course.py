@@ -88,7 +88,9 @@ def test_duplicates_and_old_ids_change_nothing(workers: CheckpointHarness) -> No
     assert not workers.checkpoints[3].declined
 
 
-def test_a_cut_that_fails_declines_naming_the_operator_and_the_job_goes_on(workers: CheckpointHarness) -> None:
+def test_a_cut_that_fails_declines_naming_the_operator_and_the_job_goes_on(
+    workers: CheckpointHarness,
+) -> None:
     running(workers, endless())
     Calls.fails = True
     try:
@@ -101,7 +103,9 @@ def test_a_cut_that_fails_declines_naming_the_operator_and_the_job_goes_on(worke
     workers.notify(1, CheckpointNotice.ABORTED)
     workers.checkpoint(2)
     # Of the one that was given up only what was acknowledged is left, for the JobMaster to remove.
-    assert os.listdir(taken.directory) == [getattr(state, "path", "") for state in taken.coordinators.values()]
+    assert os.listdir(taken.directory) == [
+        getattr(state, "path", "") for state in taken.coordinators.values()
+    ]
 
 
 def test_a_folder_that_cannot_be_written_declines(workers: CheckpointHarness) -> None:
@@ -140,9 +144,7 @@ def test_what_comes_for_an_aborted_checkpoint_is_dropped(workers: CheckpointHarn
     workers.notify(1, CheckpointNotice.ABORTED)
     workers.checkpoints[1] = workers_taken(workers, 1)
     for place in workers.states:
-        workers._begin(
-            workers._worker_of[place], 1, workers.options(1), attempts=(workers.attempt(place),)
-        )
+        workers._begin(workers._worker_of[place], 1, workers.options(1), attempts=(workers.attempt(place),))
     workers.checkpoint(2)
     assert workers.checkpoints[1].acknowledged == {}
     assert os.listdir(workers.options(1).location.directory) == []
@@ -224,7 +226,9 @@ def test_sinks_wait_for_the_checkpoint_behind_the_end(workers: CheckpointHarness
     workers.start(graph)
     workers.until(lambda: sinks <= workers.at_end_of_data)
     workers.until(
-        lambda: all(workers.states[place] is ExecutionState.FINISHED for place in workers.states if place not in sinks)
+        lambda: all(
+            workers.states[place] is ExecutionState.FINISHED for place in workers.states if place not in sinks
+        )
     )
     assert Calls.committed == []
     taken = workers.trigger(1)
@@ -235,7 +239,9 @@ def test_sinks_wait_for_the_checkpoint_behind_the_end(workers: CheckpointHarness
         # Its sources had ended: they are skipped, and the sinks commit what the checkpoint holds.
         workers.cancel_and_wait()
         workers.start(graph, taken)
-        workers.until(lambda: sinks <= workers.at_end_of_data or all(s.is_terminal for s in workers.states.values()))
+        workers.until(
+            lambda: sinks <= workers.at_end_of_data or all(s.is_terminal for s in workers.states.values())
+        )
         assert sorted(Calls.committed) == list(range(2, 2001, 2))
         if any(not state.is_terminal for state in workers.states.values()):
             workers.checkpoint(2)

@@ -36,8 +36,10 @@ def sums(lines: list[str]) -> dict[int, int]:
     """The largest sum printed of each key."""
     found: dict[int, int] = {}
     for line in lines:
-        key, value = (int(part) for part in line.partition("> ")[2].strip("()").split(",")) if "> " in line else (
-            int(part) for part in line.strip("()").split(",")
+        key, value = (
+            (int(part) for part in line.partition("> ")[2].strip("()").split(","))
+            if "> " in line
+            else (int(part) for part in line.strip("()").split(","))
         )
         found[key] = max(value, found.get(key, 0))
     return found

@@ -81,7 +81,9 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip, truncate, os.unlink])
-def test_a_state_file_that_is_not_what_was_written_fails_by_name(workers: CheckpointHarness, harm: Any) -> None:
+def test_a_state_file_that_is_not_what_was_written_fails_by_name(
+    workers: CheckpointHarness, harm: Any
+) -> None:
     graph = sums()
     taken = checkpointed(workers, graph)
     place, acknowledgement = next(

@@ -101,7 +101,9 @@ class Exactness(RuleBasedStateMachine):
     @precondition(lambda self: self.cuts)
     @rule(subtask=st.integers(0, READERS - 1), data=st.data())
     def cut(self, subtask: int, data: st.DataObject) -> None:
-        open_ids = [n for n, cuts in self.cuts.items() if subtask not in cuts and n > max(self._cut_ids(subtask))]
+        open_ids = [
+            n for n, cuts in self.cuts.items() if subtask not in cuts and n > max(self._cut_ids(subtask))
+        ]
         if not open_ids:
             return
         self._cut(subtask, data.draw(st.sampled_from(open_ids)))

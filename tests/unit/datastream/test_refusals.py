@@ -396,7 +396,9 @@ def test_streams_and_environments_stay_on_the_client() -> None:
 def test_an_unbounded_source_is_refused_by_name_where_its_end_is_waited_for() -> None:
     env = environment(settings={"execution.exchange-mode": "blocking"})
     env.socket_text_stream("localhost", 1).key_by(len).reduce(max).print()
-    with pytest.raises(InvalidProgramError, match=r"'Socket Stream' is unbounded, and execution.exchange-mode is"):
+    with pytest.raises(
+        InvalidProgramError, match=r"'Socket Stream' is unbounded, and execution.exchange-mode is"
+    ):
         env.get_job_graph()
     bounded = environment(settings={"execution.exchange-mode": "blocking"})
     bounded.from_sequence(1, 9).key_by(lambda value: value % 2).reduce(max).print()
