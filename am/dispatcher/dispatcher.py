@@ -16,8 +16,10 @@ from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import dispose_savepoint, remove_checkpoints, starting_point
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
+from yarrow.am.dispatcher.job_archive import JobArchive, JobArchiver
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
+from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.errors import UnknownCollectError
 from yarrow.am.jobmaster.collect import CollectBuffer
@@ -72,6 +74,8 @@ class DispatcherSettings:
     finished_expiration: float = 3600.0
     #: True = how jobs have ended is kept as long as the cluster id, so that no id runs twice.
     keep_results: bool = False
+    #: jobmanager.archive.fs.dir: where ended jobs are archived; None = nowhere.
+    archive: JobArchive | None = None
     #: Raises YarrowError for a job whose own configuration cannot be on this cluster.
     check_job: Callable[[JobGraph], None] = field(default=lambda graph: None)
     #: Settings of a job, given its own configuration.
@@ -104,7 +108,9 @@ class Dispatcher(RpcEndpoint):
         self._ending: set[JobMaster] = set()
         #: Accepted, their JobMaster not started yet, with the blobs that they need.
         self._starting: dict[JobID, tuple[str, ...]] = {}
+        self._refused = RefusedJobs(self._remove_stored, self._pause)
         self._finished = FinishedJobs(settings.finished_jobs, settings.finished_expiration, services.clock)
+        self._archiver = JobArchiver(settings.archive, services.clock, services.ids)
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
         #: Called when a client asks for the end of the cluster.
@@ -133,6 +139,7 @@ class Dispatcher(RpcEndpoint):
             except Exception:
                 # The others are to stop all the same.
                 _log.exception("%s did not stop as it should", master.name)
+        await self._archiver.close()
 
     @property
     def leader(self) -> LeaderInformation:
@@ -164,6 +171,7 @@ class Dispatcher(RpcEndpoint):
             if (result := await self.run_blocking(self._store.result, job_id)) is not None:
                 raise _has_run(job_id, result.status)
             await self.run_blocking(self._services.blobs.require, blobs)
+            await self._refused.submitted_again(job_id)
             try:
                 await self.run_blocking(self._store.put, job_id, job_graph, graph.name)
                 await self._run(graph)
@@ -182,12 +190,11 @@ class Dispatcher(RpcEndpoint):
 
     async def _take_back(self, job_id: JobID) -> None:
         """Of a job that could not be started nothing is to be found by the next leader."""
-        try:
-            await self.run_blocking(self._store.remove, job_id)
-        except (OSError, YarrowError) as error:
-            _log.warning(
-                "job %s was not started, and what is stored of it was not removed: %s", job_id, error
-            )
+        if not await self._refused.take_back(job_id) and not self._stopping:
+            self.spawn(self._refused.until_removed(job_id), f"take back {job_id}")
+
+    async def _remove_stored(self, job_id: JobID) -> None:
+        await self.run_blocking(self._store.remove, job_id)
 
     async def submit_stored_job(self, blob_key: str) -> JobID:
         job_id = await self.submit_job(await self.run_blocking(self._services.blobs.get, blob_key))
@@ -226,12 +233,23 @@ class Dispatcher(RpcEndpoint):
         self._check_cancellable(job_id)
         # Stored before it is promised: should this master die now, the next one cancels the job.
         await self.run_blocking(self._store.mark_cancelled, job_id)
-        self._check_cancellable(job_id)
+        try:
+            self._check_cancellable(job_id)
+        except (JobAlreadyEndedError, JobNotFoundError):
+            await self._forget_late_mark(job_id)
+            raise
         if (recovering := self._recovering.get(job_id)) is not None:
             recovering.cancelled.set()
         else:
             self._masters[job_id].cancel()
         return Acknowledge()
+
+    async def _forget_late_mark(self, job_id: JobID) -> None:
+        """The job has ended while it was marked; where it was removed before, the mark is all that is stored of it."""
+        try:
+            await self.run_blocking(self._store.remove_mark_of_nothing, job_id)
+        except RecordsError as error:
+            _log.warning("the mark of job %s, which has ended, is left to the next leader: %s", job_id, error)
 
     def _check_cancellable(self, job_id: JobID) -> None:
         if job_id in self._recovering:
@@ -349,7 +367,10 @@ class Dispatcher(RpcEndpoint):
 
     def _check_leads(self, job_id: JobID) -> None:
         if self._stopping:
-            raise LeadershipLostError(f"job {job_id} is not started: this Dispatcher leads no more")
+            raise LeadershipLostError(
+                f"job {job_id} is not started here: this Dispatcher leads no more. It is stored: the next leader may"
+                " run it"
+            )
 
     # Jobs of earlier leaderships.
 
@@ -357,6 +378,8 @@ class Dispatcher(RpcEndpoint):
         """Blocking: all that run or are still to be cleaned up, with their names."""
         found: dict[JobID, str] = {}
         for job_id in self._store.job_ids():
+            if self._store.remove_mark_of_nothing(job_id):
+                continue
             try:
                 found[job_id] = self._store.stored(job_id).name
             except (KeyError, StoredJobError):
@@ -391,7 +414,10 @@ class Dispatcher(RpcEndpoint):
         result = await self.run_blocking(self._store.result, job_id)
         if result is not None:
             _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
-            self._finished.add(job.ended_before(result))
+            ended = job.ended_before(result)
+            self._finished.add(ended)
+            # Should the former master have had no time for it.
+            self._archiver.begin(ended)
             if await self._has_removed_checkpoints(job_id, result.status):
                 await self._remove_job(job_id, result.blobs)
             return
@@ -441,7 +467,9 @@ class Dispatcher(RpcEndpoint):
                 name=job.job.name, status=JobStatus.CANCELED, end_time=now, blobs=_blobs_of(job.job)
             )
             await self.run_blocking(self._store.mark_ended, job.job_id, result)
-            self._finished.add(job.ends(JobStatus.CANCELED))
+            ended = job.ends(JobStatus.CANCELED)
+            self._finished.add(ended)
+            self._archiver.begin(ended)
             await self._remove_job(job.job_id, result.blobs)
         else:
             self._masters[job.job_id].cancel()
@@ -487,6 +515,7 @@ class Dispatcher(RpcEndpoint):
             master.overview(), master.details(), master.result(), collects, master.checkpoint_statistics
         )
         self._finished.add(job)
+        self._archiver.begin(job)
         self._masters.pop(job_id, None)
         self._ending.add(master)
         _log.info("job %s (%s) is %s", graph.job.name, job_id, graph.status.value)
@@ -535,8 +564,14 @@ class Dispatcher(RpcEndpoint):
 
     async def has_unfinished_jobs(self) -> bool:
         """Whether jobs are stored that have not ended for good; RecordsError."""
-        stored = set(await self.run_blocking(self._store.job_ids))
-        return bool(stored - set(await self.run_blocking(self._store.ended)))
+
+        def look() -> bool:
+            ended = set(self._store.ended())
+            return any(
+                job_id not in ended and self._store.is_stored(job_id) for job_id in self._store.job_ids()
+            )
+
+        return await self.run_blocking(look)
 
     # Patience.
 

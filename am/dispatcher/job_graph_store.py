@@ -112,7 +112,7 @@ class JobGraphStore:
     def stored(self, job_id: JobID) -> StoredJob:
         """The record of a job; errors as `get`."""
         data = self._records.read(_job(job_id))
-        if data is None:
+        if not data:
             raise KeyError(job_id)
         try:
             stored = msgspec.msgpack.decode(data, type=StoredJob)
@@ -126,14 +126,25 @@ class JobGraphStore:
         return stored
 
     def job_ids(self) -> tuple[JobID, ...]:
-        """All jobs stored."""
+        """All jobs stored, and those that were removed before somebody marked them: `is_stored` tells."""
         return tuple(JobID(name) for name in self._records.children(JOBS) if is_hex_id(name))
+
+    def is_stored(self, job_id: JobID) -> bool:
+        """Whether there is a record of the job itself, readable or not."""
+        return bool(self._records.read(_job(job_id)))
 
     # What was asked of a job, so that the next leader does it too.
 
     def mark_cancelled(self, job_id: JobID) -> None:
         """The job is to end as CANCELED, whoever leads."""
         self._records.write(Put(f"{_job(job_id)}/cancelled", b""))
+
+    def remove_mark_of_nothing(self, job_id: JobID) -> bool:
+        """Removes what was asked of a job that had been removed just before; False where the job is stored."""
+        if self.is_stored(job_id):
+            return False
+        self._records.write(Delete(_job(job_id)))
+        return True
 
     def is_cancelled(self, job_id: JobID) -> bool:
         """Whether somebody has asked for its cancellation."""
