@@ -10,6 +10,7 @@ from collections.abc import Callable
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
 from yarrow.am.dispatcher.dispatcher import DispatcherSettings
+from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
 from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
 from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
@@ -60,6 +61,7 @@ def control_plane_settings(
             finished_jobs=config.get(jobmanager.JOB_STORE_MAX_CAPACITY),
             finished_expiration=config.get(jobmanager.JOB_STORE_EXPIRATION_TIME).seconds,
             keep_results=keep_results,
+            archive=_job_archive(config),
             job_master=lambda graph: job_master_settings(config, graph),
             check_job=lambda graph: _check_job(config, graph, check_places),
         ),
@@ -86,6 +88,21 @@ def control_plane_settings(
         ),
         leader_timeout=config.get(rest.AWAIT_LEADER_TIMEOUT).seconds,
     )
+
+
+def _job_archive(config: Settings) -> JobArchive | None:
+    directory = config.get(jobmanager.ARCHIVE_DIR)
+    if directory is None:
+        return None
+    exceptions = config.get(web.EXCEPTION_HISTORY_SIZE)
+
+    def answers(job: EndedJob) -> dict[str, str]:
+        # The web framework is not loaded before there is something to archive.
+        from yarrow.am.rest import archived_job
+
+        return archived_job.answers(job, exceptions)
+
+    return JobArchive(directory, answers)
 
 
 def _check_job(config: Settings, graph: JobGraph, check_places: Callable[[Settings], None]) -> None:

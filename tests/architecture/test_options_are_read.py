@@ -17,6 +17,7 @@ from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
 NOT_READERS = (
     "runtime/config/options/",
     "runtime/config/validation.py",
+    "runtime/yarn/shared_places.py",
     "yarrow/common/pipeline_options.py",
     "yarrow/common/execution_config.py",
     "yarrow/datastream/checkpoint_options.py",
@@ -54,7 +55,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "cluster.io-pool.size",
         "cluster.services.shutdown-timeout",
         "fs.default-scheme",
-        "jobmanager.archive.fs.dir",
         "jobmanager.resource-id",
         "metrics.fetcher.update-interval",
         "process.working-dir",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from yarrow.am.jobmaster.accumulators import merge_accumulators
 from yarrow.am.rest.cluster_access import (
     Access,
     AttemptPath,
@@ -18,7 +17,6 @@ from yarrow.am.rest.cluster_access import (
 )
 from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.views import vertices as views
-from yarrow.am.rest.views.accumulators import user_accumulators
 
 router = APIRouter(prefix="/jobs/{jobid}/vertices/{vertexid}", tags=["Vertices"])
 
@@ -56,9 +54,7 @@ async def vertex_accumulators(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath
 ) -> models.VertexAccumulators:
     """Accumulators of the vertex, merged over its subtasks."""
-    vertex = await access.vertex(job_id, vertex_id)
-    merged = merge_accumulators(attempt.accumulators for attempt in vertex.subtasks)
-    return models.VertexAccumulators(id=vertex.vertex_id, user_accumulators=user_accumulators(merged))
+    return views.vertex_accumulators(await access.vertex(job_id, vertex_id))
 
 
 @router.get("/subtasks/accumulators", responses=refusals(400, 404))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from yarrow.am.jobmaster.accumulators import merge_accumulators
 from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.views.accumulators import user_accumulators
 from yarrow.am.rest.views.io_metrics import aggregated, io_metrics
@@ -159,6 +160,12 @@ def attempt_accumulators(attempt: AttemptDetails) -> models.AttemptAccumulators:
         id=attempt.attempt_id,
         user_accumulators=user_accumulators(attempt.accumulators),
     )
+
+
+def vertex_accumulators(vertex: VertexDetails) -> models.VertexAccumulators:
+    """Accumulators of the vertex, merged over its subtasks."""
+    merged = merge_accumulators(attempt.accumulators for attempt in vertex.subtasks)
+    return models.VertexAccumulators(id=vertex.vertex_id, user_accumulators=user_accumulators(merged))
 
 
 def subtasks_accumulators(vertex: VertexDetails) -> models.SubtasksAccumulators:

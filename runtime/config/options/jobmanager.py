@@ -92,7 +92,7 @@ RESOURCE_ID: Final = optional(
 ARCHIVE_DIR: Final = optional(
     "jobmanager.archive.fs.dir",
     STRING,
-    "Where finished jobs are archived.",
+    "Folder in which each job that has ended is archived, in a file named by its id, for Flink's HistoryServer.",
     unset="finished jobs are not archived",
 )
 JOB_STORE_CACHE_SIZE: Final = option(

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.unit.rpc.loops import settled
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.dispatcher.dispatcher import DispatcherSettings
+from yarrow.am.dispatcher.job_archive import JobArchive
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import (
     ResourceEventHandler,
@@ -87,6 +88,7 @@ class ControlCluster:
         slots: SlotManagerSettings | None = None,
         standalone: bool = True,
         check_job: Callable[[JobGraph], None] = lambda graph: None,
+        archive: JobArchive | None = None,
     ) -> None:
         self.fault = ScriptedFault()
         self.network = InProcessNetwork(self.fault)
@@ -101,7 +103,9 @@ class ControlCluster:
         self.settings = ControlPlaneSettings(
             blob_directory=str(directory / "blobs"),
             dispatcher=DispatcherSettings(
-                check_job=check_job, job_master=lambda graph: jobs or JobMasterSettings()
+                check_job=check_job,
+                archive=archive,
+                job_master=lambda graph: jobs or JobMasterSettings(),
             ),
             resource_manager=ResourceManagerSettings(slots=slot_settings),
         )
@@ -209,9 +213,10 @@ async def control_cluster(
     standalone: bool = True,
     behaviour: FakeBehaviour | None = None,
     check_job: Callable[[JobGraph], None] = lambda graph: None,
+    archive: JobArchive | None = None,
 ) -> AsyncIterator[ControlCluster]:
     """A started cluster with a TaskExecutor for each number of slots, all registered."""
-    cluster = ControlCluster(directory, jobs, slots, standalone, check_job)
+    cluster = ControlCluster(directory, jobs, slots, standalone, check_job, archive)
     cluster.behaviour = behaviour or cluster.behaviour
     await cluster.plane.start()
     cluster.leader.announce(cluster.plane.resource_manager_leader)

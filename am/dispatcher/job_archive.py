@@ -1,0 +1,143 @@
+"""JobArchive: one file for each job that has ended, from which Flink's HistoryServer shows it when the cluster is gone.
+
+Owner: JobArchiver the Dispatcher's loop, JobArchive one thread of its own: a storage that hangs holds up nothing else.
+The file is named by the job's id and holds, path by path, what REST answers about the job; what makes those answers is
+given, so that no web framework is needed here. Nothing that fails here may reach a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from yarrow.am.dispatcher.finished_jobs import FinishedJob
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import IdFactory, JobID
+from yarrow.runtime.config.options.jobmanager import ARCHIVE_DIR
+from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
+from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that a master which ends waits for archives on their way.
+_LIMIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """What there is to tell of a job that has ended; nothing of it changes any more."""
+
+    overview: JobOverview
+    details: ExecutionGraphDetails
+    checkpoints: CheckpointStatistics
+    #: Those in `checkpoints.history`, with the parts of their subtasks.
+    records: tuple[CheckpointRecord, ...]
+    #: Epoch milliseconds of this picture.
+    now: int
+
+    @classmethod
+    def of(cls, job: FinishedJob, now: int) -> EndedJob:
+        """A picture of the job."""
+        statistics = job.checkpoints.statistics()
+        records = (job.checkpoints.record(record.checkpoint_id) for record in statistics.history)
+        return cls(job.overview, job.details, statistics, tuple(filter(None, records)), now)
+
+
+#: Bodies by path of REST, in JSON.
+Answers = Callable[[EndedJob], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobArchive:
+    """The folder of archives (jobmanager.archive.fs.dir)."""
+
+    #: A path of runtime/fs; made when needed.
+    directory: str
+    answers: Answers
+
+    def write(self, job: EndedJob, unique: str) -> bool:
+        """Writes the archive of a job; False = there is one already, which stays.
+
+        Blocking. A reader sees the whole file or none: until then it has a hidden name made with `unique`. OSError or
+        YarrowError where the folder cannot be written to.
+        """
+        job_id = job.overview.job_id
+        target = join(self.directory, job_id)
+        storage = file_system_for(target)
+        if exists(storage, target):
+            return False
+        entries = [{"path": path, "json": body} for path, body in self.answers(job).items()]
+        hidden = join(self.directory, f".{job_id}.{unique}")
+        try:
+            with storage.create(hidden) as stream:
+                stream.write(msgspec.json.encode({"archive": entries}))
+            storage.rename(hidden, target)
+        except FileExistsError:
+            self._remove(hidden)
+            return False
+        except BaseException:
+            self._remove(hidden)
+            raise
+        return True
+
+    @staticmethod
+    def _remove(path: str) -> None:
+        with contextlib.suppress(OSError, YarrowError):
+            file_system_for(path).delete(path)
+
+
+class JobArchiver:
+    """Archives the jobs of one Dispatcher, one after the other, beside everything else."""
+
+    def __init__(self, archive: JobArchive | None, clock: Clock, ids: IdFactory) -> None:
+        """`archive` None = jobs are not archived."""
+        self._archive = archive
+        self._clock = clock
+        self._ids = ids
+        self._executor: ThreadPoolExecutor | None = None
+        self._running: dict[asyncio.Task[None], JobID] = {}
+
+    def begin(self, job: FinishedJob) -> None:
+        """Archives a job that has ended for good."""
+        if self._archive is None:
+            return
+        ended = EndedJob.of(job, self._clock.epoch_ms())
+        job_id = ended.overview.job_id
+        work = asyncio.get_running_loop().create_task(
+            self._write(self._archive, ended), name=f"archive {job_id}"
+        )
+        self._running[work] = job_id
+        work.add_done_callback(self._running.pop)
+
+    async def _write(self, archive: JobArchive, job: EndedJob) -> None:
+        job_id = job.overview.job_id
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="job-archive")
+        loop = asyncio.get_running_loop()
+        try:
+            if await loop.run_in_executor(self._executor, archive.write, job, self._ids.hex_id()):
+                _log.info("job %s is archived in %s", job_id, archive.directory)
+        except (OSError, YarrowError) as error:
+            _log.warning(
+                "job %s was not archived in %s (%s): %s", job_id, archive.directory, ARCHIVE_DIR.key, error
+            )
+        except Exception:
+            _log.exception("job %s was not archived in %s", job_id, archive.directory)
+
+    async def close(self) -> None:
+        """Waits a while for what is being written, and gives up the rest."""
+        if self._running:
+            await asyncio.wait(tuple(self._running), timeout=_LIMIT)
+        for work, job_id in tuple(self._running.items()):
+            _log.warning("job %s was not archived within %g s: this master ends", job_id, _LIMIT)
+            work.cancel()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,75 @@
+"""What REST answers about a job that has ended, path by path, as an archive of the job keeps it.
+
+Owner: any thread; pure. The bodies are those that the paths themselves send; which paths there are is Flink's choice:
+what a HistoryServer shows of a job. Metrics, logs and TaskExecutors end with the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from yarrow.am.dispatcher.job_archive import EndedJob
+from yarrow.am.rest.models.jobs import JobPlan, JobsOverview
+from yarrow.am.rest.models.rescaling import RescalesHistory
+from yarrow.am.rest.views import checkpoints, jobs, vertices
+from yarrow.am.rest.views.rescaling import rescale_details_of
+from yarrow.runtime.rpc.messages import VertexDetails
+
+
+def answers(job: EndedJob, exceptions: int) -> dict[str, str]:
+    """Bodies by path, in JSON; `exceptions`: how many failures are told at most (web.exception-history-size)."""
+    bodies = (*_of_job(job, exceptions), *_of_checkpoints(job), *_of_rescales(job), *_of_vertices(job))
+    return {path: body.model_dump_json(by_alias=True) for path, body in bodies}
+
+
+def _of_job(job: EndedJob, exceptions: int) -> Iterator[tuple[str, BaseModel]]:
+    base = f"/jobs/{job.overview.job_id}"
+    yield "/jobs/overview", JobsOverview(jobs=[jobs.job_summary(job.overview, job.now)])
+    yield base, jobs.job_details(job.details, job.now)
+    yield f"{base}/plan", JobPlan(plan=jobs.job_plan(job.details))
+    yield f"{base}/config", jobs.job_configuration(job.details)
+    yield f"{base}/exceptions", jobs.job_exceptions(job.details, exceptions)
+    yield f"{base}/accumulators", jobs.job_accumulators(job.details)
+
+
+def _of_checkpoints(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
+    base = f"/jobs/{job.overview.job_id}/checkpoints"
+    yield base, checkpoints.statistics(job.checkpoints)
+    yield f"{base}/config", checkpoints.configuration(job.checkpoints.configuration)
+    for record in job.records:
+        details = f"{base}/details/{record.checkpoint_id}"
+        yield details, checkpoints.checkpoint(record)
+        for vertex in record.vertices:
+            yield f"{details}/subtasks/{vertex.vertex_id}", checkpoints.vertex_details(record, vertex)
+
+
+def _of_rescales(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
+    base = f"/jobs/{job.overview.job_id}/rescales"
+    newest_first = [
+        rescale_details_of(job.details, number) for number in reversed(range(len(job.details.rescales)))
+    ]
+    yield f"{base}/history", RescalesHistory(newest_first)
+    for rescale in newest_first:
+        yield f"{base}/details/{rescale.rescale_uuid}", rescale
+
+
+def _of_vertices(job: EndedJob) -> Iterator[tuple[str, BaseModel]]:
+    for vertex in job.details.vertices:
+        base = f"/jobs/{job.overview.job_id}/vertices/{vertex.vertex_id}"
+        yield base, vertices.vertex_details(vertex, job.now)
+        yield f"{base}/subtasktimes", vertices.vertex_times(vertex, job.now)
+        yield f"{base}/taskmanagers", vertices.vertex_task_managers(vertex, job.now)
+        yield f"{base}/accumulators", vertices.vertex_accumulators(vertex)
+        yield f"{base}/subtasks/accumulators", vertices.subtasks_accumulators(vertex)
+        yield from _of_attempts(base, vertex, job.now)
+
+
+def _of_attempts(base: str, vertex: VertexDetails, now: int) -> Iterator[tuple[str, BaseModel]]:
+    for attempt in vertex.subtasks:
+        yield f"{base}/subtasks/{attempt.subtask}", vertices.attempt_details(attempt, now)
+    for attempt in (*vertex.subtasks, *vertex.former_attempts):
+        one = f"{base}/subtasks/{attempt.subtask}/attempts/{attempt.attempt_number}"
+        yield one, vertices.attempt_details(attempt, now)
+        yield f"{one}/accumulators", vertices.attempt_accumulators(attempt)

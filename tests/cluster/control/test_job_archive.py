@@ -1,0 +1,137 @@
+"""Jobs that end are archived, whatever their end, and are not harmed by an archive that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control.control_cluster import control_cluster, eventually
+from tests.unit.rpc.loops import run
+from yarrow.am.dispatcher import job_archive
+from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
+from yarrow.am.rest.archived_job import answers
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.testing.fake_task_executor import FakeBehaviour
+from yarrow.testing.job_graphs import Stage, linear_job
+
+FINISHING = FakeBehaviour(finish=True)
+
+
+def all_answers(job: EndedJob) -> dict[str, str]:
+    return answers(job, exceptions=16)
+
+
+def archived(file: Path) -> dict[str, dict[str, object]]:
+    entries = json.loads(file.read_bytes())["archive"]
+    assert all(entry.keys() == {"path", "json"} for entry in entries)
+    return {entry["path"]: json.loads(entry["json"]) for entry in entries}
+
+
+def test_a_finished_job_has_an_archive(tmp_path: Path) -> None:
+    folder = tmp_path / "archives" / "here"
+
+    async def body() -> None:
+        archive = JobArchive(folder.as_uri(), all_answers)
+        async with control_cluster(tmp_path, 2, behaviour=FINISHING, archive=archive) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            await eventually((folder / job_id).exists)
+        bodies = archived(folder / job_id)
+        assert bodies[f"/jobs/{job_id}"]["state"] == "FINISHED"
+        assert bodies.keys() >= {"/jobs/overview", f"/jobs/{job_id}/checkpoints"}
+
+    run(body())
+
+
+def test_the_end_of_the_cluster_waits_for_the_archive(tmp_path: Path) -> None:
+    folder = tmp_path / "archives"
+    stops = asyncio.Event()
+
+    def slow(job: EndedJob) -> dict[str, str]:
+        asyncio.run_coroutine_threadsafe(until_stopping(), loop).result(60)
+        return all_answers(job)
+
+    async def until_stopping() -> None:
+        await stops.wait()
+
+    async def body() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        archive = JobArchive(str(folder), slow)
+        async with control_cluster(tmp_path, 2, archive=archive) as cluster:
+            cancelled, running = [
+                await cluster.submit(linear_job(Stage(1), job_id=number)) for number in (1, 2)
+            ]
+            await cluster.until_running(running, 1)
+            await cluster.dispatcher.cancel_job(cancelled)
+            assert (await cluster.result(cancelled)).status is JobStatus.CANCELED
+            assert not folder.exists()
+            loop.call_soon(stops.set)
+        # One that is suspended has not ended: another master goes on with it.
+        assert [file.name for file in folder.iterdir()] == [cancelled]
+        assert archived(folder / cancelled)[f"/jobs/{cancelled}"]["state"] == "CANCELED"
+
+    loop: asyncio.AbstractEventLoop
+    run(body())
+
+
+def test_an_archive_that_is_there_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "archives"
+    folder.mkdir()
+
+    async def body() -> None:
+        archive = JobArchive(str(folder), all_answers)
+        async with control_cluster(tmp_path, 1, behaviour=FINISHING, archive=archive) as cluster:
+            graph = linear_job(Stage(1))
+            (folder / graph.job_id).write_text("an older one")
+            assert (await cluster.result(await cluster.submit(graph))).status is JobStatus.FINISHED
+        assert [file.read_text() for file in folder.iterdir()] == ["an older one"]
+
+    run(body())
+
+
+@pytest.mark.parametrize("error", [YarrowError("the name node is away"), TypeError("a view that fails")])
+def test_a_job_ends_as_ever_where_it_cannot_be_archived(
+    tmp_path: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(job: EndedJob) -> dict[str, str]:
+        raise error
+
+    async def body() -> None:
+        archive = JobArchive(str(tmp_path / "archives"), fail)
+        async with control_cluster(tmp_path, 1, behaviour=FINISHING, archive=archive) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            await cluster.until_free(1)
+        assert f"job {job_id} was not archived in {tmp_path}/archives" in caplog.text
+
+    run(body())
+
+
+def test_a_storage_that_hangs_holds_up_no_job_and_the_end_of_the_master_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(job_archive, "_LIMIT", 0.05)
+    passes = threading.Event()
+
+    def hang(job: EndedJob) -> dict[str, str]:
+        passes.wait(60)
+        return {}
+
+    async def body() -> None:
+        archive = JobArchive(str(tmp_path / "archives"), hang)
+        async with control_cluster(tmp_path, 1, behaviour=FINISHING, archive=archive) as cluster:
+            for number in (1, 2):
+                job_id = await cluster.submit(linear_job(Stage(1), job_id=number))
+                assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+        assert caplog.text.count("was not archived within 0.05 s: this master ends") == 2
+
+    try:
+        run(body())
+    finally:
+        passes.set()
