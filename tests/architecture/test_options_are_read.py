@@ -12,7 +12,7 @@ from tests.architecture.source_tree import ROOT, engine_files, parse
 from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
 
-#: Modules that name options without acting on them: the declarations themselves, checks between values, and the
+#: Modules that name options without acting on them: the declarations themselves, checks of values, and the
 #: objects in which a program keeps its settings.
 NOT_READERS = (
     "runtime/config/options/",
