@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,15 @@ from yarrow.runtime.yarn.container_files import ContainerFolder, read_descriptio
 from yarrow.runtime.yarn.layout import MASTER_SECRETS_FILE
 
 if TYPE_CHECKING:
+    from yarrow.am.deployment_modes.application_end import ApplicationEnd
     from yarrow.runtime.yarn.gateways import YarnMasterGateway
 
 #: Libraries that log each of their requests.
 _TALKATIVE = ("hdfs", "uvicorn", "kazoo")
 #: The kernel's name of Skein's process.
 _JAVA = "java"
+#: Seconds between attempts to tell YARN of the end.
+_FINISH_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _log = logging.getLogger("yarrow.am.application_master")
 
 
@@ -106,7 +109,8 @@ async def _run(
     _log_token_life(os.environ)
     gateway = await asyncio.to_thread(SkeinMasterGateway)
     try:
-        end = await RunningMaster(description, secrets, folder, temporary, gateway, children).run()
+        master = RunningMaster(description, secrets, folder, temporary, gateway, children)
+        end = await master.run()
     except (ConfigError, InvalidProgramError) as error:
         # It would fail in every attempt.
         _log.exception("the application cannot run")
@@ -122,7 +126,8 @@ async def _run(
         return 1
     _log.info("the application ends: %s. %s", end.status.value, end.diagnostics)
     stop_watching()
-    await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
+    # Not before YARN knows: another attempt would run finished jobs again.
+    await master.forget(told=await tell_end(gateway, end))
     return 0
 
 
@@ -132,8 +137,35 @@ async def _fail(gateway: YarnMasterGateway, stop_watching: Callable[[], None], d
 
     stop_watching()
     end = ApplicationEnd(FinalStatus.FAILED, diagnostics)
-    await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
+    await tell_end(gateway, end)
     return 1
+
+
+async def tell_end(
+    gateway: YarnMasterGateway, end: ApplicationEnd, pauses: Sequence[float] = _FINISH_PAUSES
+) -> bool:
+    """Tells YARN, tried again after each of the pauses (seconds); False = it is not known whether YARN has heard it.
+
+    Raises YarnError when it has not: this attempt then fails, and the next one tells.
+    """
+    from yarrow.runtime.yarn.gateways import EndUnknownError, YarnError
+
+    unknown = False
+    for pause in (*pauses, None):
+        try:
+            await asyncio.to_thread(gateway.finish, end.status, end.diagnostics)
+            return True
+        except EndUnknownError as error:
+            _log.info("%s", error)
+            if unknown or pause is None:
+                return False
+            unknown = True
+        except YarnError as error:
+            if pause is None:
+                raise
+            _log.warning("YARN was not told of the end, tried again in %g s: %s", pause, error)
+        await asyncio.sleep(pause)
+    return False
 
 
 def _log_token_life(environment: Mapping[str, str]) -> None:

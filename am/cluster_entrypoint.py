@@ -31,7 +31,7 @@ from yarrow.runtime.common.timers import LoopTimers, Timers
 from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.ha import services as components
 from yarrow.runtime.ha.none import NoHighAvailability
-from yarrow.runtime.ha.records import LeadershipLostError
+from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError
 from yarrow.runtime.ha.services import HighAvailabilityServices
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import DispatcherGateway, ResourceManagerGateway
@@ -119,7 +119,9 @@ class ControlPlane:
         self._following: asyncio.Task[None] | None = None
         self._callers: dict[str, LeaderCaller] = {}
         self._shut_down = asyncio.Event()
-        self._stopped = False
+        self._stopped = self._closed = False
+        #: What is stored of the cluster goes with it.
+        self._removes = False
         #: Called at each change with the epoch under which this process leads, None = it leads no more.
         self.on_leadership: Callable[[int | None], None] = lambda epoch: None
 
@@ -149,6 +151,14 @@ class ControlPlane:
         Jobs that run are suspended, and what is stored of them stays. `clean_up`: the cluster id is never used again;
         its data is removed, unless jobs are stored that have not ended for good.
         """
+        await self.stop_work(clean_up)
+        await self.close()
+
+    async def stop_work(self, clean_up: bool = False, even_unfinished: bool = False) -> None:
+        """All of `stop` but what is stored, and the session that guards it: `close` is to follow.
+
+        `even_unfinished`: nobody will lead under this cluster id again, who might go on with unfinished jobs.
+        """
         if self._stopped:
             return
         self._stopped = True
@@ -158,16 +168,29 @@ class ControlPlane:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        removes = clean_up and await self._may_clean_up()
+        self._removes = clean_up and await self._may_clean_up(even_unfinished)
         await self._step_down()
         for caller in self._callers.values():
             caller.close()
         await self._ha.election.stop()
         await self._driver.terminate()
         await self.rpc.stop()
-        await (self._ha.close_and_clean_up() if removes else self._ha.close())
 
-    async def _may_clean_up(self) -> bool:
+    async def remove_all_but(self, *kept: str) -> None:
+        """After `stop_work`: removes what it was told to, but these records; `close` removes the rest."""
+        if self._removes:
+            await self._ha.remove_all_but(kept)
+
+    async def close(self, keep: bool = False) -> None:
+        """After `stop_work`: ends the session, and removes what it was told to unless `keep`. A second call does
+        nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await (self._ha.close_and_clean_up() if self._removes and not keep else self._ha.close())
+
+    async def _may_clean_up(self, even_unfinished: bool) -> bool:
         if self._leading is None:
             _log.warning("this master does not lead: what is stored of the cluster is kept")
             return False
@@ -178,9 +201,10 @@ class ControlPlane:
         except YarrowError as error:
             _log.warning("what is stored of the cluster is kept: %s", error)
             return False
-        if unfinished:
+        if unfinished and not even_unfinished:
             _log.warning("what is stored of the cluster is kept, for jobs have not ended for good")
-        return not unfinished
+            return False
+        return True
 
     async def wait_for_shut_down(self) -> None:
         """Returns when a client has asked for the end of the cluster; the caller then stops it."""
@@ -300,6 +324,11 @@ class ControlPlane:
     async def store_blob(self, data: bytes) -> str:
         """Stores a payload for a job that is to be submitted; its key."""
         return await asyncio.to_thread(partial(self.blobs.put, data))
+
+    @property
+    def records(self) -> LeaderRecords:
+        """What this leadership stores; NoLeaderError while this process does not lead."""
+        return self._ha.records(self._present().epoch)
 
     @property
     def leads(self) -> bool:

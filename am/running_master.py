@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +18,10 @@ from typing import Protocol
 from yarrow.am.application_master_settings import ApplicationMasterSettings
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
-from yarrow.am.deployment_modes.cluster import RunningCluster
+from yarrow.am.deployment_modes.cluster import LOOK, RunningCluster, until_led
+from yarrow.am.deployment_modes.recorded_end import record_end, recorded_end
+from yarrow.am.dispatcher.job_graph_store import RESULTS
+from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.server import RestServer
@@ -25,8 +29,9 @@ from yarrow.am.rest.services import RestServices
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
+from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.services import HighAvailabilityServices
-from yarrow.runtime.ha.settings import is_highly_available
+from yarrow.runtime.ha.settings import cluster_id, is_highly_available
 from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
@@ -45,6 +50,8 @@ _LOG_FILE = "jobmanager.log"
 _LOOPBACK = "127.0.0.1"
 #: Seconds that the orderly end of the cluster may take; YARN ends what is left.
 _STOP_LIMIT = 10.0
+#: Seconds that each look at, or change of, what is stored may take at the end: what is left then nobody removes.
+_RECORDS_LIMIT = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +94,8 @@ class RunningMaster:
     async def run(self) -> ApplicationEnd | None:
         """Runs until the application ends; None when this attempt alone was told to (SIGTERM).
 
-        Raises what makes the attempt fail. Nothing of the cluster is left afterwards.
+        Raises what makes the attempt fail. Nothing of the cluster is left afterwards; that the application has ended,
+        and how, stays stored until `forget` is called, which is to come after YARN has been told.
         """
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -97,10 +105,34 @@ class RunningMaster:
         try:
             cluster = await self._start()
             end = await self._until_end(cluster, told)
+            if end is not None:
+                await self._record(end)
             return end
         finally:
             # What is stored of the application is for its next attempt: there is none after its end.
             await self._stop(clean_up=end is not None)
+
+    async def forget(self, told: bool = True) -> None:
+        """Once YARN knows the end: what is still stored goes, unless `told` is False. Never raises."""
+        if self._plane is not None:
+            await self._limited(self._plane.close(keep=not told), "what is stored was not removed")
+
+    async def _record(self, end: ApplicationEnd) -> None:
+        """Before anything is removed, and before YARN is told: an attempt that comes meanwhile repeats no job."""
+        plane = self._plane
+        if plane is not None and is_highly_available(self._settings.config):
+            noted = asyncio.to_thread(lambda: record_end(plane.records, end))
+            await self._limited(noted, "the end of the application was not recorded")
+
+    async def _limited(self, work: Awaitable[None], otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(_RECORDS_LIMIT):
+                await work
+        except TimeoutError:
+            _log.warning("%s within %g s", otherwise, _RECORDS_LIMIT)
+        except Exception:
+            # How the application ends is known, and is told all the same.
+            _log.exception("%s", otherwise)
 
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
@@ -120,7 +152,22 @@ class RunningMaster:
             await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
             await asyncio.to_thread(note_uses, self._description.environment, self._clock)
 
+    async def _end_of_former_attempt(self, plane: ControlPlane) -> ApplicationEnd | None:
+        """How the application has ended already, if YARN could not be told."""
+        if self._folder.attempt == 1 or not is_highly_available(self._settings.config):
+            return None
+        while True:
+            await until_led(plane.dispatcher_gateway())
+            try:
+                return await asyncio.to_thread(lambda: recorded_end(plane.records))
+            except (NoLeaderError, RecordsError) as error:
+                _log.info("how a former attempt ended is not known yet: %s", error)
+            await asyncio.sleep(LOOK)
+
     async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
+        if (end := await self._end_of_former_attempt(cluster.plane)) is not None:
+            _log.info("the application has ended in a former attempt: YARN is told")
+            return end
         match self._description.mode:
             case DeploymentMode.SESSION:
                 from yarrow.am.deployment_modes.session import run_session
@@ -172,12 +219,24 @@ class RunningMaster:
                 for server in self._servers:
                     await server.stop()
                 if self._plane is not None:
-                    await self._plane.stop(clean_up)
+                    # An id of YARN's never comes again: nobody could go on with the jobs of a session.
+                    await self._plane.stop_work(clean_up, even_unfinished=self._is_own_cluster)
         except TimeoutError:
             _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
         except Exception:
             # How the application ends is known, and is told all the same.
             _log.exception("the cluster did not end as it should")
+        if self._plane is None:
+            return
+        if clean_up:
+            await self._limited(self._plane.remove_all_but(RESULTS), "what is stored was not removed")
+        else:
+            await self._limited(self._plane.close(), "the session of ZooKeeper was not ended")
+
+    @property
+    def _is_own_cluster(self) -> bool:
+        config = self._settings.config
+        return is_highly_available(config) and cluster_id(config) == self._folder.application_id
 
     async def _high_availability(self) -> HighAvailabilityServices:
         if not is_highly_available(self._settings.config):

@@ -5,6 +5,8 @@ Owner: the loop of the control plane. The stores outlive control planes that sha
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError, RecordsInMemory
 from yarrow.runtime.ha.services import LeaderContender
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation, LeaderRetrieval
@@ -58,6 +60,9 @@ class NoHighAvailability:
 
     async def close(self) -> None:
         """Nothing to close."""
+
+    async def remove_all_but(self, kept: Collection[str]) -> None:
+        """Memory goes with the process."""
 
     async def close_and_clean_up(self) -> None:
         """Memory goes with the process."""

@@ -11,6 +11,7 @@ refuse an older one for good; every write to a store is conditional on the epoch
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from yarrow.runtime.common.ids import JobID, is_hex_id
@@ -94,6 +95,10 @@ class HighAvailabilityServices(Protocol):
 
     async def close(self) -> None:
         """Ends connections; keeps everything."""
+        ...
+
+    async def remove_all_but(self, kept: Collection[str]) -> None:
+        """Removes all data of the cluster id but these records, with all below them, and who leads."""
         ...
 
     async def close_and_clean_up(self) -> None:

@@ -19,7 +19,7 @@ from kazoo.exceptions import KazooException
 
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.ha.leadership import Decision, Granted, Leadership, Revoked
-from yarrow.runtime.ha.records import LeadershipLostError
+from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import LeaderContender
 from yarrow.runtime.ha.zookeeper_client import (
     BROKEN,
@@ -112,7 +112,8 @@ class ZooKeeperElection:
             self._client.ensure(LEADER_FOLDER, timeout, public=True)
             self._client.ensure(_CANDIDATES, timeout)
             try:
-                self._client.create(EPOCH_NODE, b"0", timeout)
+                # Where somebody has removed it, epochs go on: nobody hears a leader of one that is over.
+                self._client.create(EPOCH_NODE, str(max(self._versions, default=0)).encode(), timeout)
             except NodeExistsError:
                 return
 
@@ -125,6 +126,9 @@ class ZooKeeperElection:
             except BROKEN as error:
                 _log.info("leader election: %s, tried again", type(error).__name__)
                 pause = _PAUSE
+            except NoNodeError:
+                _log.error("leader election: nodes of %s are gone, made again", self._client.path(""))
+                pause = self._make_again()
             except KazooException as error:
                 _log.error("leader election: ZooKeeper refused: %s", refusal(error))
                 pause = _LOOK
@@ -138,6 +142,16 @@ class ZooKeeperElection:
             self._wake.wait(pause)
             self._wake.clear()
         self._give_up()
+
+    def _make_again(self) -> float:
+        """Nodes without which nobody can stand; seconds until the next look."""
+        self._candidate = self._name = ""
+        try:
+            self._prepare()
+        except (*BROKEN, KazooException, RecordsError) as error:
+            _log.error("leader election: they could not be made: %s", error)
+            return _LOOK
+        return _PAUSE
 
     def _step(self) -> float:
         """One look at everything; seconds until the next."""
@@ -194,16 +208,23 @@ class ZooKeeperElection:
     # Leading.
 
     def _heartbeat(self) -> float:
-        """Asks for our own node: proves session and candidacy by one answer."""
+        """Asks a majority of the servers whether our epoch is the newest: proves session and leadership by one answer.
+
+        A read would be answered by a server that is cut off from the others, and knows nothing newer.
+        """
         now = self._clock.monotonic()
         due = self._leadership.next_heartbeat
         if now < due:
             return due - now
         epoch = self._leadership.epoch
-        version = self._client.get(EPOCH_NODE, max(0.05, self._leadership.ends - now))[1]
-        if version != self._versions[epoch]:
-            self._decided(self._leadership.lost(f"an epoch after {epoch} has begun"))
-        elif not self._events:
+        transaction = self._client.transaction()
+        transaction.check(EPOCH_NODE, self._versions[epoch])
+        try:
+            transaction.commit(max(0.05, self._leadership.ends - now))
+        except (BadVersionError, NoNodeError):
+            self._decided(self._leadership.lost(f"an epoch after {epoch} has begun, or the nodes are gone"))
+            return 0.0
+        if not self._events:
             self._decided(self._leadership.heard(now, self._client.session_timeout))
         return max(0.0, self._leadership.next_heartbeat - self._clock.monotonic())
 
@@ -300,6 +321,9 @@ class ZooKeeperElection:
                     raise LeadershipLostError(
                         f"{component} is not published: another master has led since epoch {epoch}"
                     ) from error
+            raise RecordsError(
+                f"{component} is not published: {node} is changed by somebody else again and again"
+            )
 
         self._client.repeated(put, f"publishing {component}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
@@ -64,6 +64,19 @@ class ZooKeeperServices:
         await self._election.stop()
         await asyncio.to_thread(self.client.stop)
 
+    async def remove_all_but(self, kept: Collection[str]) -> None:
+        """See HighAvailabilityServices."""
+        await asyncio.to_thread(self._remove_all_but, kept)
+
+    def _remove_all_but(self, kept: Collection[str]) -> None:
+        def names(timeout: float) -> list[str]:
+            return self.client.children("", timeout)
+
+        for name in self.client.repeated(names, "reading what is stored"):
+            if name not in kept and name != LEADER_FOLDER:
+                self.client.delete_all(name)
+        self._remove_storage()
+
     async def close_and_clean_up(self) -> None:
         """See HighAvailabilityServices."""
         await self._election.stop()
@@ -76,6 +89,9 @@ class ZooKeeperServices:
         # Pointers first: what they lead to is then of no use to anybody.
         self.client.delete_all()
         self.client.delete_parents()
+        self._remove_storage()
+
+    def _remove_storage(self) -> None:
         if self.storage_directory:
             file_system_for(self.storage_directory).delete(self.storage_directory, recursive=True)
 

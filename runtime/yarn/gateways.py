@@ -22,6 +22,10 @@ class ApplicationNotFoundError(YarnError):
     """There is no application of that id, or YARN has forgotten it."""
 
 
+class EndUnknownError(YarnError):
+    """The ApplicationMaster was told to end and has not answered: it may be gone because it did, or before."""
+
+
 class YarnState(Enum):
     """YARN's states of an application, those before RUNNING in their order."""
 
@@ -193,5 +197,8 @@ class YarnMasterGateway(Protocol):
         ...
 
     def finish(self, status: FinalStatus, diagnostics: str) -> None:
-        """Ends the application with this status and text; the process has little time left afterwards."""
+        """Ends the application with this status and text; the process has little time left afterwards.
+
+        EndUnknownError.
+        """
         ...

@@ -24,6 +24,7 @@ from yarrow.runtime.yarn.gateways import (
     ApplicationSubmission,
     ContainerShape,
     ContainerStatus,
+    EndUnknownError,
     FinalStatus,
     Resource,
     YarnError,
@@ -220,7 +221,9 @@ class SkeinMasterGateway:
             if not isinstance(error.__cause__, ConnectionError):
                 raise
             # The ApplicationMaster may have gone before its answer.
-            log.info("Skein's ApplicationMaster ended the application without an answer: %s", error)
+            raise EndUnknownError(
+                f"Skein's ApplicationMaster was told to end the application, and gave no answer: {error}"
+            ) from error
 
 
 @contextmanager

@@ -310,3 +310,50 @@ def test_a_quorum_that_does_not_answer_is_named(tmp_path: Path) -> None:
         ZooKeeperUnreachableError, match=r"127\.0\.0\.1:1 \(high-availability\.zookeeper\.quorum\)"
     ):
         ZooKeeperServices(nobody).start()
+
+
+def test_nodes_that_somebody_removed_are_made_again_and_epochs_go_on(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        history: list[tuple[str, int]] = []
+        master = Master(zookeeper, "removed", history, "a")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        await master.expire()
+        await eventually(lambda: master.epoch == 2)
+        admin = KazooClient(zookeeper.quorum)
+
+        def remove() -> None:
+            admin.start(DEADLINE)
+            admin.delete("/test/removed", recursive=True)
+            admin.stop()
+            admin.close()
+
+        await asyncio.to_thread(remove)
+        await eventually(lambda: len(master.revoked) == 2)
+        await eventually(lambda: master.epoch == 3)
+        await asyncio.to_thread(master.services.records(3).write, Put("a", b"1"))
+        await master.services.close_and_clean_up()
+        assert history == [("a", 1), ("a", 2), ("a", 3)]
+
+    run(body)
+
+
+def test_all_but_what_is_to_be_kept_goes_and_the_rest_with_the_session(
+    zookeeper: PrivateZooKeeper, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "kept", [], "a")
+        master.services.storage_directory = str(tmp_path / "ha")
+        (tmp_path / "ha" / "blobs").mkdir(parents=True)
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        records = master.services.records(1)
+        await asyncio.to_thread(records.write, Put("results/a", b"1"), Put("jobs/b", b"2"))
+        await master.services.election.stop()
+        await master.services.remove_all_but(("results",))
+        found = await asyncio.to_thread(lambda: (records.read("results/a"), records.children("jobs")))
+        assert found == (b"1", ()) and not (tmp_path / "ha").exists()
+        await master.services.close_and_clean_up()
+        await asyncio.to_thread(assert_gone, zookeeper, "kept")
+
+    run(body)
