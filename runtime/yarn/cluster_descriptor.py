@@ -12,9 +12,10 @@ import logging
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended, remove_one
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.application import (
     ApplicationDescription,
@@ -79,6 +81,8 @@ SESSION_NAME: Final = "Yarrow session cluster"
 APPLICATION_NAME: Final = "Yarrow application cluster"
 #: In which a REST server that was seen before must take a connection.
 _PROBE_SECONDS: Final = 2.0
+#: In which YARN ends what it is told to kill.
+_KILL_SECONDS: Final = 10.0
 #: For a master that is between two attempts.
 _RETRIEVE_SECONDS: Final = 30.0
 
@@ -176,8 +180,20 @@ class YarnClusterDescriptor:
 
     def kill(self, application_id: str) -> None:
         """Ends an application the hard way, and forgets it."""
-        self.client((b"", b"")).kill(application_id)
+        client = self.client((b"", b""))
+        client.kill(application_id)
+        self._remove_stored(client, application_id)
         self.files.forget(application_id)
+
+    def _remove_stored(self, client: YarnClient, application_id: str) -> None:
+        """What a killed master could not remove; where YARN takes its time, the next deployment will."""
+        if not is_kept_by_application_id(self._config):
+            return
+        pause, deadline = threading.Event(), self._clock.monotonic() + _KILL_SECONDS
+        with suppress(YarnError):
+            while not client.report(application_id).state.has_ended and self._clock.monotonic() < deadline:
+                pause.wait(0.2)
+        remove_one(self._config, application_id, client.report)
 
     def client(self, credentials: tuple[bytes, bytes]) -> YarnClient:
         """A client that closes with this object."""
@@ -226,6 +242,7 @@ class YarnClusterDescriptor:
             )
             self.files.write_secrets(kept)
             remove_abandoned(client)
+            remove_ended(self._config, client.report)
             awaited = AwaitedApplication(client, application_id, submission, self._say, self._clock)
             address = awaited.rest_address(self._config.get(yarn.DEPLOYMENT_TIMEOUT).seconds)
             times.mark("REST")
@@ -251,6 +268,7 @@ class YarnClusterDescriptor:
         try:
             # One that has ended too: a master that was lost could not remove its files from HDFS.
             client.kill(application_id, even_ended=True)
+            self._remove_stored(client, application_id)
         except YarnError as error:
             self._say(f"{error} End it by `yarn application -kill {application_id}`.")
         self.files.forget(application_id)

@@ -1,0 +1,100 @@
+"""What applications with high availability that were killed could not remove: their nodes in ZooKeeper, and their
+folders below high-availability.storageDir.
+
+Owner: the client's thread; blocking. It touches what goes by an application's own id alone: such an id never comes
+again, while a cluster-id that somebody chose may. Of an application that failed all stays, for its last checkpoint may
+lie there. Checkpoints that are to outlive their jobs lie elsewhere and stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.options import high_availability
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.runtime.ha.records import RecordsError
+from yarrow.runtime.ha.settings import is_highly_available, storage_directory, zookeeper_settings
+from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError, YarnState
+from yarrow.runtime.yarn.staging_root import hadoop_user
+
+log = logging.getLogger(__name__)
+
+#: What is read of YARN.
+ReportOf = Callable[[str], ApplicationReport]
+_APPLICATION: Final = re.compile(r"application_\d+_\d+")
+_FINAL: Final = (YarnState.KILLED, YarnState.FINISHED)
+
+
+def is_kept_by_application_id(config: Settings) -> bool:
+    """Whether applications of that configuration store what outlives an attempt, by their own ids."""
+    return is_highly_available(config) and not config.is_set(high_availability.CLUSTER_ID)
+
+
+def remove_nodes(config: Settings) -> None:
+    """Removes the nodes of a cluster id. Blocking; RecordsError."""
+    from kazoo.exceptions import KazooException
+
+    from yarrow.runtime.ha.zookeeper_client import ZooKeeperClient, refusal
+
+    # The application's secret is its own: nodes that only its members may change are beyond us.
+    client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
+    client.start()
+    try:
+        client.delete_all()
+        client.delete_parents()
+    except KazooException as error:
+        raise RecordsError(
+            f"nodes below {client.path('')} in ZooKeeper are not removed: {refusal(error)}"
+        ) from error
+    finally:
+        client.stop()
+
+
+def remove_ended(
+    config: Settings, report_of: ReportOf, nodes: Callable[[Settings], None] = remove_nodes
+) -> None:
+    """Of all applications below the storage directory that YARN says have ended; what cannot be removed stays."""
+    try:
+        if not is_highly_available(config):
+            return
+        folder = (config.get(high_availability.STORAGE_DIR) or "").strip()
+        if not folder:
+            return
+        for entry in file_system_for(folder).list(folder):
+            if _APPLICATION.fullmatch(entry.name):
+                remove_one(config, entry.name, report_of, nodes)
+    except FileNotFoundError:
+        return
+    except (OSError, FileSystemError, ConfigError) as error:
+        log.debug("what ended applications have stored cannot be removed: %s", error)
+
+
+def remove_one(
+    config: Settings,
+    application_id: str,
+    report_of: ReportOf,
+    nodes: Callable[[Settings], None] = remove_nodes,
+) -> None:
+    """Of one application, if it was killed or has finished; never raises what YARN or the stores refuse."""
+    own = config.with_value(high_availability.CLUSTER_ID, application_id)
+    try:
+        report = report_of(application_id)
+        if report.state not in _FINAL or report.user not in ("", hadoop_user()):
+            return
+        try:
+            nodes(own)
+        except RecordsError as error:
+            log.warning("%s", error)
+        directory = storage_directory(own)
+        file_system_for(directory).delete(directory, recursive=True)
+        log.debug("removed what %s had stored", application_id)
+    except ApplicationNotFoundError:
+        return
+    except (OSError, FileSystemError, YarnError, ConfigError) as error:
+        log.debug("what %s has stored cannot be removed: %s", application_id, error)
