@@ -74,7 +74,8 @@ def starting_point(
     """The job, with the max parallelism of what it restores, and where it begins. Blocking.
 
     `recovering`: the job ran before under another master; it goes on from the newest checkpoint that `recovery` points
-    to. Where that holds none, from the newest complete one in its storage; else as it is configured.
+    to, and where that points to none it begins as it is configured: one that lies in its storage all the same was never
+    complete, or is of another job. Without `recovery`, from the newest complete one in its storage.
 
     Raises RestoreError naming operator, state and path when it cannot begin there, or path and key when its checkpoints
     cannot be written; RecoveryStoreError when it cannot be known where an earlier master stood.
@@ -93,7 +94,9 @@ def starting_point(
         next_id=max(store.next_checkpoint_id(), highest + 1),
         latest_savepoint_id=store.latest_savepoint_id,
     )
-    pointers = (store.completed() or _found(earlier)) if recovering else ()
+    pointers: Sequence[CheckpointPointer] = ()
+    if recovering:
+        pointers = store.completed() if recovery is not None else _found(earlier)
     if pointers:
         return _recovered(job, settings, start, trust, pointers)
     if not settings.restore_path:
@@ -155,7 +158,9 @@ def _recovered(
         try:
             _, kept = _restored(job, _pointing(settings, pointer), start.storage, trust)
         except RestoreError as error:
-            _log.warning("job %s: checkpoint %d is not kept: %s", job.job_id, pointer.checkpoint_id, error)
+            _log.warning("job %s: checkpoint %d cannot be read: %s", job.job_id, pointer.checkpoint_id, error)
+            if not pointer.claimed:
+                older.append(_unread(pointer, restored))
         else:
             older.append(_owned_as(kept, pointer))
     stored = restored.metadata.latest_savepoint_id
@@ -164,6 +169,15 @@ def _recovered(
         start, restored=_owned_as(restored, newest), older=tuple(older), latest_savepoint_id=latest
     )
     return adopted, start
+
+
+def _unread(pointer: CheckpointPointer, newest: CompletedCheckpoint) -> CompletedCheckpoint:
+    """One that nothing begins from, and that goes with its folder in its turn: of a claimed one too little is known."""
+    metadata = msgspec.structs.replace(newest.metadata, checkpoint_id=pointer.checkpoint_id, operators=())
+    unread = replace(
+        newest, checkpoint_id=pointer.checkpoint_id, metadata=metadata, directory=pointer.path, shared=()
+    )
+    return _owned_as(unread, pointer)
 
 
 def _pointing(settings: CheckpointSettings, pointer: CheckpointPointer) -> CheckpointSettings:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from yarrow.am.checkpoint.completed import CompletedCheckpointStore
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.restore import (
     StartingPoint,
@@ -16,6 +17,7 @@ from yarrow.am.checkpoint.restore import (
     starting_point,
 )
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
+from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
@@ -36,7 +38,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
     ValueFormat,
 )
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
 from yarrow.testing.job_graphs import Stage, linear_job
 
@@ -210,7 +212,42 @@ def test_a_newest_pointer_that_leads_nowhere_is_not_passed_over(tmp_path: Path) 
     store.add(5, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=5))
     _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=recovery)
     assert start.restored is not None
-    assert [each.checkpoint_id for each in (*start.older, start.restored)] == [3, 5]
+    assert [each.checkpoint_id for each in (*start.older, start.restored)] == [3, 4, 5]
+
+
+def test_an_older_checkpoint_that_cannot_be_read_now_goes_in_its_turn(tmp_path: Path) -> None:
+    recovery = InMemoryCheckpointRecovery()
+    store = recovery.of_job(JOB.job_id)
+    paths = {
+        number: saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=number) for number in (3, 4)
+    }
+    for number, path in paths.items():
+        store.add(number, path)
+    content = (Path(paths[3]) / "_metadata").read_bytes()
+    (Path(paths[3]) / "_metadata").write_bytes(b"?")
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=recovery)
+    (Path(paths[3]) / "_metadata").write_bytes(content)
+    assert start.restored is not None and start.restored.checkpoint_id == 4
+    (unread,) = start.older
+    kept = CompletedCheckpointStore(1, SharedStateRegistry())
+    for each in (unread, start.restored):
+        kept.restored(each)
+    (first, _) = kept.add(replace(start.restored, checkpoint_id=5))
+    assert (first.checkpoint.checkpoint_id, first.shared) == (3, ())
+    start.storage.discard(CheckpointLocation(directory=first.checkpoint.pointer))
+    assert not Path(paths[3]).exists() and Path(paths[4]).exists()
+
+
+def test_a_checkpoint_without_a_pointer_was_never_complete(tmp_path: Path) -> None:
+    """Of another job of the same id, or one whose pointer was discarded: nothing is begun from it."""
+    saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=12)
+    recovery = InMemoryCheckpointRecovery()
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=recovery)
+    assert (start.restored, start.older, start.next_id) == (None, (), 13)
+    savepoint = saved(tmp_path / "first", keyed(), number=2)
+    settings = replace(on_files(tmp_path), restore_path=savepoint)
+    _, start = starting_point(JOB, settings, recovering=True, recovery=recovery)
+    assert start.restored is not None and start.restored.pointer == savepoint
 
 
 def test_a_pointer_goes_before_the_savepoint_that_the_job_was_submitted_with(tmp_path: Path) -> None:
