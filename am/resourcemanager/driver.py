@@ -37,6 +37,11 @@ class ResourceManagerDriver(Protocol):
         """False = TaskExecutors come by themselves: `request_task_executor` is never called."""
         ...
 
+    @property
+    def living(self) -> tuple[ResourceID, ...]:
+        """Those that were started, under earlier leaderships of this process too, and neither ended nor released."""
+        ...
+
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         """Called before all else, and again at each new leadership of this process, which keeps what was started;
         `leader` is where TaskExecutors register from now on.
@@ -63,6 +68,11 @@ class StandaloneDriver:
     @property
     def can_request(self) -> bool:
         return False
+
+    @property
+    def living(self) -> tuple[ResourceID, ...]:
+        """Others know."""
+        return ()
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         """Nothing to prepare."""

@@ -32,6 +32,11 @@ class LentDriver:
         """See ResourceManagerDriver."""
         return self._driver.can_request
 
+    @property
+    def living(self) -> tuple[ResourceID, ...]:
+        """See ResourceManagerDriver."""
+        return self._driver.living
+
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         """See ResourceManagerDriver."""
         self._handler = handler

@@ -113,6 +113,10 @@ class LocalProcessDriver:
         return True
 
     @property
+    def living(self) -> tuple[ResourceID, ...]:
+        return tuple(name for name, child in self._children.items() if not child.released)
+
+    @property
     def processes(self) -> dict[ResourceID, int]:
         """Process id of each living child."""
         return {name: child.process.pid for name, child in self._children.items()}

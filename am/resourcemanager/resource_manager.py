@@ -33,6 +33,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRegistered,
     TaskExecutorRequestFailed,
     TaskExecutorsDelayed,
+    TaskExecutorsLiving,
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
@@ -133,6 +134,8 @@ class ResourceManager(RpcEndpoint):
         self.address = self._service.serve(RESOURCE_MANAGER, self)
         leader = LeaderInformation(address=self.address, leader_id=self.leader_id)
         await self._driver.initialize(self, leader)
+        if living := self._driver.living:
+            self._handle(TaskExecutorsLiving(living))
         self._ticks = [
             self._timers.call_later(self._settings.heartbeat.interval, self._beat),
             self._timers.call_later(self._settings.check_interval, self._check),

@@ -89,6 +89,13 @@ class TaskExecutorAllocated:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskExecutorsLiving:
+    """Started under an earlier leadership of this process, and still there: they will register again."""
+
+    resource_ids: tuple[ResourceID, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskExecutorRequestFailed:
     """The driver could not get a TaskExecutor."""
 
@@ -119,6 +126,7 @@ SlotManagerEvent = (
     | TaskExecutorAllocated
     | TaskExecutorRequestFailed
     | TaskExecutorsDelayed
+    | TaskExecutorsLiving
     | TimePassed
 )
 

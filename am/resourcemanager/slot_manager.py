@@ -30,6 +30,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRegistered,
     TaskExecutorRequestFailed,
     TaskExecutorsDelayed,
+    TaskExecutorsLiving,
     TimePassed,
 )
 from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState, fits
@@ -122,6 +123,7 @@ class SlotManager:
             TaskExecutorAllocated: self._executor_allocated,
             TaskExecutorRequestFailed: self._executor_failed,
             TaskExecutorsDelayed: self._executors_delayed,
+            TaskExecutorsLiving: self._executors_living,
             TimePassed: self._time_passed,
         }
 
@@ -260,6 +262,11 @@ class SlotManager:
 
     def _executor_failed(self, event: TaskExecutorRequestFailed, now: float) -> None:
         self._starts.request_failed(event.cause, now)
+
+    def _executors_living(self, event: TaskExecutorsLiving, now: float) -> None:
+        for resource_id in event.resource_ids:
+            if resource_id not in self._executors:
+                self._starts.living(resource_id, now)
 
     def _executors_delayed(self, event: TaskExecutorsDelayed, now: float) -> None:
         self._delay = event.explanation
@@ -468,7 +475,9 @@ class SlotManager:
             self._surplus_since = now
         if now - self._surplus_since >= _SURPLUS_PATIENCE:
             for resource_id in self._starts.give_up(surplus):
-                self._actions.append(ReleaseTaskExecutor(resource_id, "it was asked for and is no longer needed"))
+                self._actions.append(
+                    ReleaseTaskExecutor(resource_id, "it was asked for and is no longer needed")
+                )
 
     def _needed_task_executors(self) -> int:
         """How many of those on their way jobs, spares and the minimum need."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from yarrow.runtime.common.ids import ResourceID
 
+#: Seconds in which one of an earlier leadership registers again.
+_AGAIN = 30.0
 #: Over so many seconds failures are counted (resourcemanager.start-worker.max-failure-rate is per minute).
 _WINDOW = 60.0
 
@@ -36,6 +38,8 @@ class Starts:
         self._unnamed = 0
         #: Named by the driver, not registered yet: when they have to be.
         self._awaited: dict[ResourceID, float] = {}
+        #: Of these, the ones that an earlier leadership has started: given up only when they are overdue.
+        self._earlier: set[ResourceID] = set()
         self._failures: deque[float] = deque()
         self._none_before = float("-inf")
         #: Why the last one did not start; "" when it did.
@@ -55,6 +59,11 @@ class Starts:
         self._unnamed = max(0, self._unnamed - 1)
         self._awaited[resource_id] = now + self._settings.registration_timeout
 
+    def living(self, resource_id: ResourceID, now: float) -> None:
+        """An earlier leadership has started it."""
+        self._earlier.add(resource_id)
+        self._awaited[resource_id] = now + min(_AGAIN, self._settings.registration_timeout)
+
     def already_there(self) -> None:
         """One registered before the driver told its name."""
         self._unnamed = max(0, self._unnamed - 1)
@@ -62,6 +71,7 @@ class Starts:
     def registered(self, resource_id: ResourceID) -> None:
         """It is there."""
         self._awaited.pop(resource_id, None)
+        self._earlier.discard(resource_id)
         self.failure = ""
 
     def request_failed(self, cause: str, now: float) -> None:
@@ -71,6 +81,7 @@ class Starts:
 
     def gone(self, resource_id: ResourceID, cause: str, now: float) -> None:
         """One has ended; that is a failure to start where it had not registered."""
+        self._earlier.discard(resource_id)
         if self._awaited.pop(resource_id, None) is not None:
             self._failed(cause, now)
 
@@ -80,12 +91,16 @@ class Starts:
         for resource_id in late:
             seconds = self._settings.registration_timeout
             key = "resourcemanager.taskmanager-registration.timeout"
-            self.gone(resource_id, f"{resource_id} did not register within {seconds:g} s ({key})", now)
+            cause = f"{resource_id} did not register within {seconds:g} s ({key})"
+            if resource_id in self._earlier:
+                cause = f"{resource_id} did not register again under the new leadership"
+            self.gone(resource_id, cause, now)
         return late
 
     def give_up(self, number: int) -> list[ResourceID]:
         """So many that are needed no more, the last named first: not waited for, to be released; no failures."""
-        given_up = list(self._awaited)[: -number - 1 : -1]
+        named = [resource_id for resource_id in self._awaited if resource_id not in self._earlier]
+        given_up = named[: -number - 1 : -1]
         for resource_id in given_up:
             del self._awaited[resource_id]
         return given_up

@@ -87,6 +87,10 @@ class YarnDriver:
     def can_request(self) -> bool:
         return True
 
+    @property
+    def living(self) -> tuple[ResourceID, ...]:
+        return tuple(one.resource_id for one in self._containers.living if not one.released)
+
     def container_of(self, resource_id: ResourceID) -> str:
         """YARN's id of a TaskExecutor's container; empty when it has none."""
         container = self._containers.find(resource_id)

@@ -44,6 +44,10 @@ class InProcessDriver:
         return True
 
     @property
+    def living(self) -> tuple[ResourceID, ...]:
+        return tuple(self._executors)
+
+    @property
     def processes(self) -> dict[ResourceID, int]:
         """None: threads have no process of their own."""
         return {}

@@ -86,6 +86,21 @@ def test_a_container_is_told_its_name_and_whom_to_register_with() -> None:
     asyncio.run(run())
 
 
+def test_the_next_leadership_is_told_which_containers_live() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            first, second, third = [await driver.request_task_executor(ANY) for _ in range(3)]
+            assert driver.living == (first, second, third)
+            yarn.kept.append("not now")
+            await driver.release_task_executor(first)
+            yarn.end("taskexecutor_1", "FAILED", "lost")
+            await until(lambda: second in heard.ended)
+            assert driver.living == (third,)
+
+    asyncio.run(run())
+
+
 def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None:
     async def run() -> None:
         yarn = ContainersOfYarn()
