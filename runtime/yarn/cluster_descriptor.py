@@ -227,7 +227,8 @@ class YarnClusterDescriptor:
             folder_removed.callback(shutil.rmtree, folder, ignore_errors=True)
             environment = prepare(self._config, self._say)
             times.mark("environment")
-            submission = self._submission(plan, secrets, environment, folder)
+            attempts = self._attempts(client.most_attempts())
+            submission = self._submission(plan, secrets, environment, folder, attempts)
             check_resources(submission, client.leaf_queues())
             times.mark("files")
             application_id = self._submit(client, submission)
@@ -273,8 +274,22 @@ class YarnClusterDescriptor:
             self._say(f"{error} End it by `yarn application -kill {application_id}`.")
         self.files.forget(application_id)
 
+    def _attempts(self, limit: int | None) -> int:
+        wanted, attempts = max_attempts(self._config), max_attempts(self._config, limit)
+        if attempts < wanted:
+            self._say(
+                f"YARN starts the ApplicationMaster {attempts} times at most (yarn.resourcemanager.am.max-attempts):"
+                f" {yarn.APPLICATION_ATTEMPTS.key} {wanted} is lowered to that."
+            )
+        return attempts
+
     def _submission(
-        self, plan: _Plan, secrets: ApplicationSecrets, environment: PreparedEnvironment, folder: Path
+        self,
+        plan: _Plan,
+        secrets: ApplicationSecrets,
+        environment: PreparedEnvironment,
+        folder: Path,
+        attempts: int,
     ) -> ApplicationSubmission:
         """Writes the application's files into `folder`, and the submission that names them."""
         staged = stage(self._config, folder, plan.program)
@@ -286,7 +301,7 @@ class YarnClusterDescriptor:
             initial_task_executors=self._config.get(yarn.INITIAL_TASK_EXECUTORS),
             program=staged.program,
             attached=plan.attached,
-            max_attempts=max_attempts(self._config),
+            max_attempts=attempts,
             interpreter=environment.interpreter,
             environment=tuple(archive.source for archive in environment.archives),
         )

@@ -84,6 +84,10 @@ class Node:
     labels: tuple[str, ...]
 
 
+#: Properties that bound the attempts of an application; the first that is set counts.
+ATTEMPTS_KEYS: Final = ("yarn.resourcemanager.am.global.max-attempts", "yarn.resourcemanager.am.max-attempts")
+
+
 class ResourceManagerWeb:
     """Reads of one cluster; `addresses` are tried in their order, the one that answered last first."""
 
@@ -148,6 +152,18 @@ class ResourceManagerWeb:
             for node in found
         ]
 
+    def most_attempts(self) -> int | None:
+        """How often YARN starts an ApplicationMaster at most; None where it does not tell."""
+        for key in ATTEMPTS_KEYS:
+            try:
+                value = self._get(f"/conf?name={key}")["property"]["value"]
+            except _NotFoundError:
+                continue
+            except (LookupError, TypeError) as error:
+                raise ResourceManagerWebError(f"{key} is not told: {error!r}") from None
+            return int(value) if str(value).isdecimal() else None
+        return None
+
     def _get(self, path: str) -> Mapping[str, Any]:
         failures = []
         for address in sorted(self._addresses, key=lambda one: one != self._answered):
@@ -188,6 +204,9 @@ class _NotFoundError(Exception):
 
 
 def _decoded(address: str, status: int, data: bytes) -> Mapping[str, Any]:
+    if status == 404 and not data:
+        # A property that is not set.
+        raise _NotFoundError
     try:
         answer = json.loads(data)
     except ValueError:

@@ -130,13 +130,14 @@ def task_executor_shape(config: Settings) -> ContainerShape:
     )
 
 
-def max_attempts(config: Settings) -> int:
-    """yarn.application-attempts, else 2 with high availability and 1 without."""
+def max_attempts(config: Settings, limit: int | None = None) -> int:
+    """yarn.application-attempts, else 2 with high availability and 1 without; not more than YARN's `limit`."""
     configured = config.get(yarn.APPLICATION_ATTEMPTS)
-    if configured is not None:
-        return configured
-    highly_available = config.get(high_availability.TYPE).upper() != "NONE"
-    return _ATTEMPTS_WITH_HIGH_AVAILABILITY if highly_available else 1
+    if configured is None:
+        highly_available = config.get(high_availability.TYPE).upper() != "NONE"
+        configured = _ATTEMPTS_WITH_HIGH_AVAILABILITY if highly_available else 1
+    # The master must know which attempt is the last: YARN says nothing when it starts fewer.
+    return configured if limit is None else max(1, min(configured, limit))
 
 
 def tags(config: Settings) -> frozenset[str]:

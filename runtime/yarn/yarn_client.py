@@ -21,6 +21,7 @@ from yarrow.runtime.yarn.gateways import ApplicationReport, ApplicationSubmissio
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.hadoop_overlay import client_properties
 from yarrow.runtime.yarn.resource_manager_web import (
+    ATTEMPTS_KEYS,
     ApplicationStatus,
     ClusterMetrics,
     LeafQueue,
@@ -142,6 +143,16 @@ class YarnClient:
         except (ResourceManagerWebError, LookupError) as error:
             log.debug("Queues cannot be read: %s", error)
             return []
+
+    def most_attempts(self) -> int | None:
+        """How often YARN starts an ApplicationMaster at most; None where that is not known."""
+        try:
+            if self._web is not None and (told := self._web.most_attempts()) is not None:
+                return told
+        except ResourceManagerWebError as error:
+            log.debug("YARN's limit of attempts cannot be read: %s", error)
+        values = [self.hadoop.get(key) for key in ATTEMPTS_KEYS]
+        return next((int(value) for value in values if value.isdecimal()), None)
 
     def metrics(self) -> ClusterMetrics | None:
         """The cluster's resources; None where the web server does not tell."""

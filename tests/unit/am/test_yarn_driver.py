@@ -91,12 +91,12 @@ def test_the_next_leadership_is_told_which_containers_live() -> None:
         yarn = ContainersOfYarn()
         async with driving(yarn) as (driver, heard):
             first, second, third = [await driver.request_task_executor(ANY) for _ in range(3)]
-            assert driver.living == (first, second, third)
+            assert list(driver.living) == [first, second, third]
             yarn.kept.append("not now")
             await driver.release_task_executor(first)
             yarn.end("taskexecutor_1", "FAILED", "lost")
             await until(lambda: second in heard.ended)
-            assert driver.living == (third,)
+            assert list(driver.living) == [third]
 
     asyncio.run(run())
 

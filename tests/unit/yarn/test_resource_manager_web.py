@@ -121,6 +121,21 @@ def test_an_unknown_application(address: str) -> None:
         ResourceManagerWeb([address]).application(ID)
 
 
+def test_the_limit_of_attempts_is_the_first_property_that_is_set(address: str) -> None:
+    each, everywhere = "yarn.resourcemanager.am.max-attempts", "yarn.resourcemanager.am.global.max-attempts"
+    web = ResourceManagerWeb([address])
+    # As Hadoop answers for one that is not set.
+    Answers.by_path[f"/conf?name={each}"] = Answers.by_path[f"/conf?name={everywhere}"] = (404, "")
+    assert web.most_attempts() is None
+    Answers.by_path[f"/conf?name={each}"] = (200, json.dumps({"property": {"key": each, "value": "5"}}))
+    assert web.most_attempts() == 5
+    Answers.by_path[f"/conf?name={everywhere}"] = (200, json.dumps({"property": {"value": "3"}}))
+    assert web.most_attempts() == 3
+    Answers.by_path[f"/conf?name={everywhere}"] = (200, "{}")
+    with pytest.raises(ResourceManagerWebError, match="is not told"):
+        web.most_attempts()
+
+
 def test_applications_come_oldest_first_and_by_name(address: str) -> None:
     path = "apps?states=NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING&applicationTypes=skein"
     younger = {**APPLICATION, "id": "application_1_8", "startedTime": 9, "name": "other"}

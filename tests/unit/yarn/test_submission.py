@@ -18,6 +18,7 @@ from yarrow.runtime.yarn.submission import (
     access_list,
     build_submission,
     divided,
+    max_attempts,
     script,
     without_effect,
 )
@@ -68,6 +69,12 @@ def test_attempts() -> None:
     assert submission(high_availability__type="zookeeper", yarn__application_attempts="7").max_attempts == 7
 
 
+def test_yarns_own_limit_of_attempts_counts() -> None:
+    config = Settings({"yarn.application-attempts": "7"})
+    assert [max_attempts(config, limit) for limit in (None, 9, 5, 0)] == [7, 7, 5, 1]
+    assert max_attempts(Settings({"high-availability.type": "zookeeper"}), 1) == 1
+
+
 def test_variables_of_the_roles() -> None:
     made = submission(containerized__master__env__A="1", containerized__taskmanager__env__B="2")
     assert made.master_environment["A"] == "1"
@@ -108,7 +115,10 @@ def test_what_skein_cannot_do_is_said_only_when_it_is_asked_for() -> None:
 
 def test_keys_of_tokens_say_that_nothing_gets_new_ones() -> None:
     asked = Settings(
-        {"security.delegation.tokens.enabled": "false", "security.delegation.tokens.renewal.time-ratio": "0.5"}
+        {
+            "security.delegation.tokens.enabled": "false",
+            "security.delegation.tokens.renewal.time-ratio": "0.5",
+        }
     )
     said = without_effect(asked)
     assert [sentence.partition(":")[0].split(" ")[0] for sentence in said] == [
