@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.cluster_entrypoint import ControlPlaneSettings
-from yarrow.am.dispatcher.dispatcher import DispatcherSettings
 from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
+from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
 from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, SchedulerMode
 from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings

@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import LeadershipLostError
 
-#: Seconds between two attempts: doubled from the first to the last.
-_FIRST_PAUSE, _LAST_PAUSE = 0.5, 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -38,12 +37,12 @@ class RefusedJobs:
 
     async def until_removed(self, job_id: JobID) -> None:
         """Returns when that is removed, submitted again, or another's to decide."""
-        pause = _FIRST_PAUSE
+        pause = FIRST_PAUSE
         while (lock := self._left.get(job_id)) is not None:
             await self._pause(pause)
             if await self._try(job_id, lock):
                 return
-            pause = min(2 * pause, _LAST_PAUSE)
+            pause = min(2 * pause, LAST_PAUSE)
 
     async def submitted_again(self, job_id: JobID) -> None:
         """Returns when nothing that will be stored of it is removed any more."""

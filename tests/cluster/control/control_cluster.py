@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.unit.rpc.loops import settled
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
-from yarrow.am.dispatcher.dispatcher import DispatcherSettings
 from yarrow.am.dispatcher.job_archive import JobArchive
+from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import (
     ResourceEventHandler,
@@ -46,6 +46,7 @@ class FakeDriver:
         self._cluster = cluster
         self._handler: ResourceEventHandler | None = None
         self.released: list[ResourceID] = []
+        self.started: list[ResourceID] = []
         self.requests = 0
         #: What the next requests fail with.
         self.failures: list[str] = []
@@ -56,6 +57,10 @@ class FakeDriver:
     def can_request(self) -> bool:
         return True
 
+    @property
+    def living(self) -> tuple[ResourceID, ...]:
+        return tuple(name for name in self.started if name not in self.released)
+
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         self._handler = handler
 
@@ -64,6 +69,7 @@ class FakeDriver:
         if self.failures:
             raise TaskExecutorStartError(self.failures.pop(0))
         executor = await self._cluster.add(slots=self.slots)
+        self.started.append(executor.resource_id)
         return executor.resource_id
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:

@@ -23,6 +23,7 @@ from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import Put
 from yarrow.runtime.ha.services import LeaderContender, epoch_of_token
+from yarrow.runtime.rpc.gateways import DispatcherGateway
 from yarrow.testing.job_graphs import Stage, linear_job
 
 
@@ -132,7 +133,7 @@ def test_a_job_whose_graph_is_out_of_reach_is_initializing_until_it_is_read(tmp_
             stored.mkdir()
             await cluster.lead()
             gateway = cluster.dispatcher
-            await eventually(lambda: bool(_waiting(cluster)))
+            await eventually(lambda: _waits(gateway))
             assert await gateway.request_job_status(job_id) is JobStatus.INITIALIZING
             assert (await gateway.request_job_details(job_id)).name == linear_job(Stage(1)).name
             with pytest.raises(DuplicateJobError):
@@ -145,8 +146,8 @@ def test_a_job_whose_graph_is_out_of_reach_is_initializing_until_it_is_read(tmp_
     run(body())
 
 
-def _waiting(cluster: Masters) -> str:
-    return next((job.problem for job in cluster.plane.dispatcher._recovering.values()), "")
+async def _waits(gateway: DispatcherGateway) -> bool:
+    return any(job.waiting_for for job in await gateway.list_jobs())
 
 
 def test_an_entry_that_cannot_be_read_fails_its_job_and_is_kept(tmp_path: Path) -> None:

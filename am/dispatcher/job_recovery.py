@@ -1,0 +1,159 @@
+"""JobRecovery: takes over the jobs that an earlier leadership has stored.
+
+Owner: the Dispatcher's loop. A job is known as soon as the Dispatcher serves, and runs again when storage and ZooKeeper
+allow; one that cannot run is told as failed, and kept for the next leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from yarrow.am.dispatcher.finished_jobs import FinishedJob
+from yarrow.am.dispatcher.job_ends import JobEnds
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
+from yarrow.am.dispatcher.jobs import Jobs, blobs_of
+from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
+from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
+from yarrow.am.dispatcher.validation import decode_and_validate
+from yarrow.am.jobmaster.job_master import JobMasterServices
+from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
+from yarrow.runtime.common.ids import JobID, is_hex_id
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.records import LeadershipLostError
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+
+_log = logging.getLogger(__name__)
+
+
+class JobRecovery:
+    """That of one leadership."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        services: JobMasterServices,
+        store: JobGraphStore,
+        jobs: Jobs,
+        ends: JobEnds,
+        run: Callable[[JobGraph], Awaitable[None]],
+    ) -> None:
+        """`run` starts the JobMaster of a job from its last checkpoint; in the threads of the `endpoint`."""
+        self._endpoint = endpoint
+        self._services = services
+        self._store = store
+        self._jobs = jobs
+        self._ends = ends
+        self._run = run
+        self._patience = Patience(endpoint, services.timers)
+
+    async def begin(self) -> None:
+        """Returns when all stored jobs are known; what takes long comes after."""
+        for job_id, name in await self._patience.persistently(self._stored_jobs, "the stored jobs"):
+            job = RecoveringJob(job_id, name, self._services.clock, self._services.ids)
+            self._jobs.recovering[job_id] = job
+            self._endpoint.spawn(self._recover(job), f"recover {job_id}")
+
+    def _stored_jobs(self) -> list[tuple[JobID, str]]:
+        """Blocking: all that run or are still to be cleaned up, with their names."""
+        found: dict[JobID, str] = {}
+        for job_id in self._store.job_ids():
+            if self._store.remove_mark_of_nothing(job_id):
+                continue
+            try:
+                found[job_id] = self._store.stored(job_id).name
+            except (KeyError, StoredJobError):
+                found[job_id] = ""
+        for job_id in self._store.ended():
+            found.setdefault(job_id, "")
+        return list(found.items())
+
+    async def _recover(self, job: RecoveringJob) -> None:
+        """Until the job runs again, or has ended; tried again while what is in the way may go away."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._try_to_recover(job)
+                break
+            except LeadershipLostError as error:
+                _log.info("job %s is left to the next leader: %s", job.job_id, error)
+                return
+            except Exception as error:
+                if not passes_by_itself(error):
+                    self._cannot_recover(job, error)
+                    break
+                job.problem = f"cannot be started again yet: {error}"
+                _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
+            await self._patience.pause(pause, None if job.cancelled.is_set() else job.cancelled)
+            pause = min(2 * pause, LAST_PAUSE)
+        self._jobs.recovering.pop(job.job_id, None)
+        job.done.set()
+
+    async def _try_to_recover(self, job: RecoveringJob) -> None:
+        job_id = job.job_id
+        result = await self._endpoint.run_blocking(self._store.result, job_id)
+        if result is not None:
+            _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
+            # Archived, should the former master have had no time for it.
+            self._ends.remember(job.ended_before(result))
+            if await self._ends.has_removed_checkpoints(job_id, result.status):
+                await self._ends.remove(job_id, result.blobs)
+            return
+        if job.job is None:
+            job.is_of(decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id)))
+        assert job.job is not None
+        if job.cancelled.is_set() or await self._endpoint.run_blocking(self._store.is_cancelled, job_id):
+            job.cancelled.set()
+            await self._cancel(job, job.job)
+            return
+        await self._run(job.job)
+        if job.cancelled.is_set():
+            self._jobs.running[job_id].cancel()
+
+    async def _cancel(self, job: RecoveringJob, graph: JobGraph) -> None:
+        """Cancelled before it ran again: restored where that works, so that its checkpoints go as they should."""
+        try:
+            await self._run(graph)
+        except LeadershipLostError:
+            raise
+        except Exception as error:
+            _log.warning(
+                "job %s is cancelled without having been restored, its checkpoints stay: %s",
+                job.job_id,
+                error,
+            )
+            now = self._services.clock.epoch_ms()
+            result = StoredResult(
+                name=graph.name, status=JobStatus.CANCELED, end_time=now, blobs=blobs_of(graph)
+            )
+            await self._endpoint.run_blocking(self._store.mark_ended, job.job_id, result)
+            self._ends.remember(job.ends(JobStatus.CANCELED))
+            await self._ends.remove(job.job_id, result.blobs)
+        else:
+            self._jobs.running[job.job_id].cancel()
+
+    def _cannot_recover(self, job: RecoveringJob, error: Exception) -> None:
+        text = (
+            f"the job cannot be taken over from its former master: {error}. What is stored of it is kept, and the next"
+            " leader tries again"
+        )
+        _log.error("job %s: %s", job.job_id, text, exc_info=not isinstance(error, YarrowError))
+        self._jobs.kept[job.job_id] = job
+        # Not archived: it has not ended for good.
+        self._jobs.finished.add(job.ends(JobStatus.FAILED, text))
+
+    async def ended_before(self, job_id: JobID) -> FinishedJob:
+        """A job that has ended; under a former master, what its record says. JobNotFoundError for any other."""
+        try:
+            return self._jobs.ended(job_id)
+        except JobNotFoundError:
+            result = (
+                await self._endpoint.run_blocking(self._store.result, job_id) if is_hex_id(job_id) else None
+            )
+            if result is None:
+                raise
+        former = RecoveringJob(job_id, result.name, self._services.clock, self._services.ids)
+        ended = former.ended_before(result)
+        self._jobs.finished.add(ended)
+        return ended

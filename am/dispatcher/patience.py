@@ -1,0 +1,55 @@
+"""Patience: pauses, and calls of storage or ZooKeeper that are repeated until they are answered.
+
+Owner: the Dispatcher's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+
+#: Seconds between two attempts at what storage or ZooKeeper has refused: doubled from the first to the last.
+FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Patience:
+    """That of one endpoint, in whose threads the calls are made."""
+
+    def __init__(self, endpoint: RpcEndpoint, timers: Timers) -> None:
+        self._endpoint = endpoint
+        self._timers = timers
+
+    async def persistently(self, call: Callable[[], T], what: str) -> T:
+        """A blocking call, repeated while the records cannot be reached; LeadershipLostError ends it."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await self._endpoint.run_blocking(call)
+            except LeadershipLostError:
+                raise
+            except RecordsError as error:
+                _log.warning("%s: %s; next try in %.1f s", what, error, pause)
+            await self.pause(pause)
+            pause = min(2 * pause, LAST_PAUSE)
+
+    async def pause(self, seconds: float, cut_short: asyncio.Event | None = None) -> None:
+        """Returns after so many seconds, or when the event is set."""
+        passed = cut_short or asyncio.Event()
+        over = asyncio.Event()
+        timer = self._timers.call_later(seconds, over.set)
+        waits = [asyncio.ensure_future(over.wait()), asyncio.ensure_future(passed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            for wait in waits:
+                wait.cancel()
