@@ -174,7 +174,7 @@ def test_bodies_that_make_no_sense_are_the_callers_mistake(
     assert "failed" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["%C3%BC", "%00", "%ff", "a" * 4000, "..", "%0d%0aX: y", "\u202e", "0" * 33])
+@pytest.mark.parametrize("name", ["%C3%BC", "%00", "%ff", "a" * 4000, "%2E%2E", "%0d%0aX: y", "\u202e", "0" * 33])
 def test_ids_that_are_none_are_named_as_such(cluster: FakeCluster, name: str) -> None:
     for path in (f"/jobs/{name}", f"/taskmanagers/{name}", f"/jars/{name}/plan"):
         answer = ask(cluster, "GET", path)
