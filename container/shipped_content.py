@@ -7,7 +7,7 @@ lock. Works beside the files that the TaskExecutor fetched, which removes all of
 from __future__ import annotations
 
 import fcntl
-import importlib.util
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -83,11 +83,20 @@ def _unpack_once(archive: ShippedFile, source: Path, folder: Path) -> None:
     done.touch()
 
 
+def _is_installed(distribution: str) -> bool:
+    """By its metadata: to look for the module makes setuptools' import hook act."""
+    try:
+        importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def _installed(requirements: ShippedFile, source: Path, cache: Path | None, folder: Path) -> str:
     target, done = folder / "requirements", folder / "requirements.installed"
     if done.exists():
         return str(target)
-    if importlib.util.find_spec("pip") is None:
+    if not _is_installed("pip"):
         raise InvalidProgramError(
             f"requirements {requirements.name!r} cannot be installed: {sys.executable} has no pip. Install them in the"
             " environment that the client runs in, which is packed for the nodes"

@@ -47,7 +47,9 @@ class UnauthorizedError(RestError):
     """The client has not shown that it may come in; it holds no connection either."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(HTTPStatus.UNAUTHORIZED, message, {"www-authenticate": "Bearer", "connection": "close"})
+        super().__init__(
+            HTTPStatus.UNAUTHORIZED, message, {"www-authenticate": "Bearer", "connection": "close"}
+        )
 
 
 class ForbiddenError(RestError):
