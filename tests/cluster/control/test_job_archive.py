@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.control.control_cluster import control_cluster, eventually
+from tests.cluster.control.test_leaderships import Masters
 from tests.unit.rpc.loops import run
 from yarrow.am.dispatcher import job_archive
 from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.rest.archived_job import answers
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.testing.fake_task_executor import FakeBehaviour
 from yarrow.testing.job_graphs import Stage, linear_job
@@ -26,7 +31,7 @@ def all_answers(job: EndedJob) -> dict[str, str]:
     return answers(job, exceptions=16)
 
 
-def archived(file: Path) -> dict[str, dict[str, object]]:
+def archived(file: Path) -> dict[str, Any]:
     entries = json.loads(file.read_bytes())["archive"]
     assert all(entry.keys() == {"path", "json"} for entry in entries)
     return {entry["path"]: json.loads(entry["json"]) for entry in entries}
@@ -50,18 +55,13 @@ def test_a_finished_job_has_an_archive(tmp_path: Path) -> None:
 
 def test_the_end_of_the_cluster_waits_for_the_archive(tmp_path: Path) -> None:
     folder = tmp_path / "archives"
-    stops = asyncio.Event()
+    stops = threading.Event()
 
     def slow(job: EndedJob) -> dict[str, str]:
-        asyncio.run_coroutine_threadsafe(until_stopping(), loop).result(60)
+        assert stops.wait(60)
         return all_answers(job)
 
-    async def until_stopping() -> None:
-        await stops.wait()
-
     async def body() -> None:
-        nonlocal loop
-        loop = asyncio.get_running_loop()
         archive = JobArchive(str(folder), slow)
         async with control_cluster(tmp_path, 2, archive=archive) as cluster:
             cancelled, running = [
@@ -71,12 +71,36 @@ def test_the_end_of_the_cluster_waits_for_the_archive(tmp_path: Path) -> None:
             await cluster.dispatcher.cancel_job(cancelled)
             assert (await cluster.result(cancelled)).status is JobStatus.CANCELED
             assert not folder.exists()
-            loop.call_soon(stops.set)
+            asyncio.get_running_loop().call_soon(stops.set)
         # One that is suspended has not ended: another master goes on with it.
         assert [file.name for file in folder.iterdir()] == [cancelled]
         assert archived(folder / cancelled)[f"/jobs/{cancelled}"]["state"] == "CANCELED"
 
-    loop: asyncio.AbstractEventLoop
+    run(body())
+
+
+def test_a_job_whose_master_had_no_time_for_it_is_archived_by_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "archives"
+
+    async def body() -> None:
+        cluster = Masters(tmp_path)
+        settings = replace(cluster.settings.dispatcher, archive=JobArchive(str(folder), all_answers))
+        cluster.settings = replace(cluster.settings, dispatcher=settings)
+        cluster.plane = cluster.new_plane(None)
+        await cluster.plane.start()
+        await cluster.lead()
+        await cluster.follow()
+        graph = linear_job(Stage(1))
+        store = JobGraphStore(cluster.election.records(1), str(tmp_path / "ha"), cluster.ids)
+        store.put(graph.job_id, encode_job_graph(graph), graph.name)
+        ended = StoredResult(name=graph.name, status=JobStatus.FAILED, end_time=77)
+        store.mark_ended(graph.job_id, ended)
+        await cluster.lead()
+        await eventually((folder / graph.job_id).exists)
+        await cluster.plane.stop()
+        (listed,) = archived(folder / graph.job_id)["/jobs/overview"]["jobs"]
+        assert (listed["name"], listed["state"], listed["end-time"]) == (graph.name, "FAILED", 77)
+
     run(body())
 
 
