@@ -3,6 +3,7 @@ each of them all daemons serve again, and its job is gone."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -111,6 +112,9 @@ def start_session(
         client = KazooClient(hadoop.zookeeper_quorum)
         client.start(GRACE)
         try:
+            with contextlib.suppress(AssertionError):
+                # A master removes the rest once YARN knows of the end.
+                until(lambda: not (client.exists(ROOT) and client.get_children(ROOT)), 10.0, "they are gone")
             left = [path for path in client.get_children(ROOT)] if client.exists(ROOT) else []
             client.delete(ROOT, recursive=True)
         finally:
