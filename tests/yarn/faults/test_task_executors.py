@@ -100,8 +100,8 @@ from yarrow.datastream import StreamExecutionEnvironment
 kept = []
 
 def hog(number):
-    kept.append(b"x" * (100 << 20))
-    time.sleep(0.02)
+    kept.append(b"x" * (20 << 20))
+    time.sleep(0.1)
     return number
 
 env = StreamExecutionEnvironment.get_execution_environment()
