@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from yarrow.runtime.config.errors import ConfigError
@@ -19,7 +18,8 @@ from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.runtime.ha.records import RecordsError
-from yarrow.runtime.ha.settings import is_highly_available, storage_directory, zookeeper_settings
+from yarrow.runtime.ha.removal import remove_nodes
+from yarrow.runtime.ha.settings import is_highly_available, storage_directory
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError, YarnState
 from yarrow.runtime.yarn.staging_root import hadoop_user
 
@@ -34,26 +34,6 @@ _FINAL: Final = (YarnState.KILLED, YarnState.FINISHED)
 def is_kept_by_application_id(config: Settings) -> bool:
     """Whether applications of that configuration store what outlives an attempt, by their own ids."""
     return is_highly_available(config) and not config.is_set(high_availability.CLUSTER_ID)
-
-
-def remove_nodes(config: Settings) -> None:
-    """Removes the nodes of a cluster id. Blocking; RecordsError."""
-    from kazoo.exceptions import KazooException
-
-    from yarrow.runtime.ha.zookeeper_client import ZooKeeperClient, refusal
-
-    # The application's secret is its own: nodes that only its members may change are beyond us.
-    client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
-    client.start()
-    try:
-        client.delete_all()
-        client.delete_parents()
-    except KazooException as error:
-        raise RecordsError(
-            f"nodes below {client.path('')} in ZooKeeper are not removed: {refusal(error)}"
-        ) from error
-    finally:
-        client.stop()
 
 
 def remove_ended(
