@@ -80,6 +80,7 @@ def control_plane_settings(
                     ).seconds,
                 ),
                 can_request=can_request,
+                requirement_check_delay=config.get(resourcemanager.REQUIREMENT_CHECK_DELAY).seconds,
                 redundant_task_executors=config.get(resourcemanager.REDUNDANT_TASK_MANAGERS)
                 if can_request
                 else 0,

@@ -70,6 +70,8 @@ from yarrow.runtime.rpc.messages import (
 )
 from yarrow.runtime.rpc.service import RpcService
 
+#: Seconds.
+_TIMER_RESOLUTION = 0.001
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "resourcemanager"
@@ -93,6 +95,8 @@ class _TaskExecutor:
     asking: bool = False
     #: Heartbeats in a row that nobody answered.
     failed_heartbeats: int = 0
+    #: Why it says that it ends, when somebody else ends it.
+    last_words: str = ""
 
 
 @dataclass(slots=True)
@@ -139,6 +143,7 @@ class ResourceManager(RpcEndpoint):
         self._ticks = [
             self._timers.call_later(self._settings.heartbeat.interval, self._beat),
             self._timers.call_later(self._settings.check_interval, self._check),
+            self._timers.call_later(0.0, self._look_again),
         ]
 
     async def on_stop(self) -> None:
@@ -186,9 +191,23 @@ class ResourceManager(RpcEndpoint):
         self._take_payload(payload)
         return Acknowledge()
 
-    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge:
-        self._lose_task_executor(resource_id, cause)
+    async def disconnect_task_executor(
+        self, resource_id: ResourceID, cause: str, by_force: bool = False
+    ) -> Acknowledge:
+        executor = self._executors.get(resource_id)
+        if by_force and executor is not None:
+            executor.last_words = cause
+            self._go(self._lose_when_explained(executor), "end by force")
+        else:
+            self._lose_task_executor(resource_id, cause)
         return Acknowledge()
+
+    async def _lose_when_explained(self, executor: _TaskExecutor) -> None:
+        """Who ends it knows why better than it does: jobs hear both where that is told soon."""
+        resource_id = executor.registration.resource_id
+        await self._driver.await_end(resource_id)
+        if self._executors.get(resource_id) is executor:
+            self._lose_task_executor(resource_id, executor.last_words)
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]:
         return tuple(self._info(executor) for executor in self._executors.values())
@@ -211,7 +230,14 @@ class ResourceManager(RpcEndpoint):
             requirements.job_id, job_master_id, requirements.job_master_address, requirements.requirements
         )
         self._handle(event)
+        if (delay := self._settings.slots.requirement_check_delay) > 0:
+            self._ticks[2].cancel()
+            # A little later, for timers may be early by the resolution of their clock.
+            self._ticks[2] = self._timers.call_later(delay + _TIMER_RESOLUTION, self._look_again)
         return Acknowledge()
+
+    def _look_again(self) -> None:
+        self._handle(TimePassed())
 
     async def heartbeat_from_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> Acknowledge:
         self._check_job_master(job_id, job_master_id)
@@ -241,7 +267,9 @@ class ResourceManager(RpcEndpoint):
     # The driver's events.
 
     def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
-        self._lose_task_executor(resource_id, cause)
+        executor = self._executors.get(resource_id)
+        said = executor.last_words if executor is not None else ""
+        self._lose_task_executor(resource_id, f"{said}; {cause}" if said else cause)
 
     def on_task_executors_delayed(self, explanation: str) -> None:
         self._handle(TaskExecutorsDelayed(explanation))

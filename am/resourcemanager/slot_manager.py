@@ -72,6 +72,9 @@ class SlotManagerSettings:
     can_request: bool = True
     #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones at once.
     redundant_task_executors: int = 0
+    #: slotmanager.requirement-check.delay, in seconds: from a job's word of what it needs until TaskExecutors are
+    #: asked for. A job that has just ended gives its slots back meanwhile.
+    requirement_check_delay: float = 0.0
 
 
 @dataclass(slots=True)
@@ -108,6 +111,8 @@ class SlotManager:
         self._avoided = AvoidedSlots()
         #: Why those on their way do not come, as the driver says.
         self._delay = ""
+        #: No TaskExecutor is asked for before.
+        self._requests_from = float("-inf")
         #: Since when more are on their way than needed; None = no more are.
         self._surplus_since: float | None = None
         self._actions: list[SlotManagerAction] = []
@@ -248,6 +253,7 @@ class SlotManager:
         else:
             job.declared = event
             job.last_explanation = ""
+        self._requests_from = now + self._settings.requirement_check_delay
 
     def _job_gone(self, event: JobGone, now: float) -> None:
         self._jobs.pop(event.job_id, None)
@@ -277,8 +283,8 @@ class SlotManager:
     def _time_passed(self, event: TimePassed, now: float) -> None:
         if not self._settings.can_request:
             return
-        for resource_id in self._starts.overdue(now):
-            self._actions.append(ReleaseTaskExecutor(resource_id, self._starts.failure))
+        for resource_id, cause in self._starts.overdue(now):
+            self._actions.append(ReleaseTaskExecutor(resource_id, cause))
         self._give_up_surplus(now)
         spares = self._settings.redundant_task_executors if self._is_working() else 0
         for executor in list(self._executors.values()):
@@ -418,6 +424,8 @@ class SlotManager:
         self._actions.append(RequestSlot(request))
 
     def _request_more(self, lacking: list[tuple[_Job, ResourceProfile, int]], now: float) -> None:
+        if now < self._requests_from:
+            return
         settings = self._settings
         coming = self.pending_task_executors * settings.slots_per_task_executor
         unknown = sum(

@@ -49,7 +49,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "resourcemanager.job.timeout",
         "resourcemanager.rpc.port",
         "resourcemanager.standalone.start-up-time",
-        "slotmanager.requirement-check.delay",
     },
     "the rest": {
         "cluster.io-pool.size",

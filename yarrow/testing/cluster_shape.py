@@ -67,6 +67,9 @@ def embedded_settings(config: Settings, slots: int) -> Settings:
         config = config.with_value(rpc.HEARTBEAT_INTERVAL, _HEARTBEAT)
     if not config.is_set(resourcemanager.SLOT_REQUEST_TIMEOUT):
         config = config.with_value(resourcemanager.SLOT_REQUEST_TIMEOUT, _SLOT_TIMEOUT)
+    if not config.is_set(resourcemanager.REQUIREMENT_CHECK_DELAY):
+        # One job, whose TaskExecutors are processes that wait already.
+        config = config.with_value(resourcemanager.REQUIREMENT_CHECK_DELAY, Duration(0))
     if not config.is_set(taskmanager.PROCESS_SIZE):
         needed = process_size_for(slots, SLOT_MEMORY, config.get(taskmanager.SUPERVISOR_SIZE))
         config = config.with_value(
