@@ -129,6 +129,7 @@ class TaskExecutor(RpcEndpoint):
         self._registration_deadline: TimerHandle | None = None
         self._ticks: dict[str, TimerHandle] = {}
         self._stop_grace = settings.release_grace
+        self._ends_by_force = False
 
     # Life
 
@@ -158,17 +159,32 @@ class TaskExecutor(RpcEndpoint):
         self._services.files.close()
 
     async def _say_goodbye(self, gateway: ResourceManagerGateway | None, cause: str) -> None:
-        """Best effort: silence tells the others the same, later."""
-        calls = [job.gateway.disconnect_task_executor(self.resource_id, cause) for job in self.slots.jobs()]
+        """Best effort: silence tells the others the same, later.
+
+        Why it is ended by force the ResourceManager may learn: then it tells jobs, and this process does not.
+        """
+        by_force = self._ends_by_force and gateway is not None
+        calls = []
+        if not by_force:
+            calls = [
+                job.gateway.disconnect_task_executor(self.resource_id, cause) for job in self.slots.jobs()
+            ]
         if gateway is not None:
-            calls.append(gateway.disconnect_task_executor(self.resource_id, cause))
+            calls.append(gateway.disconnect_task_executor(self.resource_id, cause, by_force))
         try:
             await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 1.0)
         except TimeoutError:
             _log.info("not everybody answered the good-bye")
 
     def finish_by_force(self, cause: str, grace: float | None = None) -> None:
-        """Like `finish`, when somebody outside ends this process: a lack of memory is named as the likely reason."""
+        """Like `finish`, when somebody outside ends this process: a lack of memory is named as the likely reason.
+
+        The same signal ends workers: that is no cause of its own, and jobs hear no more of them.
+        """
+        if not self.finished.done():
+            self._ends_by_force = True
+            for job in self.slots.jobs():
+                job.close()
         shortage = self._watch.shortage(self.workers.processes())
         self.finish(f"{cause}; {shortage}" if shortage else cause, grace=grace)
 

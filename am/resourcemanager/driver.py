@@ -57,6 +57,12 @@ class ResourceManagerDriver(Protocol):
         """Ends one; no effect when the driver does not know it."""
         ...
 
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """One said that it ends by force. Returns once the handler was told why, or when it is not worth waiting for:
+        at once where nobody knows more than it does itself, after a second or two at the latest.
+        """
+        ...
+
     async def terminate(self) -> None:
         """Ends all that the driver started; returns when nothing of it is left."""
         ...
@@ -84,6 +90,9 @@ class StandaloneDriver:
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         """A standalone TaskExecutor stays, to register again."""
+
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """Nobody knows more than it said."""
 
     async def terminate(self) -> None:
         """Nothing was started."""

@@ -53,6 +53,10 @@ class LentDriver:
         if self._leads():
             await self._driver.release_task_executor(resource_id)
 
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """See ResourceManagerDriver."""
+        await self._driver.await_end(resource_id)
+
     async def terminate(self) -> None:
         """The leadership is over; TaskExecutors stay."""
         self._handler = None

@@ -177,6 +177,9 @@ class LocalProcessDriver:
             child.released = True
             await self._end(child)
 
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """A process that ends tells as much as the operating system does."""
+
     async def terminate(self) -> None:
         for child in self._children.values():
             child.released = True

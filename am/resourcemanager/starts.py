@@ -85,17 +85,22 @@ class Starts:
         if self._awaited.pop(resource_id, None) is not None:
             self._failed(cause, now)
 
-    def overdue(self, now: float) -> list[ResourceID]:
-        """Those that did not register in time: no longer waited for, to be released."""
-        late = [resource_id for resource_id, due in self._awaited.items() if due <= now]
-        for resource_id in late:
-            seconds = self._settings.registration_timeout
-            key = "resourcemanager.taskmanager-registration.timeout"
-            cause = f"{resource_id} did not register within {seconds:g} s ({key})"
-            if resource_id in self._earlier:
-                cause = f"{resource_id} did not register again under the new leadership"
+    def overdue(self, now: float) -> list[tuple[ResourceID, str]]:
+        """Those that did not register in time, and each one's cause: no longer waited for, to be released."""
+        late = [
+            (resource_id, self._why_overdue(resource_id))
+            for resource_id, due in self._awaited.items()
+            if due <= now
+        ]
+        for resource_id, cause in late:
             self.gone(resource_id, cause, now)
         return late
+
+    def _why_overdue(self, resource_id: ResourceID) -> str:
+        if resource_id in self._earlier:
+            return f"{resource_id} did not register again under the new leadership"
+        key = "resourcemanager.taskmanager-registration.timeout"
+        return f"{resource_id} did not register within {self._settings.registration_timeout:g} s ({key})"
 
     def give_up(self, number: int) -> list[ResourceID]:
         """So many that are needed no more, the last named first: not waited for, to be released; no failures."""

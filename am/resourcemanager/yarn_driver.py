@@ -32,6 +32,8 @@ from yarrow.runtime.yarn.layout import (
 
 T = TypeVar("T")
 
+#: Seconds between two looks at the containers while it is waited for the end of one.
+_SOON: Final = 0.1
 #: Calls to YARN that may be under way at once.
 _CALLS_AT_ONCE: Final = 4
 _log = logging.getLogger(__name__)
@@ -54,6 +56,9 @@ class YarnDriverSettings:
     patience: float = 3.0
     #: For which ended containers are waited for at the end.
     grace: float = 5.0
+    #: For which YARN is waited for to say why a container ends: it says so after the kill's delay of 0.25 s, and with
+    #: the next heartbeats of the node and of the ApplicationMaster.
+    end_patience: float = 1.5
 
 
 class YarnDriver:
@@ -76,6 +81,9 @@ class YarnDriver:
         self._leader: LeaderInformation | None = None
         self._polling: asyncio.Task[None] | None = None
         self._something_to_poll = asyncio.Event()
+        #: Of containers that are about to end, for those who wait for it.
+        self._ends: dict[ResourceID, asyncio.Event] = {}
+        self._end_awaited = asyncio.Event()
         self._number = 0
         #: Requests whose answer has not come: their containers are no strays.
         self._asking = 0
@@ -133,6 +141,20 @@ class YarnDriver:
         container.released = True
         container.still_to_release = not await self._release(container.handle)
 
+    async def await_end(self, resource_id: ResourceID) -> None:
+        if self._containers.find(resource_id) is None:
+            return
+        ended = self._ends.setdefault(resource_id, asyncio.Event())
+        self._end_awaited.set()
+        try:
+            await asyncio.wait_for(ended.wait(), self._settings.end_patience)
+        except TimeoutError:
+            _log.info("YARN has not said yet why the container of %s ends", resource_id)
+        finally:
+            self._ends.pop(resource_id, None)
+            if not self._ends:
+                self._end_awaited.clear()
+
     async def terminate(self) -> None:
         polling, self._polling = self._polling, None
         if polling is None:
@@ -156,7 +178,7 @@ class YarnDriver:
     async def _poll_for_ever(self) -> None:
         while True:
             await self._something_to_poll.wait()
-            await asyncio.sleep(self._settings.poll_interval)
+            await self._pause()
             try:
                 await self._poll()
                 await self._say_what_is_waited_for()
@@ -165,6 +187,14 @@ class YarnDriver:
                 _log.exception("a look at the containers failed")
             if not self._containers.living:
                 self._something_to_poll.clear()
+
+    async def _pause(self) -> None:
+        """Until the next look at the containers: a short one while it is waited for the end of one."""
+        try:
+            await asyncio.wait_for(self._end_awaited.wait(), self._settings.poll_interval)
+        except TimeoutError:
+            return
+        await asyncio.sleep(min(_SOON, self._settings.poll_interval))
 
     async def _poll(self) -> None:
         asking = self._asking
@@ -189,6 +219,8 @@ class YarnDriver:
             _log.log(level, "TaskExecutor %s ended: %s", ended.resource_id, ended.cause)
             if self._handler is not None:
                 self._handler.on_task_executor_terminated(ended.resource_id, ended.cause)
+            if ended.resource_id in self._ends:
+                self._ends[ended.resource_id].set()
 
     async def _release_strays(self, statuses: Iterable[ContainerStatus]) -> None:
         for handle in self._containers.strays(statuses):
@@ -237,7 +269,7 @@ class YarnDriver:
         if text:
             _log.warning("%s", text)
         elif self._waiting_for:
-            _log.info("YARN has granted what was waited for")
+            _log.info("no container is waited for any more: it was granted or given up")
         self._waiting_for = text
         if self._handler is not None:
             self._handler.on_task_executors_delayed(text)

@@ -169,7 +169,11 @@ class ResourceManagerGateway(Protocol):
         self, payload: TaskExecutorToResourceManagerHeartbeat
     ) -> Acknowledge: ...
 
-    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge: ...
+    async def disconnect_task_executor(
+        self, resource_id: ResourceID, cause: str, by_force: bool = False
+    ) -> Acknowledge:
+        """It ends. `by_force`: by somebody else's will, and jobs have not been told: they are once it is known why."""
+        ...
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, status: JobStatus

@@ -52,6 +52,9 @@ class FakeDriver:
         self.failures: list[str] = []
         #: Slots of what it starts.
         self.slots = 1
+        #: Not set = whoever ends by force has an end that may still be explained.
+        self.explained = asyncio.Event()
+        self.explained.set()
 
     @property
     def can_request(self) -> bool:
@@ -74,6 +77,10 @@ class FakeDriver:
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         self.released.append(resource_id)
+
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """Until a test says why it ended."""
+        await self.explained.wait()
 
     async def terminate(self) -> None:
         """The cluster ends its TaskExecutors."""

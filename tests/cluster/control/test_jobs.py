@@ -25,7 +25,8 @@ from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER
+from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.messages import CollectRows, OperatorEvent
 from yarrow.runtime.yarn.shared_places import check_shared_places
 from yarrow.testing.fake_task_executor import FakeBehaviour
@@ -38,6 +39,11 @@ def master_of(cluster: ControlCluster, job_id: JobID) -> JobMaster:
     receiver = cluster.network.receivers[f"jobmanager_{job_id}"]
     assert isinstance(receiver.endpoint, JobMaster)
     return receiver.endpoint
+
+
+def resource_manager_of(cluster: ControlCluster) -> ResourceManagerGateway:
+    leader = cluster.plane.resource_manager_leader
+    return cluster.service().connect(leader.address, RESOURCE_MANAGER, leader.leader_id)
 
 
 def test_a_job_finishes_and_leaves_all_slots_free(tmp_path: Path) -> None:
@@ -184,6 +190,44 @@ def test_a_dead_process_fails_its_job_at_once(tmp_path: Path) -> None:
             result = await cluster.result(job_id)
             assert result.status is JobStatus.FAILED
             assert result.cause is not None and "killed by SIGKILL" in result.cause.message
+
+    run(body())
+
+
+def test_a_job_hears_why_its_task_executor_was_ended_by_force(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, 1, standalone=False) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            await cluster.until_running(job_id, 2)
+            victim = cluster.executors[0]
+            cluster.driver.explained.clear()
+            manager = resource_manager_of(cluster)
+            await manager.disconnect_task_executor(victim.resource_id, "it got the signal SIGTERM", True)
+            await settled()
+            assert await cluster.dispatcher.request_job_status(job_id) is JobStatus.RUNNING, "it may be told"
+            cluster.driver.crash(victim.resource_id, "its container used too much memory")
+            cause = (await cluster.result(job_id)).cause
+            assert cause is not None
+            assert "it got the signal SIGTERM; its container used too much memory" in cause.message
+
+    run(body())
+
+
+@pytest.mark.parametrize("by_force", [True, False])
+def test_an_end_that_nobody_explains_fails_the_job(tmp_path: Path, by_force: bool) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 1, 1, standalone=False) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            await cluster.until_running(job_id, 2)
+            victim = cluster.executors[0]
+            if not by_force:
+                # It is not asked for an explanation, which would not come.
+                cluster.driver.explained.clear()
+            await resource_manager_of(cluster).disconnect_task_executor(
+                victim.resource_id, "it ends", by_force
+            )
+            cause = (await cluster.result(job_id)).cause
+            assert cause is not None and cause.message.endswith("te-1 is lost: it ends")
 
     run(body())
 

@@ -39,6 +39,7 @@ class FakeResourceManager(RpcEndpoint):
         self.registrations: list[TaskExecutorRegistration] = []
         self.freed: list[tuple[int, AllocationID]] = []
         self.disconnects: list[str] = []
+        self.by_force: list[bool] = []
         self.rejection = ""
 
     async def register_task_executor(
@@ -55,7 +56,10 @@ class FakeResourceManager(RpcEndpoint):
         self.freed.append((slot_index, allocation_id))
         return Acknowledge()
 
-    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> Acknowledge:
+    async def disconnect_task_executor(
+        self, resource_id: ResourceID, cause: str, by_force: bool = False
+    ) -> Acknowledge:
+        self.by_force.append(by_force)
         self.disconnects.append(cause)
         return Acknowledge()
 

@@ -275,6 +275,8 @@ def test_signal_ends_it_in_order(tmp_path: Path) -> None:
             assert await ended(r.process) == 0
             await all_gone(family)
             assert r.resource_manager.disconnects == ["it got the signal SIGTERM"]
+            assert r.resource_manager.by_force == [True]
+            assert r.job_master.disconnects == [], "the ResourceManager tells it, and why"
 
     run(body())
 

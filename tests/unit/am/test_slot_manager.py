@@ -291,6 +291,17 @@ def test_one_that_does_not_register_in_time_is_given_up_and_another_requested() 
     assert "resourcemanager.taskmanager-registration.timeout" in told.explanation
 
 
+def test_each_that_does_not_register_in_time_is_released_under_its_own_name() -> None:
+    driven = Driven(SlotManagerSettings(starts=StartSettings(registration_timeout=60)))
+    driven.need(2)
+    for name in ("one", "two"):
+        driven.tell(TaskExecutorAllocated(ResourceID(name)))
+    driven.now = 60.0
+    released = [one for one in driven.tell(TimePassed()) if isinstance(one, ReleaseTaskExecutor)]
+    assert [one.resource_id for one in released] == ["one", "two"]
+    assert all(one.cause.startswith(f"{one.resource_id} did not register") for one in released)
+
+
 def test_so_many_slots_are_kept_without_any_job() -> None:
     driven = Driven(SlotManagerSettings(min_slots=3, slots_per_task_executor=2))
     assert len(only(driven.tell(TimePassed()), RequestTaskExecutor)) == 2

@@ -48,10 +48,19 @@ class Heard:
 
 @asynccontextmanager
 async def driving(
-    yarn: ContainersOfYarn, explain: ExplainWaiting | None = None, patience: float = 60.0
+    yarn: ContainersOfYarn,
+    explain: ExplainWaiting | None = None,
+    patience: float = 60.0,
+    poll_interval: float = 0.01,
+    end_patience: float = 60.0,
 ) -> AsyncIterator[tuple[YarnDriver, Heard]]:
     settings = YarnDriverSettings(
-        attempt=2, shape=ContainerShape(640, 1), poll_interval=0.01, patience=patience, grace=1.0
+        attempt=2,
+        shape=ContainerShape(640, 1),
+        poll_interval=poll_interval,
+        patience=patience,
+        grace=1.0,
+        end_patience=end_patience,
     )
     driver, heard = YarnDriver(yarn, settings, SystemClock(), explain), Heard()
     await driver.initialize(heard, LEADER)
@@ -118,6 +127,50 @@ def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None
             assert other == f"{where} failed: Container failed during execution, see logs"
 
     asyncio.run(run())
+
+
+def test_who_waits_for_an_end_does_not_wait_for_the_next_look() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, poll_interval=3600) as (driver, heard):
+            name = await driver.request_task_executor(ANY)
+            yarn.grant("taskexecutor_0")
+            waiting = [asyncio.create_task(driver.await_end(name)) for _ in range(2)]
+            yarn.end("taskexecutor_0", "FAILED", KILLED)
+            async with asyncio.timeout(10):
+                await asyncio.gather(*waiting)
+            assert "used more memory than it may" in heard.ended[name], "the handler knows before who waits"
+            async with asyncio.timeout(10):
+                await driver.await_end(name)
+                await driver.await_end(ResourceID("nobody"))
+
+    asyncio.run(run())
+
+
+def test_an_end_that_yarn_says_nothing_of_is_not_waited_for_for_ever() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, end_patience=0.02) as (driver, heard):
+            name = await driver.request_task_executor(ANY)
+            async with asyncio.timeout(10):
+                await driver.await_end(name)
+            assert heard.ended == {}
+
+    asyncio.run(run())
+
+
+def test_containers_that_were_given_back_are_not_said_to_be_granted(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, patience=0.02) as (driver, heard):
+            name = await driver.request_task_executor(ANY)
+            await until(lambda: bool(heard.delays))
+            await driver.release_task_executor(name)
+            await until(lambda: heard.delays[-1] == "")
+
+    with caplog.at_level("INFO"):
+        asyncio.run(run())
+    assert "has granted" not in caplog.text and "granted or given up" in caplog.text
 
 
 def test_the_words_by_which_skein_shortens_it_are_known_too() -> None:

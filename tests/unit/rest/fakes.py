@@ -411,7 +411,9 @@ class FakeResourceManager:
     ) -> m.Acknowledge:
         raise AssertionError("REST sends no heartbeats")
 
-    async def disconnect_task_executor(self, resource_id: ResourceID, cause: str) -> m.Acknowledge:
+    async def disconnect_task_executor(
+        self, resource_id: ResourceID, cause: str, by_force: bool = False
+    ) -> m.Acknowledge:
         raise AssertionError("REST disconnects nothing")
 
     async def disconnect_job_master(
