@@ -196,6 +196,7 @@ class ResourceManager(RpcEndpoint):
     ) -> Acknowledge:
         executor = self._executors.get(resource_id)
         if by_force and executor is not None:
+            _log.info("TaskExecutor %s is ended by force: %s", resource_id, cause)
             executor.last_words = cause
             self._go(self._lose_when_explained(executor), "end by force")
         else:
