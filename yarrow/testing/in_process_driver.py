@@ -72,6 +72,9 @@ class InProcessDriver:
         if executor is not None:
             executor.finish("it was released")
 
+    async def await_end(self, resource_id: ResourceID) -> None:
+        """Nobody knows more than it said."""
+
     async def terminate(self) -> None:
         for executor in list(self._executors.values()):
             executor.finish("the cluster ends")
