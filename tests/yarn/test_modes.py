@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from tests.yarn.commands import Commands
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.abandoned_files import remove_abandoned
+from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.transactional_files import CommittedFiles
 
@@ -182,7 +185,7 @@ def test_what_is_waited_for_is_said(yarrow: Commands, hadoop: HadoopCluster) -> 
 
 @pytest.mark.parametrize("half", [MASTER, "com.anaconda.skein.ApplicationMaster"])
 def test_neither_half_of_the_masters_container_outlives_the_other(
-    yarrow: Commands, hadoop: HadoopCluster, half: str
+    yarrow: Commands, hadoop: HadoopCluster, hadoop_environment: None, half: str
 ) -> None:
     session = Session(yarrow, "halves", "-Dyarn.application-attempts=1")
     (process,) = [
@@ -193,6 +196,9 @@ def test_neither_half_of_the_masters_container_outlives_the_other(
     os.kill(process, signal.SIGKILL)
     yarrow.eventually(lambda: not hadoop.container_processes(session.application), "nothing of it is left")
     assert yarrow.final_status(session.application) == "FAILED"
+    # Who would have removed its files is dead: the user's next deployment does.
+    with YarnClusterDescriptor(Settings()) as next_one:
+        remove_abandoned(next_one.client((b"", b"")))
 
 
 def waiting_for(session: Session, job: str) -> str:
