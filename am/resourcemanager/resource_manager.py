@@ -132,6 +132,8 @@ class ResourceManager(RpcEndpoint):
         self._executor_beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, clock)
         self._job_beats: HeartbeatMonitor[JobID] = HeartbeatMonitor(settings.heartbeat, clock)
         self._ticks: list[TimerHandle] = []
+        #: Looks again at what jobs need, slotmanager.requirement-check.delay after one of them said so.
+        self._requirement_check: TimerHandle | None = None
         self.address = ""
 
     async def on_start(self) -> None:
@@ -143,12 +145,12 @@ class ResourceManager(RpcEndpoint):
         self._ticks = [
             self._timers.call_later(self._settings.heartbeat.interval, self._beat),
             self._timers.call_later(self._settings.check_interval, self._check),
-            self._timers.call_later(0.0, self._look_again),
         ]
 
     async def on_stop(self) -> None:
-        for tick in self._ticks:
-            tick.cancel()
+        for tick in (*self._ticks, self._requirement_check):
+            if tick is not None:
+                tick.cancel()
         self._service.stop_serving(self.name)
         await self._driver.terminate()
 
@@ -232,9 +234,10 @@ class ResourceManager(RpcEndpoint):
         )
         self._handle(event)
         if (delay := self._settings.slots.requirement_check_delay) > 0:
-            self._ticks[2].cancel()
+            if self._requirement_check is not None:
+                self._requirement_check.cancel()
             # A little later, for timers may be early by the resolution of their clock.
-            self._ticks[2] = self._timers.call_later(delay + _TIMER_RESOLUTION, self._look_again)
+            self._requirement_check = self._timers.call_later(delay + _TIMER_RESOLUTION, self._look_again)
         return Acknowledge()
 
     def _look_again(self) -> None:

@@ -7,7 +7,6 @@ serves again and nothing of the test is left; when a test fails, the logs of its
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -80,7 +79,7 @@ def leaves_nothing_on_the_cluster(hadoop: HadoopCluster, request: pytest.Fixture
     before = hadoop.leftovers(PLACES)
     request.node.stash[_APPLICATIONS_BEFORE] = {entry["id"] for entry in hadoop.applications()}
     yield
-    bring_back(hadoop)
+    hadoop.bring_back()
     left = hadoop.leftovers(PLACES, before, GRACE)
     if left and SHARED in os.environ:
         print(f"On the shared cluster since this test began:\n{left}")
@@ -95,7 +94,7 @@ def hdfs_folder(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterat
     """An hdfs:// folder for the data of one test, removed after it."""
     path = f"/tests/{os.getpid()}-{request.node.name.replace('/', '-')}"
     yield f"{hadoop.hdfs_url}{path}"
-    bring_back(hadoop)
+    hadoop.bring_back()
     delete_folder(hadoop.ports["namenode.web"], path, user())
 
 
@@ -104,14 +103,6 @@ def hadoop_environment(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -
     """HADOOP_CONF_DIR, JAVA_HOME and PATH of this process name the cluster."""
     for name, value in hadoop.environment().items():
         monkeypatch.setenv(name, value)
-
-
-def bring_back(cluster: HadoopCluster) -> None:
-    """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
-    for daemon in cluster.status():
-        if daemon.pid is not None and not daemon.serving:
-            cluster.kill(daemon.name, signal.SIGCONT)
-    cluster.up()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,6 +23,7 @@ from yarrow.am.deployment_modes.program_messages import (
     decode_start,
     encode_end,
 )
+from yarrow.am.rest.programs.control_pipe import take_request
 from yarrow.am.rest.programs.runner import describe_failure
 from yarrow.cli.errors import CommandError, ProgramFailedError
 from yarrow.cli.program import Program, run_program
@@ -35,7 +36,6 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.executor import LocalFile, use_for_this_process
 from yarrow.runtime.graph.job_graph import JobGraph
 
-_EXIT_ORPHANED = 70
 _CONFLICT = 409
 
 
@@ -76,7 +76,7 @@ def main() -> int:
     """Runs the one program that is asked for; 0, however it ended."""
     results = int(sys.argv[1])
     os.set_inheritable(results, False)
-    start = _take_start()
+    start = decode_start(take_request(MAX_START_BYTES))
     end = run(start)
     with os.fdopen(results, "wb") as file:
         file.write(encode_end(end))
@@ -121,35 +121,6 @@ def _failure(error: BaseException) -> ProgramEnd:
         own = own.tb_next
     text = describe_failure(error.with_traceback(own))
     return ProgramEnd(outcome=ProgramOutcome.FAILED, text=text)
-
-
-def _take_start() -> ProgramStart:
-    """Reads the start and keeps its pipe away from the program, which gets an empty standard input."""
-    control = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    length = int.from_bytes(_read(control, 4), "big")
-    if length > MAX_START_BYTES:
-        raise EOFError(f"a start of {length} bytes is over {MAX_START_BYTES} bytes")
-    start = decode_start(_read(control, length))
-    threading.Thread(target=_end_with, args=(control,), name="control", daemon=True).start()
-    return start
-
-
-def _read(descriptor: int, length: int) -> bytes:
-    parts = b""
-    while len(parts) < length:
-        part = os.read(descriptor, length - len(parts))
-        if not part:
-            raise EOFError("the master closed the pipe before it said what to run")
-        parts += part
-    return parts
-
-
-def _end_with(control: int) -> None:
-    os.read(control, 1)
-    os._exit(_EXIT_ORPHANED)
 
 
 if __name__ == "__main__":

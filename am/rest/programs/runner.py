@@ -11,12 +11,12 @@ import importlib
 import os
 import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from yarrow.am.rest.programs.control_pipe import take_request
 from yarrow.am.rest.programs.messages import (
     JobHandedOver,
     MessageFromProgram,
@@ -36,14 +36,12 @@ from yarrow.runtime.graph.executor import (
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.shipped_files import archive_of
 
-_EXIT_ORPHANED = 70
-
 
 def main() -> int:
     """Runs the one program that is asked for."""
     results = int(sys.argv[1])
     os.set_inheritable(results, False)
-    request = _take_request()
+    request = decode_request(take_request())
     write = _Writer(results)
     try:
         with configuration_in_place(request.configuration):
@@ -61,33 +59,6 @@ class _Writer:
     def __call__(self, message: MessageFromProgram) -> None:
         self._file.write(encode_frame(message))
         self._file.flush()
-
-
-def _take_request() -> ProgramRequest:
-    """Reads the request and keeps its pipe away from the program, which gets an empty standard input."""
-    control = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    length = int.from_bytes(_read(control, 4), "big")
-    request = decode_request(_read(control, length))
-    threading.Thread(target=_end_with, args=(control,), name="control", daemon=True).start()
-    return request
-
-
-def _read(descriptor: int, length: int) -> bytes:
-    parts = b""
-    while len(parts) < length:
-        part = os.read(descriptor, length - len(parts))
-        if not part:
-            raise EOFError("the control plane closed the pipe before it sent a request")
-        parts += part
-    return parts
-
-
-def _end_with(control: int) -> None:
-    os.read(control, 1)
-    os._exit(_EXIT_ORPHANED)
 
 
 def _run(request: ProgramRequest, write: _Writer) -> None:

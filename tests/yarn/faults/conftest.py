@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -45,19 +44,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def bring_back(hadoop: HadoopCluster) -> None:
-    """All daemons go on and serve."""
-    for daemon in hadoop.status():
-        if daemon.pid is not None and not daemon.serving:
-            hadoop.kill(daemon.name, signal.SIGCONT)
-    hadoop.up()
-
-
 @pytest.fixture(autouse=True)
 def leaves_nothing_on_the_cluster(hadoop: HadoopCluster) -> Iterator[None]:
     """In place of that of the folder above: sessions outlive a test here."""
     yield
-    bring_back(hadoop)
+    hadoop.bring_back()
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -74,7 +65,7 @@ def the_package_leaves_nothing(hadoop: HadoopCluster) -> Iterator[None]:
     """No application, process, znode or file outlives it."""
     before = hadoop.leftovers(PLACES)
     yield
-    bring_back(hadoop)
+    hadoop.bring_back()
     left = hadoop.leftovers(PLACES, before, GRACE)
     for application in left.applications:
         hadoop.kill_application(application)
@@ -86,7 +77,7 @@ def storage(hadoop: HadoopCluster) -> Iterator[str]:
     """A folder on HDFS."""
     path = f"/tests/faults-{os.getpid()}"
     yield f"{hadoop.hdfs_url}{path}"
-    bring_back(hadoop)
+    hadoop.bring_back()
     delete_folder(hadoop.ports["namenode.web"], path, user())
 
 
@@ -104,7 +95,7 @@ def start_session(
         return session
 
     yield start
-    bring_back(hadoop)
+    hadoop.bring_back()
     try:
         for session in started:
             session.stop()
@@ -136,7 +127,7 @@ def session(hadoop: HadoopCluster, start_session: StartSession, relay: TcpRelay)
     """The one that most tests share: its masters may be ended four times in all."""
     made = start_session("shared", relay.address)
     yield made
-    bring_back(hadoop)
+    hadoop.bring_back()
     made.stop()
 
 
@@ -152,7 +143,7 @@ def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
     """Jobs of the test that are cancelled after it, should it have failed."""
     jobs: list[SteadyJob] = []
     yield jobs
-    bring_back(hadoop)
+    hadoop.bring_back()
     for job in jobs:
         if not job.session.has_ended():
             end(job)

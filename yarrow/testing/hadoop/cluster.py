@@ -198,6 +198,13 @@ class HadoopCluster:
             self._launch(known, wanted)
             return True
 
+    def bring_back(self) -> None:
+        """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
+        for daemon in self.status():
+            if daemon.pid is not None and not daemon.serving:
+                self.kill(daemon.name, signal.SIGCONT)
+        self.up()
+
     def wait_until_ready(self, *daemons: str, seconds: float = START_SECONDS) -> None:
         """Waits until these daemons (default: all) serve: no safe mode, nodes RUNNING."""
         names = [self._checked(name) for name in daemons] or [daemon.name for daemon in DAEMONS]
