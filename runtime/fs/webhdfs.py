@@ -62,6 +62,7 @@ _NOT_READY = (
     "could only be written to 0 of",
     "Failed to find datanode",
     "No active nodes contain this block",
+    "No active and not excluded nodes contain this block",
     "Service Unavailable",
 )
 

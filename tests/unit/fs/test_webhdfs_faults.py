@@ -51,6 +51,7 @@ def read(path: str) -> bytes:
         Fault("open", "StandbyException"),
         Fault("open", "RetriableException", times=2),
         Fault("open", "IOException", "Failed to find datanode, suggest to check cluster health."),
+        Fault("open", "IOException", "No active and not excluded nodes contain this block"),
         Fault("open", half=DATA[:1000]),
         Fault("open"),
         Fault("getfilestatus", "EOFException"),
