@@ -167,7 +167,8 @@ class WorkerHarness:
     def deploy(self, graph: JobGraph) -> int:
         """Sends the tasks to the workers; the number of tasks."""
         count = len(self.addresses)
-        placements = tuple(
+        self._job_id = graph.job_id
+        self._placements = placements = tuple(
             VertexPlacement(
                 vertex_id=vertex.id,
                 graph_id=graph.job_id,
@@ -200,20 +201,23 @@ class WorkerHarness:
                 tasks=tasks,
             )
             self._sockets[index].send(SubmitTasks(deployment=deployment))
-        self._tasks = total
-        self._placements = placements
         return total
 
     def run(self, graph: JobGraph, timeout: float = 60.0) -> float:
         """Runs the job to its end; seconds taken. Raises JobFailedInHarness."""
         started = perf_counter()
-        left = self.deploy(graph)
+        self.deploy(graph)
+        left = {subtask.attempt_id for placement in self._placements for subtask in placement.subtasks}
         failure: FailureCause | None = None
         deadline = started + timeout
         while left:
             message = self.next_message(deadline)
-            if isinstance(message, TaskStateChanged) and message.state.is_terminal:
-                left -= 1
+            if (
+                isinstance(message, TaskStateChanged)
+                and message.state.is_terminal
+                and message.attempt_id in left
+            ):
+                left.remove(message.attempt_id)
                 self.final_metrics[message.attempt_id] = message.metrics
                 if message.state is ExecutionState.FAILED and failure is None:
                     failure = message.cause
@@ -239,6 +243,8 @@ class WorkerHarness:
         if message is None:
             raise ConnectionError(f"worker {index} has ended")
         if isinstance(message, EmitOperatorEvent):
+            if message.event.job_id != self._job_id:
+                return message  # A coordinator spoke while its job, an earlier one, was ending.
             placement = next(p for p in self._placements if p.vertex_id == message.event.vertex_id)
             worker = placement.subtasks[max(0, message.event.target_subtask)].worker
             self._sockets[worker].send(DeliverOperatorEvent(event=message.event))
