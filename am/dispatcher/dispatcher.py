@@ -13,12 +13,13 @@ from collections.abc import Callable
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import dispose_savepoint, starting_point
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
+from yarrow.am.dispatcher.attached_clients import AttachedClients
 from yarrow.am.dispatcher.finished_jobs import FinishedJobs
 from yarrow.am.dispatcher.job_ends import JobEnds
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.job_recovery import JobRecovery
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of, has_run
-from yarrow.am.dispatcher.patience import Patience
+from yarrow.am.dispatcher.patience import LAST_PAUSE, Patience
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
@@ -32,6 +33,7 @@ from yarrow.runtime.common.errors import (
     YarrowError,
 )
 from yarrow.runtime.common.ids import DispatcherID, JobID
+from yarrow.runtime.config.options import rpc
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
@@ -79,6 +81,7 @@ class Dispatcher(RpcEndpoint):
         self._ends = JobEnds(self, services, store, recovery, self._jobs, settings)
         self._recovery = JobRecovery(self, services, store, self._jobs, self._ends, self._recover)
         self._refused = RefusedJobs(self._remove_stored, Patience(self, services.timers).pause)
+        self._clients = AttachedClients(services.clock, services.timers, self._client_is_gone)
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
         #: Called when a client asks for the end of the cluster.
@@ -95,6 +98,7 @@ class Dispatcher(RpcEndpoint):
         """Jobs that run are suspended: nothing of them is removed, and the next leader goes on with them."""
         # From here on no JobMaster starts: those that are being started end by themselves.
         self._stopping = True
+        self._clients.close()
         self._services.resource_manager.stop(self._resource_manager_changed)
         self._services.rpc.stop_serving(self.name)
         for master in (*self._jobs.running.values(), *self._jobs.ending):
@@ -219,6 +223,31 @@ class Dispatcher(RpcEndpoint):
         if master is None or status.is_globally_terminal:
             raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it is {status.value} already")
 
+    async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
+        await self.request_job_status(job_id)  # refuses unknown ids
+        self._clients.note_heartbeat(job_id)
+        return Acknowledge()
+
+    def _client_is_gone(self, job_id: JobID, seconds: float) -> None:
+        if (master := self._jobs.running.get(job_id)) is not None and not master.graph.status.is_globally_terminal:
+            self.spawn(self._cancel_abandoned(job_id, seconds), f"cancel {job_id}")
+
+    async def _cancel_abandoned(self, job_id: JobID, seconds: float) -> None:
+        """The job was to end with its client, which is gone."""
+        _log.warning(
+            "job %s is cancelled: it was to end with its client, which has been silent for %g s (%s)",
+            job_id,
+            seconds,
+            rpc.CLIENT_HEARTBEAT_TIMEOUT.key,
+        )
+        try:
+            await self.cancel_job(job_id)
+        except (JobAlreadyEndedError, JobNotFoundError, LeadershipLostError):
+            return
+        except RecordsError as error:
+            _log.warning("job %s cannot be cancelled yet: %s; next try in %.1f s", job_id, error, LAST_PAUSE)
+            self._clients.expect(job_id, LAST_PAUSE)
+
     async def request_overview(self) -> ClusterOverview:
         counts = Counter(job.overview.status for job in self._jobs.finished.all())
         executors = await self._resource_manager.request_task_executors() if self._resource_manager else ()
@@ -323,6 +352,8 @@ class Dispatcher(RpcEndpoint):
             del self._jobs.running[graph.job_id]
             await master.stop()
             raise
+        if graph.client_heartbeat_timeout > 0:
+            self._clients.expect(graph.job_id, graph.client_heartbeat_timeout)
         _log.info("job %s (%s) started", graph.name, graph.job_id)
 
     async def _recover(self, graph: JobGraph) -> None:

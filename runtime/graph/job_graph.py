@@ -122,6 +122,8 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     user_code: UserCode
     #: The job's own configuration (Flink keys), as strings.
     configuration: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Seconds of silence of the client that submitted the job after which it is cancelled; 0 = it needs no client.
+    client_heartbeat_timeout: float = 0.0
     #: The plan in Flink's JSON shape, as made by the client.
     plan: dict[str, Any] = msgspec.field(default_factory=dict)
 

@@ -99,6 +99,10 @@ class DispatcherGateway(Protocol):
         """Starts cancelling; cancelling an ended job is an error that says how it ended."""
         ...
 
+    async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
+        """The client lives with which the job is to end; no effect for other jobs. Raises JobNotFoundError."""
+        ...
+
     async def request_overview(self) -> ClusterOverview: ...
 
     @waits

@@ -10,6 +10,9 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
+from yarrow.cli.job_heartbeats import HeartbeatSettings
 from yarrow.cli.remote_job_client import RemoteJobClient
 from yarrow.cli.rest_client import RestClient
 from yarrow.cli.targets import masters_rest_client
@@ -53,10 +56,18 @@ def is_attached(config: Settings) -> bool:
 def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Sequence[LocalFile]) -> JobClient:
     """Submits to the cluster behind `rest`, and follows the job where the configuration says so."""
     show_no_trace_of_ctrl_c()
-    job_id = submit(rest, job_graph, files)
-    if not is_attached(config):
+    attached = is_attached(config)
+    heartbeats = HeartbeatSettings.of(config, attached)
+    job_id = submit(rest, with_client(job_graph, heartbeats), files)
+    if not attached:
         return DetachedJobClient(job_id)
-    return RemoteJobClient(rest, job_id, job_graph.name)
+    return RemoteJobClient(rest, job_id, job_graph.name, heartbeats)
+
+
+def with_client(job_graph: JobGraph, heartbeats: HeartbeatSettings | None) -> JobGraph:
+    """The job as it is submitted: with heartbeats it is cancelled when its client has gone."""
+    timeout = 0.0 if heartbeats is None else heartbeats.timeout
+    return msgspec.structs.replace(job_graph, client_heartbeat_timeout=timeout)
 
 
 def submit(rest: RestClient, job_graph: JobGraph, files: Sequence[LocalFile]) -> str:

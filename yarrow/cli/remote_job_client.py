@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from yarrow.cli.errors import CommandError
+from yarrow.cli.job_heartbeats import HeartbeatSettings, JobHeartbeats
 from yarrow.cli.rest_client import RestClient
 from yarrow.cli.rest_operations import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
@@ -50,8 +51,12 @@ _ROWS = msgspec.msgpack.Decoder(tuple[CollectRows, ...])
 class RemoteJobClient(JobClient):
     """Follows one job by REST."""
 
-    def __init__(self, rest: RestClient, job_id: str, name: str) -> None:
+    def __init__(
+        self, rest: RestClient, job_id: str, name: str, heartbeats: HeartbeatSettings | None = None
+    ) -> None:
+        """With `heartbeats` the job is told that this client lives, until it has ended."""
         self._rest = rest
+        self._heartbeats = None if heartbeats is None else JobHeartbeats(rest, job_id, heartbeats)
         self._job_id = job_id
         self._name = name
         self._result: Future[JobExecutionResult] | None = None
@@ -137,6 +142,9 @@ class RemoteJobClient(JobClient):
             result.set_exception(JobExecutionError(text, self._job_id))
         except BaseException as error:
             result.set_exception(error)
+        finally:
+            if self._heartbeats is not None:
+                self._heartbeats.stop()
 
     def _wait(self) -> JobExecutionResult:
         pause, seconds, looks = threading.Event(), _FIRST_PAUSE, 0

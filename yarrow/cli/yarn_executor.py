@@ -12,7 +12,8 @@ from typing import Any
 
 from yarrow.cli.applications import NO_PAIR, application_of, end_text, rest_of, say
 from yarrow.cli.errors import CommandError
-from yarrow.cli.remote_executor import is_attached, run_on, settings_of
+from yarrow.cli.job_heartbeats import HeartbeatSettings
+from yarrow.cli.remote_executor import is_attached, run_on, settings_of, with_client
 from yarrow.cli.remote_job_client import RemoteJobClient, in_thread
 from yarrow.cli.rest_client import RestClient, RestUnavailableError
 from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
@@ -60,8 +61,9 @@ class YarnJobExecutor:
             )
         show_no_trace_of_ctrl_c()
         attached = is_attached(config)
+        heartbeats = HeartbeatSettings.of(config, attached)
         with YarnClusterDescriptor(config, say) as descriptor:
-            cluster = descriptor.deploy_job(job_graph, files, attached=attached)
+            cluster = descriptor.deploy_job(with_client(job_graph, heartbeats), files, attached=attached)
             try:
                 print(f"Yarn application {cluster.application_id} ({cluster.name}) runs.")
                 print(f"JobManager Web Interface: {cluster.rest_address}", flush=True)
@@ -70,7 +72,7 @@ class YarnJobExecutor:
                     return DetachedJobClient(job_graph.job_id)
                 own = config.overlay({yarn.APPLICATION_ID.key: cluster.application_id})
                 rest = rest_of(own, application_of(own))
-                return ApplicationJobClient(own, cluster.application_id, rest, job_graph)
+                return ApplicationJobClient(own, cluster.application_id, rest, job_graph, heartbeats)
             except BaseException:
                 # Nobody has a handle on it yet.
                 descriptor.kill(cluster.application_id)
@@ -92,8 +94,15 @@ class YarnApplicationExecutor:
 class ApplicationJobClient(RemoteJobClient):
     """The job of an application that ends with it: cancelling it leaves no application behind."""
 
-    def __init__(self, config: Settings, application_id: str, rest: RestClient, graph: JobGraph) -> None:
-        super().__init__(rest, graph.job_id, graph.name)
+    def __init__(
+        self,
+        config: Settings,
+        application_id: str,
+        rest: RestClient,
+        graph: JobGraph,
+        heartbeats: HeartbeatSettings | None,
+    ) -> None:
+        super().__init__(rest, graph.job_id, graph.name, heartbeats)
         self._config = config
         self._application_id = application_id
 

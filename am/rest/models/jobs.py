@@ -31,6 +31,12 @@ class JobIds(RestModel):
     jobs: list[JobIdWithStatus]
 
 
+class JobClientHeartbeat(CamelModel):
+    """What a client says with its heartbeat: until when, by its own clock, it is to be taken for alive."""
+
+    expired_timestamp: int | None = None
+
+
 class JobStatusBody(RestModel):
     """The state of a job."""
 

@@ -15,6 +15,7 @@ from yarrow.am.rest.errors import ForbiddenError
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.jobs import (
     JobAccumulators,
+    JobClientHeartbeat,
     JobConfiguration,
     JobDetails,
     JobExceptions,
@@ -75,6 +76,15 @@ async def cancel_job_by_get(access: Access, job_id: JobIdPath) -> EmptyBody:
             "Cancelling by GET is switched off: send PATCH /jobs/<job id>?mode=cancel instead."
         )
     await _cancel(access, job_id)
+    return EmptyBody()
+
+
+@router.patch("/jobs/{jobid}/clientHeartbeat", status_code=202, responses=refusals(400, 403, 404))
+async def job_client_heartbeat(
+    access: Access, job_id: JobIdPath, heartbeat: JobClientHeartbeat | None = None
+) -> EmptyBody:
+    """Tells a job that ends with its client that the client lives; silence is counted by the master's clock."""
+    await access.services.dispatcher.report_job_client_heartbeat(JobID(job_id.lower()))
     return EmptyBody()
 
 

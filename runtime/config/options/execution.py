@@ -67,7 +67,8 @@ SHUTDOWN_ON_ATTACHED_EXIT: Final = option(
     "execution.shutdown-on-attached-exit",
     BOOLEAN,
     "false",
-    "Whether a cluster that was started for an attached job ends when its client does, by Ctrl-C too.",
+    "Whether an attached job, and a cluster that was started for it, end when the client does: by Ctrl-C and signals at"
+    " once, after SIGKILL or the loss of its machine within `client.heartbeat.timeout`.",
 )
 IN_PROCESS: Final = option(
     "execution.in-process",

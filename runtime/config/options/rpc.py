@@ -56,12 +56,13 @@ CLIENT_HEARTBEAT_INTERVAL: Final = option(
     "client.heartbeat.interval",
     duration("ms", "30 s"),
     "30000",
-    "Time between two heartbeats of a client to the session that it started attached; a bare number counts in"
-    " milliseconds.",
+    "Time between two heartbeats of an attached client: to the session that it started, and to a job that is to end"
+    " with it (`execution.shutdown-on-attached-exit`); a bare number counts in milliseconds.",
 )
 CLIENT_HEARTBEAT_TIMEOUT: Final = option(
     "client.heartbeat.timeout",
     duration("ms", "3 min"),
     "180000",
-    "Silence of that client after which the session ends; a bare number counts in milliseconds.",
+    "Silence of that client after which the session ends, or the job is cancelled; counted by the master, from its own"
+    " start on. A bare number counts in milliseconds.",
 )

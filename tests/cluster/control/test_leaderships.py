@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
 from tests.unit.rpc.loops import run, settled
@@ -16,7 +17,7 @@ from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.per_job import submit_until_taken
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
-from yarrow.runtime.common.errors import DuplicateJobError
+from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
@@ -114,6 +115,37 @@ def test_jobs_are_suspended_and_go_on_under_the_next_leadership(tmp_path: Path) 
             records = cluster.election.records(2)
             await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
             assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+def test_a_job_that_is_to_end_with_its_client_is_cancelled_when_that_is_silent_under_any_leader(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(structs.replace(linear_job(Stage(1)), client_heartbeat_timeout=30.0))
+            await cluster.until_running(job_id, 1)
+            for _ in range(3):
+                await cluster.pass_time(20)
+                await cluster.dispatcher.report_job_client_heartbeat(job_id)
+            await cluster.pass_time(20)
+            await cluster.executors[0].stop()
+            await cluster.follow()
+            await cluster.lead()
+            await cluster.add(1)
+            await cluster.until_running(job_id, 1)
+            await cluster.pass_time(20)
+            assert await cluster.dispatcher.request_job_status(job_id) is JobStatus.RUNNING, (
+                "a new leader has heard nothing for 20 s, not for 40"
+            )
+            await cluster.pass_time(11)
+            assert (await cluster.dispatcher.request_job_result(job_id)).status is JobStatus.CANCELED
+            await cluster.dispatcher.report_job_client_heartbeat(job_id)
+            with pytest.raises(JobNotFoundError):
+                await cluster.dispatcher.report_job_client_heartbeat(JobID("f" * 32))
 
     run(body())
 

@@ -339,6 +339,48 @@ env.execute("fails")
     assert "ZeroDivisionError" in trace
 
 
+def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone: CommandLine) -> None:
+    (standalone.folder / "job.py").write_text(_ENDLESS)
+    beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=2 s")
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-m", "yarrow.cli.main", "run", *flags, *beats, "job.py"],
+            env={**os.environ, "YARROW_CONF_DIR": str(standalone.conf)},
+            cwd=standalone.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for flags in (["-sae"], ["-sae"], [])
+    ]
+
+    def jobs(kind: str) -> set[str]:
+        return set(re.findall(rf"([0-9a-f]{{32}}) : endless \({kind}\)", standalone("list", "-a").out))
+
+    try:
+        lives, dies, leaves = [_job_of(client) for client in clients]
+        clients[1].kill()
+        clients[2].kill()
+        wait_until(lambda: dies in jobs("CANCELED"))
+        # Its heartbeats come, and the other needs none.
+        assert jobs("RUNNING") == {lives, leaves}
+        clients[0].kill()
+        wait_until(lambda: lives in jobs("CANCELED"))
+        assert standalone("cancel", leaves).status == 0
+    finally:
+        for client in clients:
+            client.kill()
+            client.communicate()
+
+
+def _job_of(client: subprocess.Popen[str]) -> str:
+    assert client.stdout is not None
+    for line in client.stdout:
+        if "JobID" in line:
+            return line.split()[-1]
+    raise AssertionError("the client has submitted nothing")
+
+
 def test_task_executors_follow_another_job_manager(standalone: CommandLine) -> None:
     yarrow = standalone
     [directory] = (yarrow.folder / "pids").iterdir()

@@ -316,6 +316,11 @@ class FakeDispatcher:
             raise self.savepoint_error
         return f"{request.target_directory}/savepoint-1"
 
+    async def report_job_client_heartbeat(self, job_id: JobID) -> m.Acknowledge:
+        self._job(job_id)
+        self.requests.append(("heartbeat", job_id, None))
+        return m.Acknowledge()
+
     async def rescale_job(self, job_id: JobID, request: m.RescaleRequest) -> m.Acknowledge:
         self.rescales.append(request)
         if request.every > 100:

@@ -49,6 +49,16 @@ def test_paths_work_bare_and_versioned(cluster: FakeCluster) -> None:
     assert get(cluster, "/overview")["slots-total"] == 2
 
 
+def test_the_heartbeat_of_a_jobs_client_reaches_the_dispatcher_with_or_without_flinks_body(
+    cluster: FakeCluster,
+) -> None:
+    path = f"/jobs/{JOB}/clientHeartbeat"
+    assert request(cluster, "PATCH", path).status_code == 202
+    assert request(cluster, "PATCH", path, json={"expiredTimestamp": NOW}).status_code == 202
+    assert cluster.dispatcher.requests == [("heartbeat", JOB, None)] * 2
+    assert request(cluster, "PATCH", f"/jobs/{UNKNOWN}/clientHeartbeat").status_code == 404
+
+
 def test_an_application_on_yarn_shows_its_attempt_and_its_containers(cluster: FakeCluster) -> None:
     assert get(cluster, "/overview")["yarn-attempt"] == 0
     assert get(cluster, f"/taskmanagers/{TASK_EXECUTOR}")["containerId"] == ""
