@@ -137,6 +137,7 @@ class CheckpointHarness(WorkerHarness):
         """Deploys all tasks as a new attempt, from a checkpoint where one is given."""
         self._attempt_number += 1
         self._graph = graph
+        self._job_id = graph.job_id
         self.states.clear()
         self.causes.clear()
         self.at_end_of_data.clear()

@@ -18,23 +18,27 @@ class SnapshotThread:
     """Runs actions in the order in which they came."""
 
     def __init__(self) -> None:
-        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        #: With each action whether it runs after `stop` too; None = the end.
+        self._actions: queue.SimpleQueue[tuple[Callable[[], None], bool] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run_soon(self, action: Callable[[], None]) -> None:
-        """Runs `action` behind those that wait; the thread is started with the first."""
+    def run_soon(self, action: Callable[[], None], *, at_the_end_too: bool = False) -> None:
+        """Runs `action` behind those that wait; the thread is started with the first.
+
+        `at_the_end_too`: a stop does not skip it, since it leaves nothing behind but cleans up.
+        """
         with self._lock:
             if self._stopped:
                 return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="yarrow-snapshots", daemon=True)
                 self._thread.start()
-            self._actions.put(action)
+            self._actions.put((action, at_the_end_too))
 
     def stop(self, timeout: float) -> None:
-        """Runs nothing more once the present action is over; waits for that as long as `timeout` seconds."""
+        """Runs nothing more but the present action and what cleans up; waits for that as long as `timeout` seconds."""
         with self._lock:
             self._stopped = True
             thread = self._thread
@@ -44,9 +48,12 @@ class SnapshotThread:
 
     def _run(self) -> None:
         while True:
-            action = self._actions.get()
-            if action is None or self._stopped:
+            entry = self._actions.get()
+            if entry is None:
                 return
+            action, at_the_end_too = entry
+            if self._stopped and not at_the_end_too:
+                continue
             try:
                 action()
             except Exception:

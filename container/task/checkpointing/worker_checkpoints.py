@@ -2,13 +2,15 @@
 
 Owner: the snapshot thread, which does everything here; the public methods may be called from any thread and only queue
 work for it. The file of a checkpoint is closed when every live task of the job in this worker has delivered its part or
-has ended, and acknowledgements go out after that: a handle that the JobMaster knows names bytes that are stored. Must
-not know operators, channels or transport.
+has ended, and acknowledgements go out after that: a handle that the JobMaster knows names bytes that are stored. What
+is stored for a checkpoint that is given up goes from here: a job that ends hears of no late acknowledgement. Must not
+know operators, channels or transport.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -59,6 +61,8 @@ class _Job:
 
     live: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
     checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
+    #: Closed ones, by checkpoint, until it is complete or given up; none that other checkpoints may share.
+    stored: defaultdict[int, list[SnapshotFile]] = field(default_factory=lambda: defaultdict(list))
     #: Given up, and later than the latest that is complete.
     aborted: set[int] = field(default_factory=set)
     completed: int = -1
@@ -131,7 +135,7 @@ class WorkerCheckpoints:
 
     def aborted(self, job_id: JobID, checkpoint_id: int) -> None:
         """A checkpoint is given up: its files go, parts that come late are dropped."""
-        self._thread.run_soon(lambda: self._abort(job_id, checkpoint_id))
+        self._thread.run_soon(lambda: self._abort(job_id, checkpoint_id), at_the_end_too=True)
 
     def completed(self, job_id: JobID, checkpoint_id: int) -> None:
         """A checkpoint is complete; nothing is missing of it or of earlier ones."""
@@ -152,8 +156,7 @@ class WorkerCheckpoints:
         job.live.pop(task.attempt_id, None)
         for checkpoint_id in list(job.checkpoints):
             self._arrived(task.job_id, checkpoint_id, task.attempt_id)
-        if not job.live and not job.checkpoints:
-            del self._jobs[task.job_id]
+        # The job stays known: enumerators may outlive tasks, and what was given up stays given up.
 
     def _deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
         task, number = snapshot.task, snapshot.checkpoint_id
@@ -216,6 +219,9 @@ class WorkerCheckpoints:
                 self._tell_declined(job_id, checkpoint_id, snapshot.task.attempt_id, error)
                 snapshot.settled()
             return
+        states = [state for _, part in checkpoint.written for state in part.states.values()]
+        if not any(True for state in states for _ in state.shared_files()):
+            self._job(job_id).stored[checkpoint_id].append(checkpoint.file)
         for snapshot, acknowledgement in checkpoint.written:
             try:
                 self._acknowledge(snapshot, acknowledgement)
@@ -283,25 +289,30 @@ class WorkerCheckpoints:
             where = f"the split enumerator of '{operator_name}'"
             self._tell_declined(job_id, checkpoint_id, ExecutionAttemptID(""), error, where)
             return
+        job.stored[checkpoint_id].append(file)
         acknowledgement = AcknowledgeCoordinator(
             job_id=job_id, checkpoint_id=checkpoint_id, operator_id=operator_id, state=handle
         )
         self._send(CoordinatorAcknowledged(acknowledgement=acknowledgement))
 
     def _abort(self, job_id: JobID, checkpoint_id: int) -> None:
-        job = self._jobs.get(job_id)
-        if job is None or checkpoint_id <= job.completed:
+        job = self._job(job_id)
+        if checkpoint_id <= job.completed:
             return
         job.aborted.add(checkpoint_id)
         checkpoint = job.checkpoints.pop(checkpoint_id, None)
         if checkpoint is not None:
             self._drop(checkpoint)
+        for file in job.stored.pop(checkpoint_id, ()):
+            file.discard()
 
     def _complete(self, job_id: JobID, checkpoint_id: int) -> None:
-        job = self._jobs.get(job_id)
-        if job is None or checkpoint_id <= job.completed:
+        job = self._job(job_id)
+        if checkpoint_id <= job.completed:
             return
         job.completed = checkpoint_id
+        for number in [number for number in job.stored if number <= checkpoint_id]:
+            del job.stored[number]
         job.aborted = {number for number in job.aborted if number > checkpoint_id}
         for number in [number for number in job.checkpoints if number <= checkpoint_id]:
             # One that was overtaken: the JobMaster waits for nothing of it any more.

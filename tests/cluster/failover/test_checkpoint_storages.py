@@ -155,8 +155,8 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
     job = f"/jobs/{client.get_job_id()}/checkpoints"
     assert rest(cluster, f"{job}/config")["checkpoint_storage"] == storage.get_factory()
     assert rest(cluster, job)["latest"]["completed"]["external_path"].startswith(SCHEME)
-    # What a source coordinator was writing when the job ended may stay (docs/status.md); no checkpoint does.
-    wait_until(lambda: rows(file)[0] == 0)
+    # What a checkpoint was writing when the job ended goes when it has been written.
+    wait_until(lambda: rows(file) == (0, 0))
     # One that is retained is restored by its name, by a job that claims it.
     (tmp_path / "told").unlink()
     (tmp_path / "killed").unlink()
@@ -173,7 +173,7 @@ def test_killed_over_a_database(cluster: MiniCluster, tmp_path: Path, backend: d
     client = cluster.submit(counted(cluster, tmp_path, settings, storage).get_job_graph("claims"))
     client.get_job_execution_result().result()
     assert told(tmp_path) == EXACT
-    wait_until(lambda: rows(file)[0] == 0)
+    wait_until(lambda: rows(file) == (0, 0))
 
 
 def rows(file: Path) -> tuple[int, int]:

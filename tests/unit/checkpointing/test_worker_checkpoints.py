@@ -1,0 +1,105 @@
+"""What a worker has stored for a checkpoint that is given up goes, also when the worker ends at that moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
+from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
+from yarrow.container.worker_protocol import CoordinatorAcknowledged, FromWorker
+from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile
+
+JOB = JobID("job")
+#: Seconds for what takes milliseconds.
+PATIENCE = 30
+
+
+class Worker:
+    """The checkpoints of one worker over a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said: list[FromWorker] = []
+        #: Opening a file waits for it.
+        self.may_open = threading.Event()
+        self.may_open.set()
+        self.opening = threading.Event()
+        self.thread = SnapshotThread()
+        self.checkpoints = WorkerCheckpoints(self.thread, self._open, self.said.append)
+
+    def _open(self, job_id: JobID, location: CheckpointLocation) -> SnapshotFile:
+        self.opening.set()
+        assert self.may_open.wait(PATIENCE)
+        return FileSystemWorkerStorage().open_output(location)
+
+    def deliver(self, checkpoint_id: int) -> None:
+        options = CheckpointOptions(
+            kind=SnapshotKind.CHECKPOINT,
+            location=CheckpointLocation(
+                directory=str(self.folder / f"chk-{checkpoint_id}"), inline_threshold=0
+            ),
+        )
+        self.checkpoints.deliver_coordinator(JOB, OperatorID("s"), "source", checkpoint_id, options, b"state")
+
+    def settle(self) -> None:
+        """Returns when all that was asked for is done."""
+        done = threading.Event()
+        self.thread.run_soon(done.set)
+        assert done.wait(PATIENCE)
+
+    def files(self) -> list[str]:
+        return sorted(path.parent.name for path in self.folder.rglob("state-*"))
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    running = Worker(tmp_path)
+    yield running
+    running.may_open.set()
+    running.thread.stop(PATIENCE)
+
+
+def test_what_was_stored_goes_with_its_checkpoint(worker: Worker) -> None:
+    for checkpoint_id in (1, 2):
+        worker.deliver(checkpoint_id)
+    worker.settle()
+    assert worker.files() == ["chk-1", "chk-2"]
+    assert all(isinstance(message, CoordinatorAcknowledged) for message in worker.said)
+    worker.checkpoints.aborted(JOB, 2)
+    worker.settle()
+    assert worker.files() == ["chk-1"]
+
+
+def test_what_is_complete_stays(worker: Worker) -> None:
+    worker.deliver(1)
+    worker.checkpoints.completed(JOB, 1)
+    worker.checkpoints.aborted(JOB, 1)
+    worker.settle()
+    assert worker.files() == ["chk-1"]
+
+
+def test_nothing_is_stored_behind_the_word_that_it_was_given_up(worker: Worker) -> None:
+    worker.checkpoints.aborted(JOB, 1)
+    worker.deliver(1)
+    worker.settle()
+    assert worker.files() == [] and worker.said == []
+
+
+def test_a_worker_that_ends_while_it_writes_leaves_nothing(worker: Worker) -> None:
+    worker.may_open.clear()
+    worker.deliver(1)
+    assert worker.opening.wait(PATIENCE)
+    worker.checkpoints.aborted(JOB, 1)
+    worker.deliver(2)
+    worker.thread.stop(0)
+    worker.may_open.set()
+    worker.thread.stop(PATIENCE)
+    assert worker.files() == []
+    assert [message.acknowledgement.checkpoint_id for message in worker.said
+            if isinstance(message, CoordinatorAcknowledged)] == [1]  # fmt: skip
