@@ -24,7 +24,8 @@ from yarrow.am.jobmaster.job_master import JobMasterServices
 from yarrow.am.leader_gateway import LeaderCaller, NoLeaderError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.lent_driver import LentDriver
-from yarrow.am.resourcemanager.resource_manager import ResourceManager, ResourceManagerSettings
+from yarrow.am.resourcemanager.resource_manager import ResourceManager
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory

@@ -13,8 +13,7 @@ from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.restart_strategies import restart_backoff_factory
 from yarrow.am.jobmaster.settings import FailoverScope, JobMasterSettings, SchedulerMode
-from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
 from yarrow.runtime.config.errors import ConfigError

@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
-from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.timers import LoopTimers
 from yarrow.runtime.graph.job_graph import encode_job_graph

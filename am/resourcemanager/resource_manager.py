@@ -14,6 +14,7 @@ from typing import Any
 
 from yarrow.am.errors import UnknownTaskExecutorError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
     JobGone,
@@ -36,7 +37,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorsLiving,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
+from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import (
@@ -53,7 +54,7 @@ from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import JobMasterGateway, TaskExecutorGateway
-from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor, HeartbeatSettings
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
@@ -75,16 +76,6 @@ _TIMER_RESOLUTION = 0.001
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "resourcemanager"
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceManagerSettings:
-    """Options of the ResourceManager."""
-
-    slots: SlotManagerSettings = field(default_factory=SlotManagerSettings)
-    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
-    #: Seconds between looks at idle TaskExecutors and failed starts.
-    check_interval: float = 0.5
 
 
 @dataclass(slots=True)

@@ -75,6 +75,13 @@ class RegisteredTaskExecutor:
         """Number of free slots."""
         return sum(slot.state is SlotState.FREE for slot in self.slots.values())
 
+    def note_idleness(self, now: float) -> None:
+        """To be called when a slot has changed."""
+        if any(slot.state is not SlotState.FREE for slot in self.slots.values()):
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = now
+
 
 def fits(slot: ResourceProfile, wanted: ResourceProfile) -> bool:
     """True when a slot of that profile can serve the requirement; -1 is unspecified on either side."""

@@ -21,8 +21,7 @@ from yarrow.am.resourcemanager.driver import (
     StandaloneDriver,
     TaskExecutorStartError,
 )
-from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, ResourceID
 from yarrow.runtime.common.timers import ManualTimers

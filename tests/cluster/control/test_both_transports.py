@@ -9,8 +9,7 @@ from tests.cluster.control.control_cluster import eventually
 from tests.unit.rpc.loops import run
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
-from yarrow.am.resourcemanager.resource_manager import ResourceManagerSettings
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.timers import LoopTimers
 from yarrow.runtime.graph.job_graph import encode_job_graph

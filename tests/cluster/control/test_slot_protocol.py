@@ -10,7 +10,8 @@ from tests.cluster.control.control_cluster import ControlCluster, control_cluste
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
+from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.testing.fake_task_executor import FakeBehaviour
@@ -158,7 +159,8 @@ def test_idle_task_executors_are_released_and_busy_ones_kept(tmp_path: Path) -> 
 
 def test_a_failed_start_is_tried_again_and_explained_meanwhile(tmp_path: Path) -> None:
     async def body() -> None:
-        async with control_cluster(tmp_path, standalone=False) as cluster:
+        slots = SlotManagerSettings(starts=StartSettings(max_failure_rate=0, retry_interval=3))
+        async with control_cluster(tmp_path, slots=slots, standalone=False) as cluster:
             cluster.driver.failures = ["no memory left"]
             job_id = await cluster.submit(linear_job(Stage(1)))
 

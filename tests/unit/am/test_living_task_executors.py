@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.am.test_slot_manager import ANY, Driven
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     ReleaseTaskExecutor,
     RequestSlot,
@@ -11,7 +12,6 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorsLiving,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.runtime.common.ids import ResourceID
 
 A, B = ResourceID("a"), ResourceID("b")

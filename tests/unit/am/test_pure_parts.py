@@ -18,8 +18,13 @@ PURE = (
     "yarrow.am.jobmaster.job_scheduler",
     "yarrow.am.jobmaster.regions",
     "yarrow.am.jobmaster.slot_pool",
+    "yarrow.am.resourcemanager.resource_tracker",
+    "yarrow.am.resourcemanager.shortages",
     "yarrow.am.resourcemanager.slot_events",
     "yarrow.am.resourcemanager.slot_manager",
+    "yarrow.am.resourcemanager.slot_matching",
+    "yarrow.am.resourcemanager.task_executor_requests",
+    "yarrow.am.resourcemanager.task_executor_tracker",
     "yarrow.runtime.rpc.heartbeat",
 )
 FORBIDDEN = {"asyncio", "threading", "socket", "subprocess", "os", "pathlib", "time", "random", "grpc"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     RequestSlot,
     RequestTaskExecutor,
@@ -10,7 +11,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRegistered,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
+from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.messages import ResourceProfile, ResourceRequirement, SlotID, SlotReport, SlotStatus
 

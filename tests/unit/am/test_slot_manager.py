@@ -9,6 +9,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
     JobGone,
@@ -29,7 +30,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorRequestFailed,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManager, SlotManagerSettings
+from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.am.resourcemanager.slots import SlotState
 from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import (
@@ -103,6 +104,10 @@ def only(actions: Sequence[SlotManagerAction], kind: type[T]) -> list[T]:
     return [action for action in actions if isinstance(action, kind)]
 
 
+def among(actions: Sequence[SlotManagerAction], kind: type[T]) -> list[T]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
 def requests(actions: Sequence[SlotManagerAction]) -> list[SlotRequest]:
     return [action.request for action in only(actions, RequestSlot)]
 
@@ -126,9 +131,8 @@ def test_slots_that_register_later_serve_the_waiting_job() -> None:
     (told,) = only(driven.need(3), NotifyNotEnoughResources)
     assert "needs 3 slots, has 0; 0 TaskExecutors with 0 slots are registered" in told.explanation
     assert "yarrow taskmanager" in told.explanation
-    actions = driven.register("a", 2)
-    assert len([action for action in actions if isinstance(action, RequestSlot)]) == 2
-    assert len(requests(driven.register("b", 2))) == 1
+    assert len(among(driven.register("a", 2), RequestSlot)) == 2
+    assert len(among(driven.register("b", 2), RequestSlot)) == 1
 
 
 def test_the_same_explanation_is_told_once() -> None:
@@ -254,7 +258,7 @@ def test_a_failed_start_is_told_and_tried_again_after_a_pause() -> None:
     driven.now = 2.9
     assert driven.tell(TimePassed()) == []
     driven.now = 3.0
-    assert len(only(driven.tell(TimePassed()), RequestTaskExecutor)) == 1
+    assert len(among(driven.tell(TimePassed()), RequestTaskExecutor)) == 1
     driven.tell(TaskExecutorAllocated(ResourceID("a")))
     (told,) = only(driven.tell(TaskExecutorGone(ResourceID("a"), "exit status 1")), NotifyNotEnoughResources)
     assert "exit status 1" in told.explanation
@@ -270,7 +274,7 @@ def test_failed_starts_are_tried_again_at_once_until_they_are_too_many_a_minute(
         assert f"failure {number}" in told.explanation
         assert len(asked) == (1 if number < 2 else 0)
     driven.now = 3.0
-    assert len(only(driven.tell(TimePassed()), RequestTaskExecutor)) == 1
+    assert len(among(driven.tell(TimePassed()), RequestTaskExecutor)) == 1
     driven.now = 3.1
     # Failures of the minute before last do not count.
     driven.now = 70.0

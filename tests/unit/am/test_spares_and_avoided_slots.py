@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.am.test_slot_manager import JOB, Driven, requests
 from yarrow.am.resourcemanager.avoided_slots import AVOIDED_FIRST, AVOIDED_MOST, FAILURES, AvoidedSlots
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     JobGone,
     NotifyNotEnoughResources,
@@ -18,7 +19,6 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorsDelayed,
     TimePassed,
 )
-from yarrow.am.resourcemanager.slot_manager import SlotManagerSettings
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.rpc.messages import SlotID, SlotRequest
 

@@ -1,0 +1,45 @@
+"""Options of the ResourceManager and of its SlotManager as frozen values.
+
+Owner: none (frozen values). Times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from yarrow.am.resourcemanager.starts import StartSettings
+from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SlotManagerSettings:
+    """Options of the SlotManager."""
+
+    #: resourcemanager.taskmanager-timeout
+    task_executor_timeout: float = 30.0
+    #: cluster.evenly-spread-out-slots
+    evenly_spread_out: bool = False
+    #: taskmanager.numberOfTaskSlots: how many slots a requested TaskExecutor will bring.
+    slots_per_task_executor: int = 1
+    #: slotmanager.number-of-slots.max; None = no limit.
+    max_slots: int | None = None
+    #: slotmanager.number-of-slots.min: kept whether or not a job needs them.
+    min_slots: int = 0
+    starts: StartSettings = field(default_factory=StartSettings)
+    #: False = TaskExecutors come by themselves (standalone): none is requested, none released.
+    can_request: bool = True
+    #: slotmanager.redundant-taskmanager-num: TaskExecutors kept free while a job runs, to replace lost ones at once.
+    redundant_task_executors: int = 0
+    #: slotmanager.requirement-check.delay, in seconds: from a job's word of what it needs until TaskExecutors are
+    #: asked for. A job that has just ended gives its slots back meanwhile.
+    requirement_check_delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceManagerSettings:
+    """Options of the ResourceManager."""
+
+    slots: SlotManagerSettings = field(default_factory=SlotManagerSettings)
+    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    #: Seconds between looks at idle TaskExecutors and failed starts.
+    check_interval: float = 0.5

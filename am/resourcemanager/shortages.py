@@ -1,0 +1,86 @@
+"""Shortages: why a job has to wait for its slots, in words, told anew whenever that has changed.
+
+Owner: the SlotManager. Pure. A job that was told something hears also when it is not so any more: what its users see,
+and its failure by slot.request.timeout, name the present cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
+from yarrow.am.resourcemanager.slot_events import NotifyNotEnoughResources
+from yarrow.am.resourcemanager.starts import Starts
+from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
+from yarrow.runtime.common.ids import JobID
+
+
+class Shortages:
+    """What jobs were told last."""
+
+    def __init__(
+        self,
+        settings: SlotManagerSettings,
+        resources: ResourceTracker,
+        executors: TaskExecutorTracker,
+        starts: Starts,
+    ) -> None:
+        self._settings = settings
+        self._resources = resources
+        self._executors = executors
+        self._starts = starts
+        #: Why those on their way do not come, as the driver says.
+        self._delay = ""
+        self._told: dict[JobID, str] = {}
+
+    def delayed(self, explanation: str) -> list[NotifyNotEnoughResources]:
+        """Why those on their way do not come, "" = they do: all that miss slots hear it."""
+        self._delay = explanation
+        return [told for job in self._resources.short() for told in self._tell(job)]
+
+    def forget(self, job_id: JobID) -> None:
+        """The job asks anew, or is gone: what it was told is of no meaning any more."""
+        self._told.pop(job_id, None)
+
+    def tell(self, waiting: Iterable[JobResources]) -> list[NotifyNotEnoughResources]:
+        """`waiting`: jobs for which nothing is on its way, or has just failed to come. They hear why, others that it
+        has changed.
+        """
+        told: list[NotifyNotEnoughResources] = []
+        for job in waiting:
+            told += self._tell(job)
+        for job_id in list(self._told):
+            job_told = self._resources.job(job_id)
+            if job_told is not None and job_told.missing():
+                told += self._tell(job_told)
+            else:
+                del self._told[job_id]
+                told.append(NotifyNotEnoughResources(job_id, ""))
+        return told
+
+    def _tell(self, job: JobResources) -> list[NotifyNotEnoughResources]:
+        text = self._explanation(job)
+        if text == self._told.get(job.job_id):
+            return []
+        self._told[job.job_id] = text
+        return [NotifyNotEnoughResources(job.job_id, text)]
+
+    def _explanation(self, job: JobResources) -> str:
+        settings, executors, starts = self._settings, self._executors, self._starts
+        text = (
+            f"needs {job.required} slots, has {job.has};"
+            f" {len(executors.all)} TaskExecutors with {executors.slots_total} slots are registered,"
+            f" {executors.slots_free} of them free"
+        )
+        if starts.pending:
+            text += f", {starts.pending} TaskExecutors are starting"
+        if self._delay:
+            text += f"; {self._delay}"
+        elif starts.failure:
+            text += f"; the last one did not start: {starts.failure}"
+        elif not settings.can_request:
+            text += "; this cluster starts none by itself: start more with `yarrow taskmanager`"
+        elif settings.max_slots is not None:
+            text += f"; slotmanager.number-of-slots.max is {settings.max_slots}"
+        return text

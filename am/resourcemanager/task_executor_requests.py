@@ -1,0 +1,158 @@
+"""TaskExecutorRequests: how many TaskExecutors the driver is asked for, and which are given back.
+
+Owner: the SlotManager. Pure decisions, times are given. Asked for is what free slots and those on their way do not
+cover: for jobs, as spares while a job runs, and for the least number of slots. Given back is what is idle, what did not
+register in time, and what is on its way and not needed any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
+from yarrow.am.resourcemanager.slot_events import ReleaseTaskExecutor, RequestTaskExecutor
+from yarrow.am.resourcemanager.starts import Starts
+from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
+from yarrow.runtime.rpc.messages import ResourceProfile
+
+#: Seconds for which more TaskExecutors than needed may be on their way: a job that restarts asks again in a moment.
+_SURPLUS_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Slots of one profile that a job misses and that no free slot can be."""
+
+    job: JobResources
+    profile: ResourceProfile
+    number: int
+
+
+class TaskExecutorRequests:
+    """What is asked of the driver; `starts` knows what becomes of it."""
+
+    def __init__(
+        self,
+        settings: SlotManagerSettings,
+        resources: ResourceTracker,
+        executors: TaskExecutorTracker,
+        starts: Starts,
+    ) -> None:
+        self._settings = settings
+        self._resources = resources
+        self._executors = executors
+        self._starts = starts
+        #: No TaskExecutor is asked for on behalf of jobs before.
+        self._for_jobs_from = float("-inf")
+        #: Since when more are on their way than needed; None = no more are.
+        self._surplus_since: float | None = None
+
+    def requirements_declared(self, now: float) -> None:
+        """A job has said what it needs: others may give slots back meanwhile."""
+        self._for_jobs_from = now + self._settings.requirement_check_delay
+
+    def may_ask_for_jobs(self, now: float) -> bool:
+        """False while jobs' requirements may still change."""
+        return now >= self._for_jobs_from
+
+    def cover(self, lacking: Sequence[Lack], now: float) -> tuple[list[RequestTaskExecutor], list[Lack]]:
+        """Asks for what those on their way do not cover; and what is not covered even so."""
+        requests: list[RequestTaskExecutor] = []
+        left: list[Lack] = []
+        per_executor = self._settings.slots_per_task_executor
+        covered = self._starts.pending * per_executor + self._executors.slots_unknown
+        for lack in lacking:
+            uncovered = max(0, lack.number - covered)
+            covered = max(0, covered - lack.number)
+            while uncovered > 0 and self._may_request(now):
+                requests.append(self._request(lack.profile))
+                spare = per_executor - uncovered
+                uncovered -= per_executor
+                covered += max(0, spare)
+            if uncovered > 0:
+                left.append(lack)
+        return requests, left
+
+    def keep_spares(self, now: float) -> list[RequestTaskExecutor]:
+        """While a job runs, so many TaskExecutors more than it needs are up or on their way."""
+        wanted = self._settings.redundant_task_executors
+        requests: list[RequestTaskExecutor] = []
+        if wanted == 0 or not self._resources.any_required:
+            return requests
+        coming = self._starts.pending - -(-self._resources.missing // self._settings.slots_per_task_executor)
+        free = self._executors.without_work
+        while free + coming < wanted and self._may_request(now):
+            coming += 1
+            requests.append(self._request(ResourceProfile()))
+        return requests
+
+    def keep_minimum(self, now: float) -> list[RequestTaskExecutor]:
+        """So many slots are up or on their way, whatever is needed."""
+        requests: list[RequestTaskExecutor] = []
+        per_executor = self._settings.slots_per_task_executor
+        while (
+            self._executors.slots_total + self._starts.pending * per_executor < self._settings.min_slots
+            and self._may_request(now)
+        ):
+            requests.append(self._request(ResourceProfile()))
+        return requests
+
+    def to_release(self, now: float) -> list[ReleaseTaskExecutor]:
+        """Those that nobody waits for any more, and that were idle for too long; all of them are forgotten."""
+        if not self._settings.can_request:
+            return []
+        overdue = [
+            ReleaseTaskExecutor(resource_id, cause) for resource_id, cause in self._starts.overdue(now)
+        ]
+        return [*overdue, *self._surplus(now), *self._idle(now)]
+
+    def _request(self, profile: ResourceProfile) -> RequestTaskExecutor:
+        self._starts.requested()
+        return RequestTaskExecutor(profile)
+
+    def _may_request(self, now: float) -> bool:
+        settings = self._settings
+        if not settings.can_request or not self._starts.may_request(now):
+            return False
+        if settings.max_slots is None:
+            return True
+        ahead = (self._starts.pending + 1) * settings.slots_per_task_executor
+        return self._executors.slots_total + ahead <= settings.max_slots
+
+    def _surplus(self, now: float) -> list[ReleaseTaskExecutor]:
+        """TaskExecutors on their way that nobody needs any more are not waited for."""
+        surplus = self._starts.pending - self._needed()
+        if surplus <= 0:
+            self._surplus_since = None
+            return []
+        if self._surplus_since is None:
+            self._surplus_since = now
+        if now - self._surplus_since < _SURPLUS_PATIENCE:
+            return []
+        cause = "it was asked for and is no longer needed"
+        return [ReleaseTaskExecutor(resource_id, cause) for resource_id in self._starts.give_up(surplus)]
+
+    def _needed(self) -> int:
+        """How many of those on their way jobs, spares and the minimum need."""
+        settings, per_executor = self._settings, self._settings.slots_per_task_executor
+        needed = -(-self._resources.missing // per_executor)
+        if self._resources.any_required and settings.redundant_task_executors:
+            needed += max(0, settings.redundant_task_executors - self._executors.without_work)
+        return max(needed, -(-(settings.min_slots - self._executors.slots_total) // per_executor))
+
+    def _idle(self, now: float) -> list[ReleaseTaskExecutor]:
+        releases = []
+        spares = self._settings.redundant_task_executors if self._resources.any_required else 0
+        for executor in list(self._executors.all.values()):
+            since = executor.idle_since
+            if since is not None and spares > 0:
+                spares -= 1
+            elif self._executors.slots_total - len(executor.slots) < self._settings.min_slots:
+                continue
+            elif since is not None and now - since >= self._settings.task_executor_timeout:
+                self._executors.gone(executor.resource_id)
+                cause = f"idle for {now - since:.0f} s (resourcemanager.taskmanager-timeout)"
+                releases.append(ReleaseTaskExecutor(executor.resource_id, cause))
+        return releases

@@ -1,0 +1,69 @@
+"""What a job hears about the slots that it waits for is what it waits for now."""
+
+from __future__ import annotations
+
+from tests.unit.am.test_slot_manager import JOB, Driven, among
+from yarrow.am.resourcemanager.settings import SlotManagerSettings
+from yarrow.am.resourcemanager.slot_events import (
+    JobGone,
+    NotifyNotEnoughResources,
+    SlotManagerAction,
+    TaskExecutorAllocated,
+    TaskExecutorRequestFailed,
+    TaskExecutorsDelayed,
+    TimePassed,
+)
+from yarrow.runtime.common.ids import JobID, ResourceID
+
+
+def told(actions: list[SlotManagerAction]) -> list[str]:
+    return [action.explanation for action in among(actions, NotifyNotEnoughResources)]
+
+
+def test_a_failure_to_start_that_is_over_is_not_told_any_more() -> None:
+    driven = Driven(SlotManagerSettings())
+    driven.need(2)
+    (failed,) = told(driven.tell(TaskExecutorRequestFailed("no memory")))
+    assert "did not start: no memory" in failed
+    driven.tell(TaskExecutorAllocated(ResourceID("a")))
+    (present,) = told(driven.register("a", 1))
+    assert "no memory" not in present and present.startswith("needs 2 slots, has 1;")
+    assert "1 TaskExecutors are starting" in present
+
+
+def test_a_job_that_lacks_nothing_any_more_hears_so_once() -> None:
+    driven = Driven()
+    assert len(told(driven.need(2))) == 1
+    assert len(told(driven.register("a", 1))) == 1
+    assert told(driven.register("b", 1)) == [""]
+    assert told(driven.register("c", 1)) == []
+
+
+def test_a_job_that_waits_for_what_is_on_its_way_hears_nothing() -> None:
+    driven = Driven(SlotManagerSettings())
+    assert told(driven.need(1)) == []
+    assert told(driven.tell(TimePassed())) == []
+    assert told(driven.register("a", 1)) == []
+
+
+def test_what_the_driver_waits_for_no_longer_is_taken_back() -> None:
+    driven = Driven(SlotManagerSettings())
+    driven.need(1)
+    (full,) = told(driven.tell(TaskExecutorsDelayed("the queue is full")))
+    assert full.endswith("the queue is full")
+    (present,) = told(driven.tell(TaskExecutorsDelayed("")))
+    assert present.endswith("1 TaskExecutors are starting")
+
+
+def test_a_job_that_declares_anew_is_told_again() -> None:
+    driven = Driven()
+    assert len(told(driven.need(1))) == 1
+    assert len(told(driven.need(1))) == 1
+
+
+def test_a_job_that_is_gone_hears_nothing() -> None:
+    driven = Driven()
+    driven.need(1)
+    driven.need(1, job=JobID("other"))
+    assert told(driven.tell(JobGone(JOB))) == []
+    assert len(among(driven.register("a", 2), NotifyNotEnoughResources)) == 1
