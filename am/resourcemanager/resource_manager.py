@@ -1,19 +1,16 @@
 """ResourceManager: knows TaskExecutors and jobs, carries out what the SlotManager decides.
 
-Owner: its endpoint loop. Must not decide about slots itself (slot_manager.py) nor start processes (the
-driver). Heartbeats: it asks TaskExecutors, JobMasters ask it; whoever is silent for heartbeat.timeout is
-disconnected.
+Owner: its endpoint loop. Must not decide about slots itself (slot_manager.py) nor start processes (the driver).
+Whom it knows and who is alive is kept in task_executor_connections.py and job_master_connections.py.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
-from typing import Any
 
 from yarrow.am.errors import UnknownTaskExecutorError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
+from yarrow.am.resourcemanager.job_master_connections import JobMasterConnections
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
@@ -38,8 +35,12 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
+from yarrow.am.resourcemanager.task_executor_connections import (
+    TaskExecutorConnection,
+    TaskExecutorConnections,
+)
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import (
     AllocationID,
     IdFactory,
@@ -52,9 +53,7 @@ from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
-from yarrow.runtime.rpc.gateways import JobMasterGateway, TaskExecutorGateway
-from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
+from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
@@ -63,6 +62,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationSuccess,
     ResourceProfile,
     ResourceRequirements,
+    SlotReport,
     SlotRequest,
     SlotStatus,
     TaskExecutorInfo,
@@ -76,24 +76,6 @@ _TIMER_RESOLUTION = 0.001
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "resourcemanager"
-
-
-@dataclass(slots=True)
-class _TaskExecutor:
-    registration: TaskExecutorRegistration
-    gateway: TaskExecutorGateway
-    metrics: dict[str, float] = field(default_factory=dict)
-    asking: bool = False
-    #: Heartbeats in a row that nobody answered.
-    failed_heartbeats: int = 0
-    #: Why it says that it ends, when somebody else ends it.
-    last_words: str = ""
-
-
-@dataclass(slots=True)
-class _Job:
-    registration: JobMasterRegistration
-    gateway: JobMasterGateway
 
 
 class ResourceManager(RpcEndpoint):
@@ -118,10 +100,10 @@ class ResourceManager(RpcEndpoint):
         self._clock = clock
         self._timers = timers
         self._slots = SlotManager(self.leader_id, settings.slots, ids)
-        self._executors: dict[ResourceID, _TaskExecutor] = {}
-        self._jobs: dict[JobID, _Job] = {}
-        self._executor_beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, clock)
-        self._job_beats: HeartbeatMonitor[JobID] = HeartbeatMonitor(settings.heartbeat, clock)
+        self._executors = TaskExecutorConnections(
+            service, self.leader_id, settings.heartbeat, clock, self.spawn, self
+        )
+        self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
         self._ticks: list[TimerHandle] = []
         #: Looks again at what jobs need, slotmanager.requirement-check.delay after one of them said so.
         self._requirement_check: TimerHandle | None = None
@@ -160,12 +142,9 @@ class ResourceManager(RpcEndpoint):
     async def register_task_executor(
         self, registration: TaskExecutorRegistration
     ) -> RegistrationSuccess | RegistrationRejection:
-        resource_id = registration.resource_id
-        gateway = self._service.connect(registration.address, TASK_EXECUTOR)
-        self._executors[resource_id] = _TaskExecutor(registration, gateway)
-        self._executor_beats.monitor(resource_id)
-        _log.info("TaskExecutor %s registered from %s", resource_id, registration.address)
-        self._handle(TaskExecutorRegistered(resource_id, registration.slot_report))
+        self._executors.register(registration)
+        _log.info("TaskExecutor %s registered from %s", registration.resource_id, registration.address)
+        self._handle(TaskExecutorRegistered(registration.resource_id, registration.slot_report))
         return self._success()
 
     async def notify_slot_available(
@@ -177,49 +156,47 @@ class ResourceManager(RpcEndpoint):
     async def heartbeat_from_task_executor(
         self, payload: TaskExecutorToResourceManagerHeartbeat
     ) -> Acknowledge:
-        if payload.resource_id not in self._executors:
+        if self._executors.find(payload.resource_id) is None:
             raise UnknownTaskExecutorError(
                 f"TaskExecutor {payload.resource_id} is not registered here: it must register again"
             )
-        self._take_payload(payload)
+        self._executors.heard(payload)
         return Acknowledge()
 
     async def disconnect_task_executor(
         self, resource_id: ResourceID, cause: str, by_force: bool = False
     ) -> Acknowledge:
-        executor = self._executors.get(resource_id)
+        executor = self._executors.find(resource_id)
         if by_force and executor is not None:
             _log.info("TaskExecutor %s is ended by force: %s", resource_id, cause)
             executor.last_words = cause
-            self._go(self._lose_when_explained(executor), "end by force")
+            self.spawn(self._lose_when_explained(executor), "end by force")
         else:
             self._lose_task_executor(resource_id, cause)
         return Acknowledge()
 
-    async def _lose_when_explained(self, executor: _TaskExecutor) -> None:
+    async def _lose_when_explained(self, executor: TaskExecutorConnection) -> None:
         """Who ends it knows why better than it does: jobs hear both where that is told soon."""
-        resource_id = executor.registration.resource_id
+        resource_id = executor.resource_id
         await self._driver.await_end(resource_id)
-        if self._executors.get(resource_id) is executor:
+        if self._executors.find(resource_id) is executor:
             self._lose_task_executor(resource_id, executor.last_words)
 
     async def request_task_executors(self) -> tuple[TaskExecutorInfo, ...]:
-        return tuple(self._info(executor) for executor in self._executors.values())
+        return tuple(self._info(executor) for executor in self._executors)
 
     # The gateway: JobMasters.
 
     async def register_job_master(
         self, registration: JobMasterRegistration
     ) -> RegistrationSuccess | RegistrationRejection:
-        gateway = self._service.connect(registration.address, JOB_MASTER, registration.job_master_id)
-        self._jobs[registration.job_id] = _Job(registration, gateway)
-        self._job_beats.monitor(registration.job_id)
+        self._jobs.register(registration)
         return self._success()
 
     async def declare_required_resources(
         self, job_master_id: JobMasterID, requirements: ResourceRequirements
     ) -> Acknowledge:
-        self._check_job_master(requirements.job_id, job_master_id)
+        self._jobs.check(requirements.job_id, job_master_id)
         event = RequirementsDeclared(
             requirements.job_id, job_master_id, requirements.job_master_address, requirements.requirements
         )
@@ -235,25 +212,16 @@ class ResourceManager(RpcEndpoint):
         self._handle(TimePassed())
 
     async def heartbeat_from_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> Acknowledge:
-        self._check_job_master(job_id, job_master_id)
-        self._job_beats.heard(job_id)
+        self._jobs.check(job_id, job_master_id)
+        self._jobs.heard(job_id)
         return Acknowledge()
 
     async def disconnect_job_master(
         self, job_id: JobID, job_master_id: JobMasterID, status: JobStatus
     ) -> Acknowledge:
-        self._check_job_master(job_id, job_master_id)
+        self._jobs.check(job_id, job_master_id)
         self._lose_job(job_id)
         return Acknowledge()
-
-    def _check_job_master(self, job_id: JobID, job_master_id: JobMasterID) -> None:
-        job = self._jobs.get(job_id)
-        present = job.registration.job_master_id if job is not None else None
-        if present != job_master_id:
-            raise FencingTokenError(
-                f"the JobMaster {job_master_id} of job {job_id} is not the registered one ({present}):"
-                " it must register again"
-            )
 
     def _success(self) -> RegistrationSuccess:
         interval = int(self._settings.heartbeat.interval * 1000)
@@ -262,12 +230,32 @@ class ResourceManager(RpcEndpoint):
     # The driver's events.
 
     def on_task_executor_terminated(self, resource_id: ResourceID, cause: str) -> None:
-        executor = self._executors.get(resource_id)
+        executor = self._executors.find(resource_id)
         said = executor.last_words if executor is not None else ""
         self._lose_task_executor(resource_id, f"{said}; {cause}" if said else cause)
 
     def on_task_executors_delayed(self, explanation: str) -> None:
         self._handle(TaskExecutorsDelayed(explanation))
+
+    # What its connections tell.
+
+    def on_slot_report(self, resource_id: ResourceID, report: SlotReport) -> None:
+        self._handle(SlotReportReceived(resource_id, report))
+
+    def on_task_executor_unreachable(self, resource_id: ResourceID, cause: str) -> None:
+        """Like losing it, but it may be alive: it is told, and its process is ended where that is ours."""
+        executor = self._executors.find(resource_id)
+        self._lose_task_executor(resource_id, cause)
+        if executor is not None:
+            self.spawn(self._say_goodbye(executor, cause), "goodbye")
+
+    async def _say_goodbye(self, executor: TaskExecutorConnection, cause: str) -> None:
+        resource_id = executor.resource_id
+        try:
+            await executor.gateway.disconnect_resource_manager(self.leader_id, cause)
+        except YarrowError as error:
+            _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
+        await self._driver.release_task_executor(resource_id)
 
     # Carrying out.
 
@@ -279,21 +267,18 @@ class ResourceManager(RpcEndpoint):
     def _carry_out(self, action: SlotManagerAction) -> None:
         match action:
             case RequestSlot(request):
-                self._go(self._request_slot(request), f"request slot {request.slot_id.index}")
+                self.spawn(self._request_slot(request), f"request slot {request.slot_id.index}")
             case AskForSlotReport(resource_id):
-                self._go(self._ask_for_report(resource_id), "slot report")
+                self.spawn(self._ask_for_report(resource_id), "slot report")
             case RequestTaskExecutor(profile):
-                self._go(self._request_task_executor(profile), "request TaskExecutor")
+                self.spawn(self._request_task_executor(profile), "request TaskExecutor")
             case ReleaseTaskExecutor(resource_id, cause):
-                self._go(self._release_task_executor(resource_id, cause), "release TaskExecutor")
+                self.spawn(self._release_task_executor(resource_id, cause), "release TaskExecutor")
             case NotifyNotEnoughResources(job_id, explanation):
-                self._go(self._notify(job_id, explanation), "not enough resources")
-
-    def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self.spawn(work, name)
+                self._jobs.explain(job_id, explanation)
 
     async def _request_slot(self, request: SlotRequest) -> None:
-        executor = self._executors.get(request.slot_id.resource_id)
+        executor = self._executors.find(request.slot_id.resource_id)
         if executor is None:
             return
         try:
@@ -305,7 +290,7 @@ class ResourceManager(RpcEndpoint):
             self._handle(SlotRequestAcknowledged(request))
 
     async def _ask_for_report(self, resource_id: ResourceID) -> None:
-        executor = self._executors.get(resource_id)
+        executor = self._executors.find(resource_id)
         if executor is None:
             return
         try:
@@ -327,8 +312,7 @@ class ResourceManager(RpcEndpoint):
 
     async def _release_task_executor(self, resource_id: ResourceID, cause: str) -> None:
         _log.info("releasing TaskExecutor %s: %s", resource_id, cause)
-        executor = self._executors.pop(resource_id, None)
-        self._executor_beats.unmonitor(resource_id)
+        executor = self._executors.drop(resource_id)
         if executor is not None:
             try:
                 await executor.gateway.release(self.leader_id, cause)
@@ -336,34 +320,15 @@ class ResourceManager(RpcEndpoint):
                 _log.debug("TaskExecutor %s did not answer its release: %s", resource_id, error)
         await self._driver.release_task_executor(resource_id)
 
-    async def _notify(self, job_id: JobID, explanation: str) -> None:
-        job = self._jobs.get(job_id)
-        if job is None:
-            return
-        try:
-            await job.gateway.notify_not_enough_resources(explanation)
-        except YarrowError as error:
-            _log.info("job %s was not told what it waits for: %s", job_id, error)
-
     def _lose_task_executor(self, resource_id: ResourceID, cause: str) -> None:
         self.assert_main_thread()
-        if self._executors.pop(resource_id, None) is not None:
+        if self._executors.drop(resource_id) is not None:
             _log.info("TaskExecutor %s is gone: %s", resource_id, cause)
-            for job in self._jobs.values():
-                self._go(self._tell_job(job, resource_id, cause), "TaskExecutor lost")
-        self._executor_beats.unmonitor(resource_id)
+            self._jobs.tell_lost(resource_id, cause)
         self._handle(TaskExecutorGone(resource_id, cause))
 
-    async def _tell_job(self, job: _Job, resource_id: ResourceID, cause: str) -> None:
-        """Jobs need not wait for their own heartbeats to learn that a TaskExecutor is gone."""
-        try:
-            await job.gateway.disconnect_task_executor(resource_id, cause)
-        except YarrowError as error:
-            _log.info("job %s was not told of it: %s", job.registration.job_id, error)
-
     def _lose_job(self, job_id: JobID) -> None:
-        self._jobs.pop(job_id, None)
-        self._job_beats.unmonitor(job_id)
+        self._jobs.drop(job_id)
         self._handle(JobGone(job_id))
 
     # Time.
@@ -373,59 +338,14 @@ class ResourceManager(RpcEndpoint):
         self._ticks[1] = self._timers.call_later(self._settings.check_interval, self._check)
 
     def _beat(self) -> None:
-        executors = self._executor_beats.tick()
-        silence = f"no heartbeat for {self._settings.heartbeat.timeout:g} s (heartbeat.timeout)"
-        for resource_id in executors.silent:
-            self._give_up(resource_id, silence)
-        for resource_id in executors.ask:
-            executor = self._executors[resource_id]
-            if not executor.asking:
-                executor.asking = True
-                self._go(self._ask(executor), "heartbeat")
-        for job_id in self._job_beats.tick().silent:
+        self._executors.beat()
+        for job_id in self._jobs.silent():
             _log.warning("the JobMaster of job %s is silent: disconnected", job_id)
             self._lose_job(job_id)
         self._ticks[0] = self._timers.call_later(self._settings.heartbeat.interval, self._beat)
 
-    async def _ask(self, executor: _TaskExecutor) -> None:
-        resource_id = executor.registration.resource_id
-        try:
-            payload = await executor.gateway.heartbeat_from_resource_manager(self.leader_id)
-        except YarrowError as error:
-            _log.info("no heartbeat from %s: %s", resource_id, error)
-            executor.failed_heartbeats += 1
-            if executor.failed_heartbeats >= self._settings.heartbeat.failure_threshold > 0:
-                self._give_up(resource_id, f"it cannot be reached: {error}")
-        else:
-            executor.failed_heartbeats = 0
-            self._take_payload(payload)
-        finally:
-            executor.asking = False
-
-    def _give_up(self, resource_id: ResourceID, cause: str) -> None:
-        """Like losing it, but it may be alive: it is told, and its process is ended where that is ours."""
-        executor = self._executors.get(resource_id)
-        self._lose_task_executor(resource_id, cause)
-        if executor is not None:
-            self._go(self._say_goodbye(executor, cause), "goodbye")
-
-    async def _say_goodbye(self, executor: _TaskExecutor, cause: str) -> None:
-        resource_id = executor.registration.resource_id
-        try:
-            await executor.gateway.disconnect_resource_manager(self.leader_id, cause)
-        except YarrowError as error:
-            _log.debug("TaskExecutor %s does not answer: %s", resource_id, error)
-        await self._driver.release_task_executor(resource_id)
-
-    def _take_payload(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:
-        executor = self._executors.get(payload.resource_id)
-        if executor is not None:
-            self._executor_beats.heard(payload.resource_id)
-            executor.metrics = payload.metrics
-            self._handle(SlotReportReceived(payload.resource_id, payload.slot_report))
-
-    def _info(self, executor: _TaskExecutor) -> TaskExecutorInfo:
-        resource_id = executor.registration.resource_id
+    def _info(self, executor: TaskExecutorConnection) -> TaskExecutorInfo:
+        resource_id = executor.resource_id
         known = self._slots.task_executors.get(resource_id)
         slots = known.slots.values() if known is not None else ()
         allocated = [
@@ -440,7 +360,7 @@ class ResourceManager(RpcEndpoint):
         ]
         return TaskExecutorInfo(
             registration=executor.registration,
-            milliseconds_since_heartbeat=int(self._executor_beats.seconds_since(resource_id) * 1000),
+            milliseconds_since_heartbeat=self._executors.milliseconds_since_heartbeat(resource_id),
             free_slots=known.free if known is not None else 0,
             allocated=tuple(allocated),
             metrics=executor.metrics,

@@ -176,6 +176,42 @@ def test_a_failed_start_is_tried_again_and_explained_meanwhile(tmp_path: Path) -
     run(body())
 
 
+def test_what_a_job_hears_last_of_its_slots_is_what_is_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+
+            async def waiting_for() -> str:
+                return (await cluster.dispatcher.request_job_details(job_id)).waiting_for
+
+            async def told(text: str) -> None:
+                async def heard() -> bool:
+                    return text in await waiting_for()
+
+                await eventually(heard)
+
+            def messages() -> int:
+                return sum(method == "notify_not_enough_resources" for _, method in cluster.fault.seen)
+
+            release = cluster.fault.hold("notify_not_enough_resources")
+            job_id = await cluster.submit(linear_job(Stage(3)))
+            await eventually(lambda: messages() == 1)
+            await cluster.add(1)
+            await cluster.add(1)
+            await eventually(lambda: cluster.plane.resource_manager.slot_manager.slots_total == 2)
+            release()
+            await told("needs 3 slots, has 2; 2 TaskExecutors with 2 slots are registered")
+            assert messages() == 2, "the first, and the last"
+            cluster.fault.hold("offer_slots")
+            await cluster.add(1)
+            await eventually(lambda: cluster.plane.resource_manager.slot_manager.slots_free == 0)
+            await settled()
+            assert await waiting_for() == "needs 3 slots, has 2 of them", (
+                "the third is given, and not offered yet"
+            )
+
+    run(body())
+
+
 def test_the_slots_of_an_ended_job_are_not_given_to_it_again(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, 3, behaviour=FakeBehaviour(finish=True)) as cluster:

@@ -1,0 +1,105 @@
+"""JobMasterConnections: the registered JobMasters as the ResourceManager reaches them, and what they are told.
+
+Owner: the ResourceManager's loop. JobMasters send heartbeats by themselves; who is silent is named, and it is the
+ResourceManager that drops it. A message that does not arrive is not sent again: the next one, or a heartbeat, heals.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from yarrow.am.resourcemanager.task_executor_connections import Spawn
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER
+from yarrow.runtime.rpc.gateways import JobMasterGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor, HeartbeatSettings
+from yarrow.runtime.rpc.messages import JobMasterRegistration
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _JobMaster:
+    registration: JobMasterRegistration
+    gateway: JobMasterGateway
+    #: Why it waits for slots, as it is to be told.
+    explanation: str = ""
+    #: It is being told.
+    telling: bool = False
+
+
+class JobMasterConnections:
+    """All that have registered, until they are dropped."""
+
+    def __init__(self, service: RpcService, heartbeat: HeartbeatSettings, clock: Clock, spawn: Spawn) -> None:
+        self._service = service
+        self._spawn = spawn
+        self._masters: dict[JobID, _JobMaster] = {}
+        self._beats: HeartbeatMonitor[JobID] = HeartbeatMonitor(heartbeat, clock)
+
+    def register(self, registration: JobMasterRegistration) -> None:
+        """It is there; one that the job had before is fenced off."""
+        gateway = self._service.connect(registration.address, JOB_MASTER, registration.job_master_id)
+        self._masters[registration.job_id] = _JobMaster(registration, gateway)
+        self._beats.monitor(registration.job_id)
+
+    def check(self, job_id: JobID, job_master_id: JobMasterID) -> None:
+        """Raises FencingTokenError unless that JobMaster is the job's registered one."""
+        master = self._masters.get(job_id)
+        present = master.registration.job_master_id if master is not None else None
+        if present != job_master_id:
+            raise FencingTokenError(
+                f"the JobMaster {job_master_id} of job {job_id} is not the registered one ({present}):"
+                " it must register again"
+            )
+
+    def drop(self, job_id: JobID) -> None:
+        """It is not registered any more."""
+        self._masters.pop(job_id, None)
+        self._beats.unmonitor(job_id)
+
+    def heard(self, job_id: JobID) -> None:
+        """A heartbeat of a registered one has come."""
+        self._beats.heard(job_id)
+
+    def silent(self) -> list[JobID]:
+        """Jobs whose JobMaster was silent for heartbeat.timeout; to be called every heartbeat interval."""
+        return list(self._beats.tick().silent)
+
+    def tell_lost(self, resource_id: ResourceID, cause: str) -> None:
+        """Jobs need not wait for their own heartbeats to learn that a TaskExecutor is gone."""
+        for master in self._masters.values():
+            self._spawn(self._tell_lost(master, resource_id, cause), "TaskExecutor lost")
+
+    async def _tell_lost(self, master: _JobMaster, resource_id: ResourceID, cause: str) -> None:
+        try:
+            await master.gateway.disconnect_task_executor(resource_id, cause)
+        except YarrowError as error:
+            _log.info("job %s was not told of it: %s", master.registration.job_id, error)
+
+    def explain(self, job_id: JobID, explanation: str) -> None:
+        """Tells the job why it waits for slots; "" = it lacks none any more."""
+        master = self._masters.get(job_id)
+        if master is None:
+            return
+        master.explanation = explanation
+        if not master.telling:
+            master.telling = True
+            self._spawn(self._tell_explanation(master), "not enough resources")
+
+    async def _tell_explanation(self, master: _JobMaster) -> None:
+        """One message at a time, so that the last one to arrive is the last that was to be told."""
+        told = None
+        try:
+            while told != master.explanation:
+                told = master.explanation
+                try:
+                    await master.gateway.notify_not_enough_resources(told)
+                except YarrowError as error:
+                    _log.info("job %s was not told what it waits for: %s", master.registration.job_id, error)
+        finally:
+            master.telling = False

@@ -1,0 +1,140 @@
+"""TaskExecutorConnections: the registered TaskExecutors as the ResourceManager reaches them, and who is alive.
+
+Owner: the ResourceManager's loop. Asks each for its heartbeat; who is silent for heartbeat.timeout or cannot be reached
+is reported, once, and it is the ResourceManager that drops it. Must not know slots: reports are passed on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
+from yarrow.runtime.rpc.gateways import TaskExecutorGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor, HeartbeatSettings
+from yarrow.runtime.rpc.messages import (
+    SlotReport,
+    TaskExecutorRegistration,
+    TaskExecutorToResourceManagerHeartbeat,
+)
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+
+#: Runs work beside the endpoint, under a name.
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+@dataclass(slots=True)
+class TaskExecutorConnection:
+    """One registered TaskExecutor."""
+
+    registration: TaskExecutorRegistration
+    gateway: TaskExecutorGateway
+    metrics: dict[str, float] = field(default_factory=dict)
+    asking: bool = False
+    #: Heartbeats in a row that nobody answered.
+    failed_heartbeats: int = 0
+    #: Why it says that it ends, when somebody else ends it.
+    last_words: str = ""
+
+    @property
+    def resource_id(self) -> ResourceID:
+        """Its name."""
+        return self.registration.resource_id
+
+
+class TaskExecutorHandler(Protocol):
+    """What is told of them."""
+
+    def on_slot_report(self, resource_id: ResourceID, report: SlotReport) -> None:
+        """A registered one says what its slots hold."""
+        ...
+
+    def on_task_executor_unreachable(self, resource_id: ResourceID, cause: str) -> None:
+        """One does not answer, and may be alive."""
+        ...
+
+
+class TaskExecutorConnections:
+    """All that have registered, until they are dropped."""
+
+    def __init__(
+        self,
+        service: RpcService,
+        leader_id: ResourceManagerID,
+        heartbeat: HeartbeatSettings,
+        clock: Clock,
+        spawn: Spawn,
+        handler: TaskExecutorHandler,
+    ) -> None:
+        self._service = service
+        self._leader_id = leader_id
+        self._heartbeat = heartbeat
+        self._spawn = spawn
+        self._handler = handler
+        self._executors: dict[ResourceID, TaskExecutorConnection] = {}
+        self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(heartbeat, clock)
+
+    def __iter__(self) -> Iterator[TaskExecutorConnection]:
+        return iter(self._executors.values())
+
+    def find(self, resource_id: ResourceID) -> TaskExecutorConnection | None:
+        """None when it is not registered."""
+        return self._executors.get(resource_id)
+
+    def register(self, registration: TaskExecutorRegistration) -> None:
+        """It is there, for the first time or again."""
+        gateway = self._service.connect(registration.address, TASK_EXECUTOR)
+        self._executors[registration.resource_id] = TaskExecutorConnection(registration, gateway)
+        self._beats.monitor(registration.resource_id)
+
+    def drop(self, resource_id: ResourceID) -> TaskExecutorConnection | None:
+        """It is not registered any more; what is known of it last, None when it was not."""
+        executor = self._executors.pop(resource_id, None)
+        self._beats.unmonitor(resource_id)
+        return executor
+
+    def milliseconds_since_heartbeat(self, resource_id: ResourceID) -> int:
+        """Of a registered one."""
+        return int(self._beats.seconds_since(resource_id) * 1000)
+
+    def beat(self) -> None:
+        """To be called every heartbeat interval."""
+        beats = self._beats.tick()
+        silence = f"no heartbeat for {self._heartbeat.timeout:g} s (heartbeat.timeout)"
+        for resource_id in beats.silent:
+            self._handler.on_task_executor_unreachable(resource_id, silence)
+        for resource_id in beats.ask:
+            executor = self._executors[resource_id]
+            if not executor.asking:
+                executor.asking = True
+                self._spawn(self._ask(executor), "heartbeat")
+
+    async def _ask(self, executor: TaskExecutorConnection) -> None:
+        resource_id = executor.resource_id
+        try:
+            payload = await executor.gateway.heartbeat_from_resource_manager(self._leader_id)
+        except YarrowError as error:
+            _log.info("no heartbeat from %s: %s", resource_id, error)
+            executor.failed_heartbeats += 1
+            if executor.failed_heartbeats >= self._heartbeat.failure_threshold > 0:
+                self._handler.on_task_executor_unreachable(resource_id, f"it cannot be reached: {error}")
+        else:
+            executor.failed_heartbeats = 0
+            self.heard(payload)
+        finally:
+            executor.asking = False
+
+    def heard(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:
+        """A heartbeat has come; one of a TaskExecutor that is not registered says nothing."""
+        executor = self._executors.get(payload.resource_id)
+        if executor is not None:
+            self._beats.heard(payload.resource_id)
+            executor.metrics = payload.metrics
+            self._handler.on_slot_report(payload.resource_id, payload.slot_report)
