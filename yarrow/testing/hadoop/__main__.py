@@ -14,15 +14,15 @@ import sys
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.errors import HadoopError
-from yarrow.testing.hadoop.layout import DAEMONS, default_directory
+from yarrow.testing.hadoop.layout import DAEMONS, KDC, default_directory
 
-_DAEMON_NAMES = [daemon.name for daemon in DAEMONS]
+_DAEMON_NAMES = [daemon.name for daemon in (KDC, *DAEMONS)]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     options = _parser().parse_args(arguments)
-    cluster = HadoopCluster.at(options.directory)
+    cluster = HadoopCluster.at(options.directory, getattr(options, "kerberos", False))
     try:
         return int(options.command(cluster, options))
     except HadoopError as error:
@@ -99,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     for command in (up, down, status, kill, start, env):
         sub = commands.add_parser(command.__name__, help=command.__doc__, parents=[common])
         sub.set_defaults(command=command)
+        if command is up:
+            sub.add_argument("--kerberos", action="store_true", help="secured, with a KDC of its own")
         if command is down:
             sub.add_argument("--keep", action="store_true", help="leave the folder with data and logs")
         if command in (kill, start):

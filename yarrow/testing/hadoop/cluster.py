@@ -20,6 +20,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.hadoop import (
     configuration,
     containers,
+    kerberos,
     launchers,
     ports,
     processes,
@@ -29,9 +30,10 @@ from yarrow.testing.hadoop import (
 )
 from yarrow.testing.hadoop.containers import ContainerProcess
 from yarrow.testing.hadoop.errors import HadoopError
-from yarrow.testing.hadoop.jars import jar_folder
+from yarrow.testing.hadoop.jars import KDC_POM, jar_folder
 from yarrow.testing.hadoop.layout import (
     DAEMONS,
+    KDC,
     LOOPBACK,
     Daemon,
     Layout,
@@ -53,6 +55,11 @@ _EVERYWHERE = Places()
 _NOTHING = Leftovers()
 
 
+def _daemons(known: ClusterState) -> tuple[Daemon, ...]:
+    """In the order to start them."""
+    return (KDC, *DAEMONS) if known.kerberos else DAEMONS
+
+
 @dataclass(frozen=True)
 class DaemonStatus:
     """What `status` says of one daemon."""
@@ -71,15 +78,19 @@ class DaemonStatus:
 class HadoopCluster:
     """One cluster in a folder of its own."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, secured: bool = False) -> None:
         self._layout = layout
+        self._secured = secured
         self._clock = SystemClock()
 
     @staticmethod
-    def at(directory: Path | str | None = None) -> HadoopCluster:
-        """The cluster of a folder (default: the one that all share), whether it runs or not."""
+    def at(directory: Path | str | None = None, secured: bool = False) -> HadoopCluster:
+        """The cluster of a folder (default: the one that all share), whether it runs or not.
+
+        With `secured` it asks for Kerberos when it is made; one that was made keeps to what it is.
+        """
         root = Path(directory) if directory is not None else default_directory()
-        return HadoopCluster(Layout(Path(os.path.abspath(root))))
+        return HadoopCluster(Layout(Path(os.path.abspath(root))), secured)
 
     def __enter__(self) -> HadoopCluster:
         self.up()
@@ -129,7 +140,9 @@ class HadoopCluster:
         """Variables with which clients find this cluster; PATH is the caller's behind the launchers' folder."""
         known = self._state()
         path = [str(self._layout.bin), str(Path(known.java_home) / "bin"), os.environ.get("PATH", os.defpath)]
+        secured = {"JAVA_TOOL_OPTIONS": kerberos.java_options(self._layout)} if known.kerberos else {}
         return {
+            **secured,
             "HADOOP_CONF_DIR": str(self.conf_dir),
             "JAVA_HOME": known.java_home,
             "PATH": os.pathsep.join(path),
@@ -144,12 +157,18 @@ class HadoopCluster:
         """
         with state.locked(self._layout):
             known = self._prepare()
-            missing = [daemon for daemon in DAEMONS if not self._is_alive(known, daemon.name)]
-            formatted = self._format(known) if "namenode" in {daemon.name for daemon in missing} else False
+            missing = [daemon for daemon in _daemons(known) if not self._is_alive(known, daemon.name)]
+            formatted = False
             try:
+                if KDC in missing:
+                    self._launch(known, KDC)
+                    self._wait(known, [KDC.name], seconds)
+                    self._wait_for_keytab(seconds)
+                formatted = "namenode" in {daemon.name for daemon in missing} and self._format(known)
                 for daemon in missing:
-                    self._launch(known, daemon)
-                self._wait(known, [daemon.name for daemon in DAEMONS], seconds)
+                    if daemon is not KDC:
+                        self._launch(known, daemon)
+                self._wait(known, [daemon.name for daemon in _daemons(known)], seconds)
             except BaseException:
                 processes.stop([known.processes[d.name] for d in missing if d.name in known.processes], 2.0)
                 self.kill_containers()
@@ -207,13 +226,14 @@ class HadoopCluster:
 
     def wait_until_ready(self, *daemons: str, seconds: float = START_SECONDS) -> None:
         """Waits until these daemons (default: all) serve: no safe mode, nodes RUNNING."""
-        names = [self._checked(name) for name in daemons] or [daemon.name for daemon in DAEMONS]
-        self._wait(self._state(), names, seconds)
+        known = self._state()
+        names = [self._checked(name) for name in daemons] or [daemon.name for daemon in _daemons(known)]
+        self._wait(known, names, seconds)
 
     def status(self) -> list[DaemonStatus]:
         """Every daemon; empty when there is no cluster."""
         known = state.load(self._layout)
-        return [] if known is None else [self._status_of(known, daemon.name) for daemon in DAEMONS]
+        return [] if known is None else [self._status_of(known, daemon.name) for daemon in _daemons(known)]
 
     # Looking at it.
 
@@ -304,20 +324,24 @@ class HadoopCluster:
     def _prepare(self) -> ClusterState:
         """The state of a cluster that may be started: made anew where none of it runs."""
         known = state.load(self._layout)
-        if known is not None and any(self._is_alive(known, daemon.name) for daemon in DAEMONS):
+        if known is not None and any(self._is_alive(known, daemon.name) for daemon in _daemons(known)):
             return known
+        secured = known.kerberos if known is not None else self._secured
         home, jars = java_home(), jar_folder()
         root = self._layout.root
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if root.stat().st_uid != os.geteuid():
             raise HadoopError(f"{root} belongs to somebody else: name another folder with --directory")
-        chosen = known.ports if known is not None and known.ports.keys() == set(ports.NAMES) else {}
+        names = (*ports.NAMES, ports.KDC_NAME) if secured else ports.NAMES
+        chosen = known.ports if known is not None and known.ports.keys() == set(names) else {}
         if not chosen or not all(ports.is_free(port) for port in chosen.values()):
-            chosen = ports.choose(str(root))
-        known = ClusterState(dict(chosen), str(jars), str(home))
-        configuration.write(self._layout, known.ports, jars)
+            chosen = ports.choose(str(root), names)
+        known = ClusterState(dict(chosen), str(jars), str(home), kerberos=secured)
+        configuration.write(self._layout, known.ports, jars, secured)
+        if secured:
+            kerberos.write(self._layout, known.ports)
         launchers.write(self._layout.bin, home, self._layout.conf, jars)
-        for folder in (self._layout.logs, *(self._layout.data_of(daemon.name) for daemon in DAEMONS)):
+        for folder in (self._layout.logs, *(self._layout.data_of(daemon.name) for daemon in _daemons(known))):
             folder.mkdir(parents=True, exist_ok=True)
         state.save(self._layout, known)
         return known
@@ -351,6 +375,8 @@ class HadoopCluster:
         state.save(self._layout, known)
 
     def _command(self, known: ClusterState, daemon: Daemon) -> list[str]:
+        if daemon is KDC:
+            return list(kerberos.kdc_command(self._layout, known.java_home, jar_folder(KDC_POM)))
         return [
             str(Path(known.java_home) / "bin" / "java"),
             f"-Xmx{daemon.heap}m",
@@ -384,6 +410,9 @@ class HadoopCluster:
         )
 
     def _make_folders(self, known: ClusterState) -> None:
+        if known.kerberos:
+            kerberos.make_folders(self._layout, self.run)
+            return
         port = known.ports["namenode.web"]
         for path, permission in (
             ("/tmp", "1777"),
@@ -397,6 +426,13 @@ class HadoopCluster:
         readiness.wait_until_serving(
             known.ports, names, seconds, lambda name: self._is_alive(known, name), self._layout.log_of
         )
+
+    def _wait_for_keytab(self, seconds: float) -> None:
+        deadline = self._clock.monotonic() + seconds
+        while not kerberos.has_all_keys(self._layout):
+            if self._clock.monotonic() >= deadline:
+                raise HadoopError(f"the KDC has written no keytab; see {self._layout.log_of(KDC.name)}")
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _status_of(self, known: ClusterState, name: str) -> DaemonStatus:
         record = known.processes.get(name)
@@ -420,7 +456,7 @@ class HadoopCluster:
 
     @staticmethod
     def _checked(name: str) -> str:
-        names = [daemon.name for daemon in DAEMONS]
+        names = [daemon.name for daemon in (KDC, *DAEMONS)]
         if name not in names:
             raise HadoopError(f"{name} is no daemon of a cluster: it is one of {', '.join(names)}")
         return name

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from yarrow.testing.hadoop import kerberos
 from yarrow.testing.hadoop.layout import LOOPBACK, NODE_ADDRESSES, Layout
 from yarrow.testing.hadoop.ports import Ports
 
@@ -31,14 +32,17 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 """
 
 
-def write(layout: Layout, ports: Ports, jars: Path) -> None:
+def write(layout: Layout, ports: Ports, jars: Path, secured: bool = False) -> None:
     """Writes all files of the cluster; folders are made as needed."""
+    core = kerberos.core_site() if secured else {}
+    hdfs = kerberos.hdfs_site(layout) if secured else {}
+    yarn = kerberos.yarn_site(layout) if secured else {}
     for name in ("", *NODE_ADDRESSES):
         folder = layout.conf_of(name)
-        _write_xml(folder / "core-site.xml", core_site(layout, ports))
-        _write_xml(folder / "hdfs-site.xml", hdfs_site(layout, ports))
+        _write_xml(folder / "core-site.xml", {**core_site(layout, ports), **core})
+        _write_xml(folder / "hdfs-site.xml", {**hdfs_site(layout, ports), **hdfs})
         node = node_manager_site(layout, ports, name) if name else {}
-        _write_xml(folder / "yarn-site.xml", {**yarn_site(layout, ports, jars), **node})
+        _write_xml(folder / "yarn-site.xml", {**yarn_site(layout, ports, jars), **node, **yarn})
         (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
         # The jars of HDFS lack the web pages, and its servers do not start without the folders.
         for page in ("hdfs", "datanode", "secondary"):

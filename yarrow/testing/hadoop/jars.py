@@ -18,6 +18,8 @@ from yarrow.testing.hadoop.errors import HadoopError
 from yarrow.testing.hadoop.system_packages import MAVEN_PACKAGE, program
 
 POM = Path(__file__).parent / "pom.xml"
+#: Of the KDC of a secured cluster, apart: nothing of it is on the class path of Hadoop's daemons.
+KDC_POM = Path(__file__).parent / "kdc-pom.xml"
 _FETCH_SECONDS = 900.0
 
 
@@ -33,7 +35,8 @@ def jar_folder(pom: Path = POM) -> Path:
     Raises HadoopError when Maven fails, MissingProgramError when it is absent.
     """
     content = pom.read_bytes()
-    folder = cache_folder() / f"hadoop-{hashlib.sha256(content).hexdigest()[:16]}"
+    kind = "hadoop" if pom.stem == "pom" else pom.stem.removesuffix("-pom")
+    folder = cache_folder() / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not folder.is_dir():
         _fetch(content, folder)
     return folder
@@ -41,7 +44,7 @@ def jar_folder(pom: Path = POM) -> Path:
 
 def _fetch(pom: bytes, folder: Path) -> None:
     maven = program("mvn", MAVEN_PACKAGE)
-    print(f"Fetching the jars of Hadoop into {folder} (about 100 MB, once).", file=sys.stderr)
+    print(f"Fetching the jars of Hadoop into {folder} (up to 100 MB, once).", file=sys.stderr)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as work:
         (Path(work) / "pom.xml").write_bytes(pom)
@@ -50,7 +53,7 @@ def _fetch(pom: bytes, folder: Path) -> None:
         done = subprocess.run(
             command, cwd=work, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS
         )
-        if done.returncode != 0 or not any(target.glob("hadoop-common-*.jar")):
+        if done.returncode != 0 or not any(target.glob("hadoop-*.jar")):
             raise HadoopError(
                 f"Maven could not fetch the jars of Hadoop ({' '.join(command)}); check that it reaches its "
                 f"repository. It said:\n{(done.stdout + done.stderr)[-2000:]}"

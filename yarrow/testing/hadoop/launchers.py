@@ -58,6 +58,7 @@ _MAINS = {
     },
     "hdfs": {
         "dfs": "org.apache.hadoop.fs.FsShell",
+        "fetchdt": "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher",
         "dfsadmin": "org.apache.hadoop.hdfs.tools.DFSAdmin",
         "fsck": "org.apache.hadoop.hdfs.tools.DFSck",
         "getconf": "org.apache.hadoop.hdfs.tools.GetConf",

@@ -34,12 +34,14 @@ DAEMONS: tuple[Daemon, ...] = (
     Daemon("nodemanager1", "org.apache.hadoop.yarn.server.nodemanager.NodeManager", 256),
     Daemon("nodemanager2", "org.apache.hadoop.yarn.server.nodemanager.NodeManager", 256),
 )
+#: First of a secured cluster: the others log in when they start.
+KDC = Daemon("kdc", "org.apache.hadoop.minikdc.MiniKdc", 96)
 NODE_MANAGERS = tuple(NODE_ADDRESSES)
 
 
 def daemon_named(name: str) -> Daemon:
     """The daemon of that name; raises KeyError for any other."""
-    return {daemon.name: daemon for daemon in DAEMONS}[name]
+    return {daemon.name: daemon for daemon in (KDC, *DAEMONS)}[name]
 
 
 def user() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from yarrow.testing.hadoop.errors import HadoopError
@@ -33,22 +33,29 @@ NAMES = (
     "nodemanager2.localizer",
     "nodemanager2.web",
 )
+#: The port that a secured cluster has besides.
+KDC_NAME = "kdc.client"
 Ports = Mapping[str, int]
 
 _LOWEST = 10_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def choose(seed: str) -> dict[str, int]:
+def choose(seed: str, names: Sequence[str] = NAMES) -> dict[str, int]:
     """A free port for every name; two clusters with different seeds begin to look at different places."""
-    candidates = _candidates(seed)
-    chosen = {}
-    for name in NAMES:
-        port = next((port for port in candidates if is_free(port)), None)
-        if port is None:
-            raise HadoopError("no free ports are left below the system's range for outgoing connections")
-        chosen[name] = port
-    return chosen
+    free = free_ports(seed)
+    return {name: next(free) for name in names}
+
+
+def free_ports(seed: str) -> Iterator[int]:
+    """Ports on which nobody listens, none of them twice, and none that an outgoing connection may take."""
+    highest = _lowest_ephemeral() - 1
+    size = highest - _LOWEST
+    first = zlib.crc32(seed.encode()) % size
+    for step in range(size):
+        if is_free(port := _LOWEST + (first + step) % size):
+            yield port
+    raise HadoopError("no free ports are left below the system's range for outgoing connections")
 
 
 def is_free(port: int) -> bool:
@@ -65,13 +72,6 @@ def is_free(port: int) -> bool:
 def of_daemon(ports: Ports, daemon: str) -> dict[str, int]:
     """The ports of one daemon by their use."""
     return {name.partition(".")[2]: port for name, port in ports.items() if name.startswith(f"{daemon}.")}
-
-
-def _candidates(seed: str) -> Iterator[int]:
-    highest = _lowest_ephemeral() - 1
-    size = highest - _LOWEST
-    first = zlib.crc32(seed.encode()) % size
-    yield from (_LOWEST + (first + step) % size for step in range(size))
 
 
 def _lowest_ephemeral() -> int:

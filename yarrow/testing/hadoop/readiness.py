@@ -7,16 +7,19 @@ ResourceManager when both nodes are RUNNING. Nothing is started or stopped here.
 from __future__ import annotations
 
 import json
+import socket
 import time
+import urllib.error
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.hadoop import web
 from yarrow.testing.hadoop.errors import NotReadyError
-from yarrow.testing.hadoop.layout import LOOPBACK, NODE_ADDRESSES
-from yarrow.testing.hadoop.ports import Ports
+from yarrow.testing.hadoop.layout import KDC, LOOPBACK, NODE_ADDRESSES
+from yarrow.testing.hadoop.ports import KDC_NAME, Ports
 
 _POLL_SECONDS = 0.2
 _TAIL_BYTES = 3000
@@ -76,8 +79,8 @@ def _zookeeper(ports: Ports) -> str | None:
 
 
 def _name_node(ports: Ports) -> str | None:
-    state = web.name_node_state(ports["namenode.web"])
-    if state.get("FSState") != "Operational":
+    state = _name_node_state(ports)
+    if state is not None and state.get("FSState") != "Operational":
         return f"HDFS is in safe mode ({state.get('FSState', 'no state yet')})"
     return None
 
@@ -89,8 +92,20 @@ def _data_node(ports: Ports) -> str | None:
     actors = json.loads(beans[0]["BPServiceActorInfo"]) if beans else []
     if not actors or any(actor["ActorState"] != "RUNNING" for actor in actors):
         return "it has not registered with the NameNode"
-    live = web.name_node_state(ports["namenode.web"]).get("NumLiveDataNodes", 0)
-    return None if live else "the NameNode knows no live DataNode"
+    state = _name_node_state(ports)
+    return (
+        None if state is None or state.get("NumLiveDataNodes", 0) else "the NameNode knows no live DataNode"
+    )
+
+
+def _name_node_state(ports: Ports) -> dict[str, Any] | None:
+    """None where it serves and asks who we are: of a secured cluster, safe mode is waited out elsewhere."""
+    try:
+        return web.name_node_state(ports["namenode.web"])
+    except urllib.error.HTTPError as error:
+        if error.code == HTTPStatus.UNAUTHORIZED:
+            return None
+        raise
 
 
 def _resource_manager(ports: Ports) -> str | None:
@@ -119,7 +134,14 @@ def _node_manager(name: str) -> Callable[[Ports], str | None]:
     return check
 
 
+def _kdc(ports: Ports) -> str | None:
+    """Its keytab is there before its port is told."""
+    with socket.create_connection((LOOPBACK, ports[KDC_NAME]), 1.0):
+        return None
+
+
 _CHECKS: dict[str, Callable[[Ports], str | None]] = {
+    KDC.name: _kdc,
     "zookeeper": _zookeeper,
     "namenode": _name_node,
     "datanode": _data_node,

@@ -27,6 +27,8 @@ class ClusterState:
     jars: str
     java_home: str
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
+    #: Whether it asks for Kerberos, and has a KDC of its own.
+    kerberos: bool = False
 
 
 def load(layout: Layout) -> ClusterState | None:
