@@ -1,5 +1,5 @@
 """Faults on a real YARN that take longer than the suite may, and the nemesis by many seeds: the tests of
-tests/yarn/faults run with their parts for the soak, and each outcome becomes a row of a table.
+tests/yarn run with their parts for the soak, and each outcome becomes a row of a table.
 
 Owner: the main thread of `bench/soak --yarn` or `--nemesis`; the tests bring up a cluster of their own. Rows go to
 standard output as Markdown, for docs/faults.md.
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAULTS = "tests/yarn/faults"
-NEMESIS = f"{FAULTS}/test_nemesis.py"
+TESTS = "tests/yarn"
+NEMESIS = f"{TESTS}/faults/test_nemesis.py"
 #: Seeds that one cluster of Hadoop serves: a failure is looked at before the next begin.
 SEEDS_A_RUN = 4
 
@@ -40,7 +40,7 @@ class Row:
 def run_named(words: str = "") -> list[Row]:
     """The named faults that are left to the soak, or those whose names match `words`."""
     chosen = ["-k", words] if words else []
-    return run_tests(["-m", "soak", *chosen, FAULTS], {"YARROW_SOAK": "1"})
+    return run_tests(["-m", "soak", *chosen, TESTS], {"YARROW_SOAK": "1"})
 
 
 def run_nemesis(first_seed: int, seeds: int, seconds: float) -> Iterator[Row]:

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
+from types import MappingProxyType
 
-from yarrow.runtime.common.clock import SystemClock
+from tests.yarn.waiting import until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for one command; a machine under load starts containers slowly.
@@ -146,11 +147,7 @@ class Commands:
 
     def eventually(self, condition: Callable[[], bool], what: str) -> None:
         """Waits until something holds."""
-        clock, pause = SystemClock(), Event()
-        deadline = clock.monotonic() + DEADLINE
-        while not condition():
-            assert clock.monotonic() < deadline, f"not in {DEADLINE:g} s: {what}"
-            pause.wait(0.1)
+        until(condition, DEADLINE, what)
 
     def end_all(self, before: set[str]) -> None:
         """Kills the applications that are not of `before`: those of a test that failed."""
@@ -169,6 +166,19 @@ class Commands:
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
         own = {"YARROW_CONF_DIR": str(self.folder / "conf")}
         return {**os.environ, **self.hadoop.environment(), **self.environment, **own, **more}
+
+
+@contextmanager
+def commands_in(
+    hadoop: HadoopCluster, folder: Path, configuration: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Commands]:
+    """The command in a folder; after the block no application is left of a test that failed."""
+    before = {entry["id"] for entry in hadoop.applications()}
+    commands = Commands(hadoop, folder, dict(configuration))
+    try:
+        yield commands
+    finally:
+        commands.end_all(before)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import HadoopError, MissingProgramError
+from yarrow.testing.hadoop.errors import MissingProgramError
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
@@ -22,9 +22,14 @@ SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Seconds in which what a test has ended goes by itself.
 GRACE = 20.0
 #: The end of each container's log that a failed test shows.
-LOG_BYTES = 8_000
+LOG_BYTES = 12_000
 
-PLACES = Places(kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
+#: Set by `bench/soak`: what takes longer is tested as well.
+SOAK = "YARROW_SOAK"
+
+#: What is kept on HDFS on purpose: collected logs, environments.
+KEPT = ("/tmp/logs", f"/user/{user()}/.yarrow")
+PLACES = Places(kept=KEPT)
 
 #: Skein looks at grpc's version in a way that setuptools calls deprecated.
 SKEIN_COMPARES_VERSIONS = "ignore:distutils Version classes are deprecated:DeprecationWarning"
@@ -32,12 +37,16 @@ SKEIN_COMPARES_VERSIONS = "ignore:distutils Version classes are deprecated:Depre
 _APPLICATIONS_BEFORE = pytest.StashKey[set[str]]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder needs the cluster."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.yarn)
-            item.add_marker(pytest.mark.filterwarnings(SKEIN_COMPARES_VERSIONS))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Everything in this folder needs the cluster; what is marked for the soak is left to it."""
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.yarn)
+        item.add_marker(pytest.mark.filterwarnings(SKEIN_COMPARES_VERSIONS))
+    left_out = [item for item in ours if item.get_closest_marker("soak") and not os.environ.get(SOAK)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
@@ -109,15 +118,17 @@ def hadoop_environment(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the logs of a failed test's containers to its report."""
+    """Adds to a failed test's report the logs of what it started, and of what runs."""
     report = yield
     hadoop = getattr(item, "funcargs", {}).get("hadoop")
-    if report.failed and hadoop is not None and _APPLICATIONS_BEFORE in item.stash:
+    if report.failed and hadoop is not None:
+        before = item.stash.get(_APPLICATIONS_BEFORE, None)
         try:
             for entry in hadoop.applications():
-                if entry["id"] not in item.stash[_APPLICATIONS_BEFORE]:
+                known = before is None or entry["id"] in before
+                if not known or entry["state"] in ("ACCEPTED", "RUNNING"):
                     report.sections.append((f"{entry['id']} {entry['state']}", describe(hadoop, entry["id"])))
-        except (HadoopError, OSError) as error:
+        except Exception as error:  # the test's own failure is what counts
             report.sections.append(("logs of containers", f"could not be read: {error}"))
     return report
 

@@ -6,18 +6,16 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from yarrow.runtime.common.clock import SystemClock
+from tests.yarn.free_ports import free_port
+from tests.yarn.waiting import until as until
 from yarrow.testing.hadoop.jars import jar_folder
 from yarrow.testing.hadoop.system_packages import java_home
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Seconds in which it serves, on a busy machine.
 START = 60.0
-_clock = SystemClock()
 
 
 class PrivateZooKeeper:
@@ -25,9 +23,7 @@ class PrivateZooKeeper:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True)
         properties = {
@@ -79,11 +75,3 @@ class PrivateZooKeeper:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Returns when the condition holds; fails after so many seconds."""
-    deadline = _clock.monotonic() + seconds
-    while not condition():
-        assert _clock.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)

@@ -8,15 +8,16 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
-from tests.yarn.private_zookeeper import until
+from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import RESTARTS, WatchedJob
 from yarrow.cli.rest_client import RestError, RestUnavailableError
 from yarrow.cli.targets import masters_rest_client
+from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.connectors.base import SourceReader, SourceReaderContext
@@ -30,6 +31,7 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 
 #: Seconds in which what a fault has disturbed is as it was.
 GRACE = 60.0
+ROOT = "/yarrow-tests"
 
 
 class Process:
@@ -65,11 +67,15 @@ class Process:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
-        """In order; its exit status."""
+    def begin_stop(self) -> None:
+        """Tells it to end in order."""
         if self.runs:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
+
+    def stop(self) -> int:
+        """In order; its exit status."""
+        self.begin_stop()
         try:
             return self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -94,18 +100,15 @@ class StandaloneMasters:
     ) -> None:
         self._folder = folder
         self._environment = environment
-        self.quorum = quorum
+        self.quorum, self.root = quorum, f"{ROOT}/{folder.name}"
         self.storage = f"{storage}/ha/{folder.name}"
-        self.root = f"/yarrow-tests/{folder.name}"
+        self._left = ExitStack()
+        client = self._left.enter_context(zookeeper_client(quorum))
+        self._left.callback(client.retry, client.delete, ROOT, recursive=True)
+        self._nodes = ClusterNodes(client, self.root)
         port = 20000 + os.getpid() % 20000
         self.config = {
-            "high-availability.type": "zookeeper",
-            "high-availability.zookeeper.quorum": quorum,
-            "high-availability.zookeeper.path.root": "/yarrow-tests",
-            "high-availability.cluster-id": folder.name,
-            "high-availability.storageDir": f"{storage}/ha",
-            "high-availability.zookeeper.client.session-timeout": session_timeout,
-            "high-availability.zookeeper.client.retry-wait": "1 s",
+            **high_availability(quorum, ROOT, f"{storage}/ha", session_timeout, cluster_id=folder.name),
             "security.cluster.directory": str(folder / "cluster"),
             "jobmanager.rpc.address": "127.0.0.1",
             "jobmanager.bind-host": "127.0.0.1",
@@ -136,17 +139,12 @@ class StandaloneMasters:
 
     def stop(self) -> None:
         """Ends everything, and removes what is stored."""
-        for process in (*self.task_executors, *self.masters):
-            if process.runs:
+        with self._left:
+            processes = [one for one in (*self.task_executors, *self.masters) if one.runs]
+            for process in processes:
+                process.begin_stop()
+            for process in processes:
                 process.stop()
-        client = KazooClient(self.quorum)
-        client.start(GRACE)
-        try:
-            client.delete(self.root, recursive=True)
-            client.delete("/yarrow-tests")
-        finally:
-            client.stop()
-            client.close()
 
     # What clients see.
 
@@ -162,6 +160,13 @@ class StandaloneMasters:
             return masters_rest_client(self.settings).get(path)
         except (RestError, RestUnavailableError):
             return None
+
+    def ask(self, method: str, path: str) -> Any:
+        """The leader's answer; an error where there is none."""
+        return masters_rest_client(self.settings).json(method, path)
+
+    def has_ended(self) -> bool:
+        return not any(master.runs for master in self.masters)
 
     def overview(self) -> dict[str, Any]:
         found: dict[str, Any] = self.get("/overview") or {}
@@ -208,29 +213,13 @@ class StandaloneMasters:
         assert leader is not None
         return leader
 
-    def znodes(self, path: str = "") -> list[str]:
+    def znodes(self) -> list[str]:
         """Nodes below the cluster id that hold something of jobs."""
-        client = KazooClient(self.quorum)
-        client.start(GRACE)
-        try:
-            return sorted(
-                f"{part}/{name}"
-                for part in ("jobs", "results", "checkpoints")
-                for name in _children(client, f"{self.root}/{part}")
-            )
-        finally:
-            client.stop()
-            client.close()
+        return self._nodes.of_jobs()
 
     def epoch(self) -> int:
         """The epoch that has begun last."""
-        client = KazooClient(self.quorum)
-        client.start(GRACE)
-        try:
-            return int(client.get(f"{self.root}/leader/epoch")[0])
-        finally:
-            client.stop()
-            client.close()
+        return self._nodes.epoch()
 
     def stored_files(self) -> list[str]:
         """Files of job graphs and blobs."""
@@ -244,12 +233,12 @@ class StandaloneMasters:
         return found
 
 
-def _children(client: Any, path: str) -> list[str]:
-    try:
-        names: list[str] = client.get_children(path)
-    except NoNodeError:
-        return []
-    return names
+def environment_of(settings: Mapping[str, str]) -> StreamExecutionEnvironment:
+    """Where a program of these settings is built."""
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
 class SlowGatedSource(GatedSource):
@@ -261,7 +250,7 @@ class SlowGatedSource(GatedSource):
         return reader
 
 
-class CountedRows:
+class CountedRows(WatchedJob):
     """A job of keyed counts with transactional output, that ends when it is let go."""
 
     SPLITS, ROWS = 2, 2400
@@ -279,28 +268,23 @@ class CountedRows:
             "execution.checkpointing.interval": "500 ms",
             "execution.checkpointing.dir": checkpoints,
             "execution.checkpointing.timeout": "30 s",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "1000",
-            "restart-strategy.fixed-delay.delay": "200 ms",
+            **RESTARTS,
             **others,
         }
-        from yarrow.common.configuration import Configuration
-
-        configuration = Configuration()
-        for key, value in values.items():
-            configuration.set_string(key, value)
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = environment_of(values)
         env.set_parallelism(2)
         rows = env.from_source(self.source, WatermarkStrategy.no_watermarks(), "rows")
         rows.key_by(key_of).process(Counting()).sink_to(TransactionalFiles(str(self.output)))
         self.client: JobClient = env.execute_async("counted rows")
-        self.job_id = str(self.client.get_job_id())
+        super().__init__(cluster, str(self.client.get_job_id()))
 
-    def let_go(self) -> None:
-        """The source may bring its last rows."""
+    def finish(self) -> None:
+        """The source may bring its last rows; returns when the output is that without faults."""
         (self._gates / "fired").touch()
+        self.client.get_job_execution_result().result(GRACE)
+        self._check()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Each row once, in the order of its key's counts."""
         committed = CommittedFiles(self.output)
         assert committed.committed_twice() == []

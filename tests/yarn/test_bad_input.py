@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.yarn.commands import Commands, Outcome
+from tests.yarn.free_ports import free_port
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 START = ("session", "-d", "-nm", "bad-input")
@@ -55,14 +55,8 @@ def conf_with(hadoop: HadoopCluster, folder: Path, **properties: str) -> str:
     return str(folder)
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_resource_manager_that_is_down_is_named(yarrow: Commands, tmp_path: Path) -> None:
-    nobody = f"127.0.0.1:{unused_port()}"
+    nobody = f"127.0.0.1:{free_port()}"
     other = {"yarn.resourcemanager.address": nobody, "yarn.resourcemanager.webapp.address": nobody}
     conf = conf_with(yarrow.hadoop, tmp_path / "hadoop", **other)
     for arguments in (START, (*JOB, "doubles.py"), ("run-application", "doubles.py")):
@@ -70,7 +64,7 @@ def test_a_resource_manager_that_is_down_is_named(yarrow: Commands, tmp_path: Pa
 
 
 def test_a_name_node_that_is_down_is_named(yarrow: Commands, tmp_path: Path) -> None:
-    nobody = f"127.0.0.1:{unused_port()}"
+    nobody = f"127.0.0.1:{free_port()}"
     conf = conf_with(yarrow.hadoop, tmp_path / "hadoop", **{"fs.defaultFS": f"hdfs://{nobody}"})
     refused(yarrow(*START, HADOOP_CONF_DIR=conf, YARN_CONF_DIR=conf), "NameNode", nobody, "fs.defaultFS")
 

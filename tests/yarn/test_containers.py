@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import skein
 
-from yarrow.runtime.common.clock import SystemClock
+from tests.yarn.waiting import until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.containers import ContainerProcess
 from yarrow.testing.hadoop.processes import is_alive
@@ -35,10 +35,7 @@ def submit(client: skein.Client, script: str, memory: str = "256 MiB") -> str:
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    clock = SystemClock()
-    deadline = clock.monotonic() + PATIENCE
-    while not condition():
-        assert clock.monotonic() < deadline, f"not in {PATIENCE:.0f} s: {what}"
+    until(condition, PATIENCE, what)
 
 
 def sleepers(cluster: HadoopCluster, application: str) -> list[ContainerProcess]:

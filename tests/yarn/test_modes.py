@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.yarn.commands import Commands
+from tests.yarn.commands import Commands, commands_in
+from tests.yarn.rest import ask, client_secrets
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
@@ -49,45 +49,23 @@ rows = env.from_sequence(1, 4000).map(slowly).key_by(lambda row: row[0]).map(lam
 rows.sink_to(TransactionalFiles(sys.argv[1]))
 env.execute("once")
 """
-HOG = """
-from yarrow.datastream import StreamExecutionEnvironment
-import time
-kept = []
-
-def hog(number):
-    kept.append(b"x" * (50 << 20))
-    time.sleep(0.05)
-    return number
-
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(1)
-env.from_sequence(1, 10**6).map(hog).print()
-env.execute("hog")
-"""
 
 
 @pytest.fixture
 def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[Commands]:
-    before = {entry["id"] for entry in hadoop.applications()}
-    commands = Commands(
-        hadoop,
-        tmp_path,
-        {
-            "execution.checkpointing.dir": hdfs_folder,
-            "resourcemanager.taskmanager-timeout": "1 s",
-            "heartbeat.interval": "1 s",
-            "heartbeat.timeout": "8 s",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "3",
-            "restart-strategy.fixed-delay.delay": "100 ms",
-        },
-    )
-    for name, text in (("two_jobs", TWO_JOBS), ("once", ONCE), ("hog", HOG)):
+    configuration = {
+        "execution.checkpointing.dir": hdfs_folder,
+        "resourcemanager.taskmanager-timeout": "1 s",
+        "heartbeat.interval": "1 s",
+        "heartbeat.timeout": "8 s",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "3",
+        "restart-strategy.fixed-delay.delay": "100 ms",
+    }
+    for name, text in (("two_jobs", TWO_JOBS), ("once", ONCE)):
         (tmp_path / f"{name}.py").write_text(text)
-    try:
+    with commands_in(hadoop, tmp_path, configuration) as commands:
         yield commands
-    finally:
-        commands.end_all(before)
 
 
 class Session:
@@ -96,14 +74,10 @@ class Session:
     def __init__(self, yarrow: Commands, name: str, *arguments: str) -> None:
         self.yarrow = yarrow
         self.application = yarrow.ok("session", "-d", "-nm", yarrow.name(name), *arguments).application
-        (secrets,) = (yarrow.folder / "files").rglob(f"*{self.application}*")
-        self._secrets: dict[str, Any] = json.loads(secrets.read_bytes())
+        self._secrets = client_secrets(yarrow.folder / "files", self.application)
 
     def get(self, path: str) -> Any:
-        request = urllib.request.Request(f"{self._secrets['rest_address']}{path}")
-        request.add_header("Authorization", f"Bearer {self._secrets['rest_token']}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.loads(answer.read())
+        return ask(self._secrets.rest_address, self._secrets.rest_token, path)
 
     def submit(self, *arguments: str) -> str:
         """Submits detached; the job's id."""
@@ -125,13 +99,17 @@ class Session:
 def test_the_jobs_of_a_program_follow_each_other_and_its_error_is_the_applications(
     yarrow: Commands, hadoop: HadoopCluster
 ) -> None:
-    outcome = yarrow("run", "-t", "yarn-application", "-ynm", yarrow.name("two"), "two_jobs.py")
+    attached = ("-D", "execution.attached=true")
+    outcome = yarrow("run", "-t", "yarn-application", "-ynm", yarrow.name("two"), *attached, "two_jobs.py")
+    assert outcome.status == 1
+    assert "RuntimeError: after two jobs: 30" in outcome.err
     assert yarrow.final_status(outcome.application) == "FAILED"
     diagnostics = str(hadoop.application(outcome.application)["diagnostics"])
     assert "RuntimeError: after two jobs: 30" in diagnostics and "two_jobs.py" in diagnostics
     assert "yarrow/cli" not in diagnostics, "frames of the user alone come first"
 
 
+@pytest.mark.soak
 def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
     yarrow: Commands, hadoop: HadoopCluster
 ) -> None:
@@ -153,23 +131,10 @@ def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
     session.stop()
 
 
-def test_a_container_over_its_memory_says_so_in_the_jobs_exception(
-    yarrow: Commands, hadoop: HadoopCluster
-) -> None:
-    session = Session(yarrow, "hog", "-Drestart-strategy.type=none")
-    job = session.submit("hog.py")
-    yarrow.eventually(lambda: session.status(job) == "FAILED", "the job fails")
-    text = json.dumps(session.get(f"/jobs/{job}/exceptions"))
-    assert "may use 768 MB" in text and "Raise taskmanager.memory.process.size" in text
-    log = hadoop.container_logs(session.application)
-    said = "".join(text for name, text in log.items() if name.endswith("jobmanager.log"))
-    assert "used more memory than it may, 768 MB: raise taskmanager.memory.process.size" in said
-    session.stop()
-
-
 def test_what_is_waited_for_is_said(yarrow: Commands, hadoop: HadoopCluster) -> None:
     # The queue has 10 % of the cluster: room for the master and no more.
-    session = Session(yarrow, "waits", "-qu", "small", "-tm", "1000m", "-Dslot.request.timeout=20s")
+    once = ("-Dslot.request.timeout=10s", "-Drestart-strategy.type=none")
+    session = Session(yarrow, "waits", "-qu", "small", "-tm", "1000m", *once)
     job = session.submit("endless.py")
     yarrow.eventually(lambda: "has not granted" in waiting_for(session, job), "a reason is given")
     assert "queue small" in waiting_for(session, job)
@@ -183,7 +148,9 @@ def test_what_is_waited_for_is_said(yarrow: Commands, hadoop: HadoopCluster) -> 
     session.stop()
 
 
-@pytest.mark.parametrize("half", [MASTER, "com.anaconda.skein.ApplicationMaster"])
+@pytest.mark.parametrize(
+    "half", [pytest.param(MASTER, marks=pytest.mark.soak), "com.anaconda.skein.ApplicationMaster"]
+)
 def test_neither_half_of_the_masters_container_outlives_the_other(
     yarrow: Commands, hadoop: HadoopCluster, hadoop_environment: None, half: str
 ) -> None:

@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from kazoo.client import KazooClient
 
-from tests.yarn.commands import Commands
+from tests.yarn.commands import Commands, commands_in
+from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
+from tests.yarn.rest import client_secrets
 from yarrow.runtime.rpc.bootstrap import PemIdentity
-from yarrow.runtime.yarn.application import ClientSecrets, MasterSecrets, TaskExecutorSecrets
+from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE, MASTER_SECRETS_FILE, TASK_EXECUTOR_SECRETS_FILE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import user
@@ -28,22 +29,16 @@ from yarrow.testing.hadoop.layout import user
 PLANTED = "planted-7c1e5a90"
 #: The same by a key of the containers' environment is the user's own doing; no other key is in it.
 SECRET_KEY = "s3.secret-key"
+ROOT = "/yarrow-security"
 
 
 @pytest.fixture
-def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[Commands]:
-    before = {entry["id"] for entry in hadoop.applications()}
-    configuration = {
-        "high-availability.type": "zookeeper",
-        "high-availability.zookeeper.quorum": hadoop.zookeeper_quorum,
-        "high-availability.storageDir": f"{hdfs_folder}/ha",
-        SECRET_KEY: PLANTED,
-    }
-    commands = Commands(hadoop, tmp_path, configuration)
-    try:
+def yarrow(
+    hadoop: HadoopCluster, hadoop_environment: None, hdfs_folder: str, tmp_path: Path
+) -> Iterator[Commands]:
+    stored = high_availability(hadoop.zookeeper_quorum, ROOT, f"{hdfs_folder}/ha")
+    with commands_in(hadoop, tmp_path, {**stored, SECRET_KEY: PLANTED}) as commands:
         yield commands
-    finally:
-        commands.end_all(before)
 
 
 class Session:
@@ -55,7 +50,7 @@ class Session:
         self.id = self.outcome.application
         self.job = yarrow.ok("run", "-d", "-yid", self.id, "endless.py").job
         self.client_file = yarrow.folder / "files" / f".yarrow-application-{self.id}"
-        self.client = msgspec.json.decode(self.client_file.read_bytes(), type=ClientSecrets)
+        self.client = client_secrets(yarrow.folder / "files", self.id)
         yarrow.eventually(self.runs, "the job runs")
         self.master_file, self.worker_file = (
             self.files(name)[0] for name in (MASTER_SECRETS_FILE, TASK_EXECUTOR_SECRETS_FILE)
@@ -136,6 +131,11 @@ def test_secrets_stand_in_their_files_only_and_entrances_keep(
     yarrow.ok("session", "-id", session.id, text="stop\n")
     yarrow.eventually(lambda: yarrow.state(session.id) == "FINISHED", "the end")
     assert not session.client_file.exists()
+    with zookeeper_client(hadoop.zookeeper_quorum) as zookeeper:
+        nodes = ClusterNodes(zookeeper, f"{ROOT}/{session.id}")
+        yarrow.eventually(lambda: not nodes.exists(), "nothing of it is left in ZooKeeper")
+        zookeeper.delete(ROOT, recursive=True)
+    yarrow.eventually(lambda: not is_stored(f"{hdfs_folder}/ha", session.id), "nor on HDFS")
     session.assert_clean("the logs of the whole application", str(hadoop.container_logs(session.id)))
 
 
@@ -185,9 +185,7 @@ def nothing_is_in_what_others_may_read(session: Session, yarrow: Commands) -> No
 
 
 def nothing_is_in_zookeeper(session: Session, hadoop: HadoopCluster) -> None:
-    client = KazooClient(hadoop.zookeeper_quorum)
-    client.start()
-    try:
+    with zookeeper_client(hadoop.zookeeper_quorum) as client:
         seen = []
 
         def look(path: str) -> None:
@@ -201,9 +199,6 @@ def nothing_is_in_zookeeper(session: Session, hadoop: HadoopCluster) -> None:
             if child != "zookeeper":
                 look(f"/{child}")
         assert any(session.id in path for path in seen)
-    finally:
-        client.stop()
-        client.close()
 
 
 def nothing_is_in_the_description_on_hdfs(session: Session, hadoop: HadoopCluster) -> None:

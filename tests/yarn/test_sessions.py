@@ -11,16 +11,16 @@ import stat
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import msgspec
 import pytest
 
-from yarrow.runtime.common.clock import SystemClock
+from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
+from tests.yarn.rest import ask
+from tests.yarn.waiting import until
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
@@ -29,6 +29,9 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for what YARN does by itself; a machine under load is slow.
 PATIENCE = 120.0
+#: In which a client that kills, or a master that YARN has let go, removes the rest.
+GRACE = 20.0
+ROOT = f"/yarrow-ends-{os.getpid()}"
 #: The cluster may be used by others as well.
 NAME = f"session of tests {os.getpid()}"
 UNKNOWN = "application_1700000000000_0001"
@@ -76,19 +79,12 @@ def descriptor(
     assert list(temporary_folder.iterdir()) == []
 
 
-def ask(cluster: YarnCluster, method: str, path: str, token: str | None = None) -> Any:
-    request = urllib.request.Request(f"{cluster.rest_address}{path}", method=method)
-    request.add_header("Authorization", f"Bearer {cluster.rest_token if token is None else token}")
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
+def asked(cluster: YarnCluster, method: str, path: str, token: str | None = None) -> Any:
+    return ask(cluster.rest_address, cluster.rest_token if token is None else token, path, method)
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    clock, pause = SystemClock(), Event()
-    deadline = clock.monotonic() + PATIENCE
-    while not condition():
-        assert clock.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
-        pause.wait(0.2)
+    until(condition, PATIENCE, what)
 
 
 def user_files(hadoop: HadoopCluster) -> set[str]:
@@ -110,9 +106,9 @@ def test_a_session_from_nothing_to_its_end(
     hadoop: HadoopCluster, descriptor: YarnClusterDescriptor, settings: Settings
 ) -> None:
     session = descriptor.deploy_session()
-    assert ask(session, "GET", "/overview")["slots-total"] == 0
+    assert asked(session, "GET", "/overview")["slots-total"] == 0
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        ask(session, "GET", "/overview", token="guessed")
+        asked(session, "GET", "/overview", token="guessed")
 
     kept = descriptor.files.folder / f".yarrow-application-{session.application_id}"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -128,7 +124,7 @@ def test_a_session_from_nothing_to_its_end(
         assert other.retrieve(session.application_id) == session
         assert descriptor.files.read_secrets(session.application_id) == secrets
 
-    assert ask(session, "DELETE", "/cluster") == {}
+    assert asked(session, "DELETE", "/cluster") == {}
     client = descriptor.client((b"", b""))
     eventually(lambda: client.report(session.application_id).state.has_ended, "the session has ended")
     assert client.report(session.application_id).final_status is FinalStatus.SUCCEEDED
@@ -138,15 +134,27 @@ def test_a_session_from_nothing_to_its_end(
     eventually(lambda: user_files(hadoop) == set(), "its files are gone")
 
 
-def test_a_killed_session_is_gone(hadoop: HadoopCluster, descriptor: YarnClusterDescriptor) -> None:
-    session = descriptor.deploy_session()
-    descriptor.kill(session.application_id)
-    client = descriptor.client((b"", b""))
-    eventually(lambda: client.report(session.application_id).state is YarnState.KILLED, "it is killed")
-    eventually(lambda: user_files(hadoop) == set(), "its files are gone")
-    assert descriptor.files.known_applications() == []
-    # Once more is no error.
-    descriptor.kill(session.application_id)
+def test_a_killed_session_is_gone_with_all_that_it_stored(
+    hadoop: HadoopCluster, settings: Settings, hdfs_folder: str
+) -> None:
+    own = high_availability(hadoop.zookeeper_quorum, ROOT, hdfs_folder)
+    with (
+        zookeeper_client(hadoop.zookeeper_quorum) as zookeeper,
+        YarnClusterDescriptor(settings.overlay(own)) as descriptor,
+    ):
+        session = descriptor.deploy_session()
+        nodes = ClusterNodes(zookeeper, f"{ROOT}/{session.application_id}")
+        eventually(nodes.exists, "it stores something")
+        descriptor.kill(session.application_id)
+        client = descriptor.client((b"", b""))
+        eventually(lambda: client.report(session.application_id).state is YarnState.KILLED, "it is killed")
+        until(lambda: not nodes.exists(), GRACE, "nothing of it is in ZooKeeper")
+        until(lambda: not is_stored(hdfs_folder, session.application_id), GRACE, "nor on HDFS")
+        eventually(lambda: user_files(hadoop) == set(), "its files are gone")
+        assert descriptor.files.known_applications() == []
+        # Once more is no error.
+        descriptor.kill(session.application_id)
+        zookeeper.retry(zookeeper.delete, ROOT, recursive=True)
 
 
 def test_a_master_that_fails_says_why_with_its_log(
@@ -241,11 +249,11 @@ def test_a_session_that_is_not_granted_says_why_and_is_given_up(
     wanted = {
         "yarn.application.queue": "small",
         "jobmanager.memory.process.size": "3g",
-        "yarn.deployment-timeout": "10 s",
+        "yarn.deployment-timeout": "8 s",
     }
     with YarnClusterDescriptor(settings.overlay(wanted), said.append) as descriptor:
         with pytest.raises(
-            YarnError, match=r"not ready after 10 s \(yarn\.deployment-timeout\) and is killed"
+            YarnError, match=r"not ready after 8 s \(yarn\.deployment-timeout\) and is killed"
         ):
             descriptor.deploy_session()
         assert_nothing_left(hadoop, descriptor)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.yarn.private_zookeeper import PrivateZooKeeper, until
+from tests.yarn.private_zookeeper import PrivateZooKeeper
 from tests.yarn.standalone_masters import GRACE, CountedRows, StandaloneMasters
-from yarrow.cli.targets import masters_rest_client
+from tests.yarn.waiting import until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 
 #: Seconds from the death of the leader to all tasks running again: session, slots and start.
 BACK = 20.0
+
+
+Start = Callable[..., tuple[StandaloneMasters, CountedRows]]
 
 
 @pytest.fixture
@@ -28,149 +32,103 @@ def zookeeper(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
 
 
 @pytest.fixture
-def masters(
+def start(
     tmp_path: Path, hadoop: HadoopCluster, hadoop_environment: None, hdfs_folder: str
-) -> Iterator[Callable[..., StandaloneMasters]]:
-    made: list[StandaloneMasters] = []
+) -> Iterator[Start]:
+    """Starts masters and the job, which runs and has completed checkpoints then."""
+    with ExitStack() as left:
 
-    def make(quorum: str = "", count: int = 2, **others: str) -> StandaloneMasters:
-        folder = tmp_path / f"ha-{len(made)}-{tmp_path.name}"
-        folder.mkdir()
-        cluster = StandaloneMasters(
-            folder, hdfs_folder, quorum or hadoop.zookeeper_quorum, hadoop.environment(), **others
-        )
-        made.append(cluster)
-        cluster.start(count)
-        return cluster
+        def begin(quorum: str = "", masters: int = 2, **others: str) -> tuple[StandaloneMasters, CountedRows]:
+            folder = tmp_path / f"ha-{tmp_path.name}"
+            folder.mkdir()
+            cluster = StandaloneMasters(
+                folder, hdfs_folder, quorum or hadoop.zookeeper_quorum, hadoop.environment(), **others
+            )
+            left.callback(cluster.stop)
+            cluster.start(masters)
+            job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
+            job.until_running()
+            job.until_checkpoints()
+            return cluster, job
 
-    yield make
-    for cluster in made:
-        cluster.stop()
+        yield begin
 
 
-def test_a_killed_leader_is_replaced(
-    masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters()
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 2)
-    former = cluster.leader()
+def test_a_killed_leader_is_replaced(start: Start) -> None:
+    cluster, job = start()
     before = cluster.epoch()
-    former.kill()
-    cluster.until_running(job.job_id, BACK)
+    cluster.leader().kill()
+    job.until_running(BACK)
     assert cluster.epoch() > before
-    checkpoints = cluster.get(f"/jobs/{job.job_id}/checkpoints")
-    assert checkpoints["latest"]["restored"]["id"] > 1, "it went on from a checkpoint, not from the beginning"
-    cluster.until_checkpoints(job.job_id, 1)
-    job.let_go()
-    job.client.get_job_execution_result().result(GRACE)
-    job.check()
+    assert job.restored_from() > 1, "it went on from a checkpoint, not from the beginning"
+    job.until_checkpoints(1)
+    job.finish()
     until(lambda: (cluster.znodes(), cluster.stored_files()) == ([], []), GRACE, "nothing is left of the job")
 
 
-def test_a_leader_that_was_stopped_finds_itself_fenced(
-    masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters()
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 2)
-    former = cluster.leader()
-    epoch = cluster.epoch()
+def test_leaders_that_were_stopped_find_themselves_fenced(start: Start) -> None:
+    cluster, job = start()
+    former, epochs = cluster.leader(), [cluster.epoch()]
     former.signal(signal.SIGSTOP)
-    until(lambda: cluster.epoch() > epoch, GRACE, "another epoch has begun")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 1)
-    restarts = cluster.get(f"/jobs/{job.job_id}/checkpoints")["counts"]["restored"]
+    until(lambda: cluster.epoch() > epochs[-1], GRACE, "another epoch has begun")
+    epochs.append(cluster.epoch())
+    job.until_running()
+    job.until_checkpoints(1)
+    restarts = job.count("restored")
     former.signal(signal.SIGCONT)
     until(lambda: former.said("this master leads no more") == 1, GRACE, "the former leader knows")
-    done = cluster.completed_checkpoints(job.job_id)
-    cluster.until_checkpoints(job.job_id, done + 2)
-    assert cluster.get(f"/jobs/{job.job_id}/checkpoints")["counts"]["restored"] == restarts
+    job.until_checkpoints()
+    assert job.count("restored") == restarts
     assert former.runs and cluster.leader() is not former
-    job.let_go()
-    job.client.get_job_execution_result().result(GRACE)
-    job.check()
+    # In a duel: they are back before their successor has the job running.
+    for _ in range(2):
+        former = cluster.leader()
+        former.signal(signal.SIGSTOP)
+        until(lambda: cluster.epoch() > epochs[-1], GRACE, "another epoch has begun")
+        former.signal(signal.SIGCONT)
+        job.until_running()
+        epochs.append(cluster.epoch())
+        job.until_checkpoints(1)
+    assert epochs == sorted(set(epochs))
+    job.finish()
 
 
-def test_a_short_absence_of_zookeeper_restarts_nothing(
-    zookeeper: PrivateZooKeeper, masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters(zookeeper.quorum, session_timeout="20 s")
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 2)
+def test_a_short_absence_of_zookeeper_restarts_nothing(zookeeper: PrivateZooKeeper, start: Start) -> None:
+    cluster, job = start(zookeeper.quorum, session_timeout="20 s")
     epoch = cluster.epoch()
     zookeeper.stop()
     zookeeper.start()
     # Ids of checkpoints go on being given out.
-    done = cluster.completed_checkpoints(job.job_id)
-    cluster.until_checkpoints(job.job_id, done + 2)
+    job.until_checkpoints()
     assert cluster.epoch() == epoch
-    assert cluster.get(f"/jobs/{job.job_id}/checkpoints")["counts"]["restored"] == 0
-    job.let_go()
-    job.client.get_job_execution_result().result(GRACE)
-    job.check()
+    assert job.count("restored") == 0
+    job.finish()
 
 
-def test_a_long_absence_of_zookeeper_ends_no_job(
-    zookeeper: PrivateZooKeeper, masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters(zookeeper.quorum)
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 2)
+@pytest.mark.soak
+def test_a_long_absence_of_zookeeper_ends_no_job(zookeeper: PrivateZooKeeper, start: Start) -> None:
+    cluster, job = start(zookeeper.quorum)
     former, epoch = cluster.leader(), cluster.epoch()
     zookeeper.stop()
     until(lambda: former.said("this master leads no more") == 1, GRACE, "the leader has given up")
     zookeeper.start()
     until(lambda: cluster.epoch() > epoch, GRACE, "another epoch has begun")
-    cluster.until_running(job.job_id)
-    job.let_go()
-    job.client.get_job_execution_result().result(GRACE)
-    job.check()
+    job.until_running()
+    job.finish()
 
 
-def test_a_job_cancelled_during_failover_never_runs_again(
-    masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters(count=3)
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    cluster.until_checkpoints(job.job_id, 1)
+def test_a_job_cancelled_during_failover_never_runs_again(start: Start) -> None:
+    cluster, job = start(masters=3)
     cluster.leader().kill()
     # The first answer of the next leader, whatever the job is doing then.
-    until(lambda: cluster.status(job.job_id) != "None", GRACE, "another leads")
-    masters_rest_client(cluster.settings).json("PATCH", f"/jobs/{job.job_id}")
-    second = cluster.leader()
-    second.kill()
+    until(lambda: job.state() != "", GRACE, "another leads")
+    job.cancel()
+    cluster.leader().kill()
     until(lambda: cluster.overview().get("taskmanagers") == 1, GRACE, "a third leads")
     cluster.leader()
     until(lambda: cluster.znodes() == [], GRACE, "what is left of the job is removed")
+    until(lambda: cluster.overview().get("slots-available") == 2, GRACE, "its slots are free")
     assert cluster.overview()["jobs-running"] == 0
-    assert cluster.overview()["slots-available"] == 2
     last = next(master for master in cluster.masters if master.runs)
     assert not last.said(f"({job.job_id}) is FINISHED")
-    assert cluster.status(job.job_id) in ("CANCELED", "None")
-
-
-def test_masters_in_a_duel_use_each_checkpoint_once(
-    masters: Callable[..., StandaloneMasters], tmp_path: Path, hdfs_folder: str
-) -> None:
-    cluster = masters()
-    job = CountedRows(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
-    cluster.until_running(job.job_id)
-    epochs = [cluster.epoch()]
-    for _ in range(3):
-        cluster.until_checkpoints(job.job_id, 1)
-        stopped = cluster.leader()
-        stopped.signal(signal.SIGSTOP)
-        until(lambda: cluster.epoch() > epochs[-1], GRACE, "another epoch has begun")
-        stopped.signal(signal.SIGCONT)
-        cluster.until_running(job.job_id)
-        epochs.append(cluster.epoch())
-    assert epochs == sorted(set(epochs))
-    job.let_go()
-    job.client.get_job_execution_result().result(GRACE)
-    job.check()
+    assert job.state() in ("CANCELED", "")

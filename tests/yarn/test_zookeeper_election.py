@@ -62,6 +62,11 @@ class Master:
         await asyncio.to_thread(self.services.start)
         await self.services.election.start(self)
 
+    async def lead(self) -> None:
+        """The same, until it leads by the first epoch."""
+        await self.start()
+        await eventually(lambda: self.epoch == 1)
+
     async def expire(self) -> None:
         """Ends the session as ZooKeeper would: another client takes it over and closes it."""
         session = self.services.client.session
@@ -105,8 +110,7 @@ def test_one_leads_and_the_next_takes_over(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         history: list[tuple[str, int]] = []
         first, second = (Master(zookeeper, "take-over", history, name) for name in "ab")
-        await first.start()
-        await eventually(lambda: first.epoch == 1)
+        await first.lead()
         await second.start()
         seen: list[LeaderInformation | None] = []
         watcher = second.services.leader(RESOURCE_MANAGER)
@@ -140,8 +144,7 @@ def assert_gone(zookeeper: PrivateZooKeeper, cluster: str) -> None:
 def test_writes_of_a_former_leadership_are_refused(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         first, second = (Master(zookeeper, "fencing", [], name) for name in "ab")
-        await first.start()
-        await eventually(lambda: first.epoch == 1)
+        await first.lead()
         old = first.services.records(1)
         await asyncio.to_thread(old.write, Put("jobs/x", b"1"), Put("jobs/x/deep/er", b"2"))
         assert await asyncio.to_thread(old.read, "jobs/x/deep/er") == b"2"
@@ -167,8 +170,7 @@ def test_writes_of_a_former_leadership_are_refused(zookeeper: PrivateZooKeeper) 
 def test_a_lost_session_revokes_and_the_next_epoch_follows(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         master = Master(zookeeper, "expired", [], "a")
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         await master.expire()
         await eventually(lambda: master.epoch is not None and master.epoch > 1)
         assert len(master.revoked) == 1
@@ -180,8 +182,7 @@ def test_a_lost_session_revokes_and_the_next_epoch_follows(zookeeper: PrivateZoo
 def test_a_pause_of_the_server_within_the_session_changes_nothing(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         master = Master(zookeeper, "short-pause", [], "a")
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         for _ in range(2):
             zookeeper.signal(signal.SIGSTOP)
             await asyncio.sleep(SESSION / 3)
@@ -198,8 +199,7 @@ def test_a_restart_of_the_server_within_the_session_changes_nothing(zookeeper: P
         master = Master(zookeeper, "restart", [], "a")
         # Time for a server to start on a busy machine.
         master.services = ZooKeeperServices(settings(zookeeper, "restart", session_timeout=30.0))
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         await asyncio.to_thread(zookeeper.stop)
         await asyncio.to_thread(zookeeper.start)
         await asyncio.to_thread(master.services.records(1).write, Put("jobs/x", b""))
@@ -212,8 +212,7 @@ def test_a_restart_of_the_server_within_the_session_changes_nothing(zookeeper: P
 def test_who_hears_nothing_stops_leading_before_the_session_ends(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         master = Master(zookeeper, "long-pause", [], "a")
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         records = master.services.records(1)
         begin = _clock.monotonic()
         zookeeper.signal(signal.SIGSTOP)
@@ -281,8 +280,7 @@ def test_only_members_of_the_cluster_change_nodes_of_the_creator(zookeeper: Priv
     async def body() -> None:
         master = Master(zookeeper, "creator", [], "a")
         master.services = ZooKeeperServices(guarded, "", b"secret")
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         await master.services.election.publish(RESOURCE_MANAGER, leader(1))
         records = master.services.records(1)
         await asyncio.to_thread(records.write, Put("jobs/x", b"1"))
@@ -316,8 +314,7 @@ def test_nodes_that_somebody_removed_are_made_again_and_epochs_go_on(zookeeper: 
     async def body() -> None:
         history: list[tuple[str, int]] = []
         master = Master(zookeeper, "removed", history, "a")
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         await master.expire()
         await eventually(lambda: master.epoch == 2)
         admin = KazooClient(zookeeper.quorum)
@@ -345,8 +342,7 @@ def test_all_but_what_is_to_be_kept_goes_and_the_rest_with_the_session(
         master = Master(zookeeper, "kept", [], "a")
         master.services.storage_directory = str(tmp_path / "ha")
         (tmp_path / "ha" / "blobs").mkdir(parents=True)
-        await master.start()
-        await eventually(lambda: master.epoch == 1)
+        await master.lead()
         records = master.services.records(1)
         await asyncio.to_thread(records.write, Put("results/a", b"1"), Put("jobs/b", b"2"))
         await master.services.election.stop()

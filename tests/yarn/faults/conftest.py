@@ -5,43 +5,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
-from tests.yarn.faults.sessions import ENDED, GRACE, ROOT, FaultSession, SteadyJob
-from tests.yarn.private_zookeeper import until
+from tests.yarn.conftest import KEPT, SHARED
+from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob
+from tests.yarn.highly_available import zookeeper_client
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
 from yarrow.testing.tcp_relay import TcpRelay
 
-#: Set by `bench/soak`: faults that take longer are tested as well.
-SOAK = "YARROW_SOAK"
-#: Names a cluster that runs already.
-RUNNING = "YARROW_HADOOP_DIRECTORY"
-PLACES = Places(znode_root=ROOT, kept=("/tmp/logs", f"/user/{user()}/.yarrow"))
-LOG_BYTES = 12_000
+PLACES = Places(znode_root=ROOT, kept=KEPT)
 
 StartSession = Callable[..., FaultSession]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """All here are faults; those of the soak are left to it."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All here are faults."""
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.fault)
         item.add_marker(pytest.mark.slow)
-    if os.environ.get(RUNNING) and Path(os.environ[RUNNING]) == default_directory():
+    if os.environ.get(SHARED) and Path(os.environ[SHARED]) == default_directory():
         for item in ours:
             item.add_marker(pytest.mark.skip(reason="daemons are killed, and everybody may use this cluster"))
-    left_out = [item for item in ours if item.get_closest_marker("soak") and not os.environ.get(SOAK)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)
@@ -100,17 +93,12 @@ def start_session(
         for session in started:
             session.stop()
     finally:
-        client = KazooClient(hadoop.zookeeper_quorum)
-        client.start(GRACE)
-        try:
+        with zookeeper_client(hadoop.zookeeper_quorum) as client:
             with contextlib.suppress(AssertionError):
                 # A master removes the rest once YARN knows of the end.
                 until(lambda: not (client.exists(ROOT) and client.get_children(ROOT)), 10.0, "they are gone")
             left = [path for path in client.get_children(ROOT)] if client.exists(ROOT) else []
             client.delete(ROOT, recursive=True)
-        finally:
-            client.stop()
-            client.close()
     assert not left, f"sessions left in ZooKeeper: {left}"
 
 
@@ -145,16 +133,8 @@ def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
     yield jobs
     hadoop.bring_back()
     for job in jobs:
-        if not job.session.has_ended():
-            end(job)
-
-
-def end(job: SteadyJob) -> None:
-    """Cancels a job that has not ended; a master that came after its end may not know it."""
-    until(lambda: job.session.get("/overview") is not None, GRACE, "a master answers")
-    if job.state() not in ("", *ENDED):
-        job.cancel()
-        until(lambda: job.state() in ("", *ENDED), GRACE, "the job is cancelled")
+        if not job.cluster.has_ended():
+            job.end()
 
 
 @pytest.fixture
@@ -170,20 +150,3 @@ def start_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
     started.until_running()
     started.until_checkpoints()
     return started
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the logs of the containers that were running to the report of a failed test."""
-    report = yield
-    hadoop = getattr(item, "funcargs", {}).get("hadoop")
-    if report.failed and hadoop is not None:
-        try:
-            for entry in hadoop.applications(("ACCEPTED", "RUNNING")):
-                for name, text in hadoop.container_logs(entry["id"], LOG_BYTES).items():
-                    report.sections.append((f"{entry['id']} {name}", text))
-        except Exception as error:  # the test's own failure is what counts
-            report.sections.append(("logs of containers", f"could not be read: {error}"))
-    return report

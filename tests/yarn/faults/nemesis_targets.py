@@ -7,17 +7,15 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.yarn.faults.sessions import ENDED, GRACE, MASTER, FaultSession, SteadyJob, kill
-from tests.yarn.private_zookeeper import until
-from tests.yarn.standalone_masters import Process, StandaloneMasters
-from yarrow.cli.targets import masters_rest_client
-from yarrow.common.configuration import Configuration
-from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from tests.yarn.faults.sessions import MASTER, FaultSession, SteadyJob, kill, steady
+from tests.yarn.standalone_masters import Process, StandaloneMasters, environment_of
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.errors import HadoopError
 from yarrow.testing.hadoop.processes import is_alive
 from yarrow.testing.nemesis import Kind
-from yarrow.testing.steady_rows import SteadyOutput, build_job
+from yarrow.testing.steady_rows import build_job
 from yarrow.testing.tcp_relay import TcpRelay
 
 Heal = Callable[[], None]
@@ -70,11 +68,29 @@ class Hadoop:
         self._cluster.run("hdfs", "dfsadmin", "-safemode", what)
 
 
-class YarnTarget:
+class SteadyTarget:
+    """The part of a target that is its job."""
+
+    def __init__(self, job: SteadyJob) -> None:
+        self.job = job
+
+    def runs(self) -> bool:
+        return self.job.runs()
+
+    def finish(self) -> None:
+        self.job.finish()
+
+    def cancel(self) -> None:
+        self.job.end()
+        assert self.job.state() == "CANCELED"
+
+
+class YarnTarget(SteadyTarget):
     """A session, its job, and the relay to ZooKeeper."""
 
     def __init__(self, session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
-        self._session, self._job, self._relay = session, job, relay
+        super().__init__(job)
+        self._session, self._relay = session, relay
         self._hadoop = Hadoop(session.hadoop)
 
     def kinds(self) -> Sequence[Kind]:
@@ -110,16 +126,6 @@ class YarnTarget:
         self._relay.heal()
         self._hadoop.heal_all()
 
-    def runs(self) -> bool:
-        return self._job.runs()
-
-    def finish(self) -> None:
-        self._job.finish()
-
-    def cancel(self) -> None:
-        self._job.cancel()
-        until(lambda: self._job.state() == "CANCELED", GRACE, "the job is cancelled")
-
     def disturb_after_cancel(self) -> None:
         epoch = self._session.epoch()
         kill(self._session.master())
@@ -151,7 +157,7 @@ class YarnTarget:
         return go_on
 
 
-class StandaloneTarget:
+class StandaloneTarget(SteadyTarget):
     """Two masters and a TaskExecutor; who is killed has a successor at once."""
 
     def __init__(
@@ -162,26 +168,16 @@ class StandaloneTarget:
         output: str,
         parallelism: int = 2,
     ) -> None:
-        self._masters, self._folder, self._output = masters, folder, output
+        self._masters, self._folder = masters, folder
         self._hadoop = Hadoop(hadoop)
         self._environment = hadoop.environment()
-        configuration = Configuration()
-        for key, value in {
-            **masters.config,
-            "execution.target": "remote",
-            "execution.checkpointing.interval": "1 s",
-            "execution.checkpointing.timeout": "20 s",
-            "execution.checkpointing.tolerable-failed-checkpoints": "1000",
-            "execution.checkpointing.dir": f"{output}-checkpoints",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "1000",
-            "restart-strategy.fixed-delay.delay": "200 ms",
-        }.items():
-            configuration.set_string(key, value)
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env = environment_of(
+            {**masters.config, "execution.target": "remote", **steady(f"{output}-checkpoints")}
+        )
         env.set_parallelism(parallelism)
         build_job(env, str(folder), output)
-        self.job_id = str(env.execute_async("steady rows").get_job_id())
+        job_id = str(env.execute_async("steady rows").get_job_id())
+        super().__init__(SteadyJob(masters, job_id, folder, output))
 
     def kinds(self) -> Sequence[Kind]:
         return (
@@ -215,21 +211,6 @@ class StandaloneTarget:
                 process.signal(signal.SIGCONT)
         if not self._masters.task_executors[-1].runs:
             self._add_task_executor()
-
-    def runs(self) -> bool:
-        job = self._masters.get(f"/jobs/{self.job_id}") or {}
-        tasks = job.get("status-counts", {})
-        return job.get("state") == "RUNNING" and tasks.get("RUNNING") == sum(tasks.values()) > 0
-
-    def finish(self) -> None:
-        (self._folder / "go").touch()
-        until(lambda: self._masters.status(self.job_id) in ENDED, GRACE, "the job ends")
-        assert self._masters.status(self.job_id) == "FINISHED"
-        SteadyOutput(self._output).check()
-
-    def cancel(self) -> None:
-        masters_rest_client(self._masters.settings).json("PATCH", f"/jobs/{self.job_id}")
-        until(lambda: self._masters.status(self.job_id) == "CANCELED", GRACE, "the job is cancelled")
 
     def disturb_after_cancel(self) -> None:
         epoch = self._masters.epoch()

@@ -10,8 +10,9 @@ from threading import Event
 
 import pytest
 
-from tests.yarn.faults.sessions import GRACE, SESSION_TIMEOUT, FaultSession, SteadyJob
-from tests.yarn.private_zookeeper import until
+from tests.yarn.faults.sessions import SESSION_TIMEOUT, FaultSession, SteadyJob
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
@@ -71,7 +72,7 @@ def test_21_the_session_of_the_leader_expires(session: FaultSession, job: Steady
     absence = Absence(session, job)
     relay.cut([absence.master.pid])
     absence.until_given_up()
-    until(lambda: session.candidates() == [], GRACE, "ZooKeeper ends the session")
+    until(lambda: session.nodes.candidates() == [], GRACE, "ZooKeeper ends the session")
     assert session.pointers(job.job_id) == absence.pointers
     assert "jobs/" in "".join(session.znodes()), "who leads no more removes nothing"
     relay.heal()

@@ -3,7 +3,6 @@ goes on without it, and nothing that it still does counts."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +11,10 @@ import psutil
 import pytest
 
 from tests.yarn.faults.nemesis_targets import StandaloneTarget
-from tests.yarn.faults.sessions import GRACE
-from tests.yarn.private_zookeeper import until
+from tests.yarn.free_ports import free_port
 from tests.yarn.standalone_masters import Process, StandaloneMasters
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
@@ -75,12 +75,6 @@ class RelayedCluster:
         self.from_master.heal()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LISTEN, 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def cluster(hadoop: HadoopCluster, storage: str, tmp_path: Path) -> Iterator[RelayedCluster]:
     with ExitStack() as relays:
@@ -107,21 +101,15 @@ def test_24_cut_off_from_the_master(
         cluster.masters, hadoop, folder, f"{storage}/cut-{direction.name}", parallelism=4
     )
     until(target.runs, GRACE, "the job runs")
-    job_id = target.job_id
-    cluster.masters.until_checkpoints(job_id, 2)
+    job = target.job
+    job.until_checkpoints()
     cluster.cut(victim, direction)
     cluster.add_task_executor({})
-    until(lambda: restored(cluster, job_id) > 0 and target.runs(), GRACE, "the job runs without it")
-    done = cluster.masters.completed_checkpoints(job_id)
-    cluster.masters.until_checkpoints(job_id, done + 2)
+    until(lambda: job.count("restored") > 0 and job.runs(), GRACE, "the job runs without it")
+    job.until_checkpoints()
     assert victim.runs
     cluster.heal()
     cluster.until_task_executors(3)
-    cluster.masters.until_checkpoints(job_id, done + 4)
-    assert restored(cluster, job_id) == 1, "its return disturbs nobody"
+    job.until_checkpoints()
+    assert job.count("restored") == 1, "its return disturbs nobody"
     target.finish()
-
-
-def restored(cluster: RelayedCluster, job_id: str) -> int:
-    found = cluster.masters.get(f"/jobs/{job_id}/checkpoints")
-    return int(found["counts"]["restored"]) if found else 0

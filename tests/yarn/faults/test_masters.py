@@ -10,23 +10,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.yarn.faults.conftest import StartSession, start_job
-from tests.yarn.faults.sessions import GRACE, MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
-from tests.yarn.private_zookeeper import until
-from yarrow.runtime.common.clock import SystemClock
+from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 #: Seconds from the death of the master to all tasks running from the last checkpoint, on a quiet machine.
 BACK = 20.0
 #: Seconds in which one half of the master's container follows the other.
 FOLLOWS = 5.0
-
-
-def time_until(condition: Callable[[], bool], what: str) -> float:
-    """Seconds until something holds."""
-    clock = SystemClock()
-    began = clock.monotonic()
-    until(condition, GRACE, what)
-    return clock.monotonic() - began
 
 
 def lives(process: ContainerProcess) -> bool:
@@ -56,8 +48,8 @@ def test_3_killed(
     (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
     former = {one.pid for one in session.task_executors()}
     kill(victim)
-    follows = time_until(lambda: not lives(other), "the other half of the container ends")
-    back = follows + time_until(lambda: session.epoch() > epoch and job.runs(), "the job runs again")
+    follows = until(lambda: not lives(other), GRACE, "the other half of the container ends")
+    back = follows + until(lambda: session.epoch() > epoch and job.runs(), GRACE, "the job runs again")
     record_property("the other half ends after", follows)
     record_property("all tasks run after", back)
     print(f"\n{half}: the other half ended after {follows:.1f} s, all tasks run after {back:.1f} s")
@@ -159,4 +151,4 @@ def test_4_all_attempts_are_used_up(
     assert any(node.startswith("jobs/") for node in kept) and any(
         node.startswith("checkpoints/") for node in kept
     ), "high availability keeps what it needs"
-    session.forget()
+    session.nodes.remove()

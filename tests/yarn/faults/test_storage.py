@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.yarn.faults.sessions import GRACE, FaultSession, SteadyJob, kill
-from tests.yarn.private_zookeeper import until
+from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
@@ -26,10 +27,6 @@ def local_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
     return started
 
 
-def failed(job: SteadyJob) -> int:
-    return int(job.checkpoints()["counts"]["failed"])
-
-
 def set_safe_mode(hadoop: HadoopCluster, on: bool) -> None:
     done = hadoop.run("hdfs", "dfsadmin", "-safemode", "enter" if on else "leave")
     assert done.returncode == 0, done.stderr
@@ -40,10 +37,11 @@ class Undisturbed:
 
     def __init__(self, job: SteadyJob) -> None:
         self.job = job
-        self.attempts, self.failed, self.last = job.attempts(), failed(job), job.last_checkpoint()
+        self.attempts, self.last = job.attempts(), job.last_checkpoint()
+        self.failed = job.count("failed")
 
     def until_failing(self, times: int = 2) -> None:
-        until(lambda: failed(self.job) >= self.failed + times, GRACE, f"{times} checkpoints fail")
+        until(lambda: self.job.count("failed") >= self.failed + times, GRACE, f"{times} checkpoints fail")
 
     def check_after(self) -> None:
         self.job.until_checkpoints()
@@ -65,7 +63,7 @@ def test_13_read_only(hadoop: HadoopCluster, session: FaultSession, local_job: S
 
 def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSession, job: SteadyJob) -> None:
     last = job.last_checkpoint()
-    before = failed(job)
+    before = job.count("failed")
     hadoop.kill("namenode")
     (first,) = session.task_executors()
     kill(first)
@@ -75,7 +73,7 @@ def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSessi
     hadoop.wait_until_ready("namenode", "datanode")
     job.until_running()
     assert job.restored_from() >= last, "it never begins from nothing"
-    assert failed(job) >= before
+    assert job.count("failed") >= before
     job.until_checkpoints()
     job.finish()
 

@@ -9,8 +9,9 @@ import signal
 import pytest
 
 from tests.yarn.faults.conftest import StartSession
-from tests.yarn.faults.sessions import GRACE, FaultSession, SteadyJob, kill
-from tests.yarn.private_zookeeper import until
+from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
+from tests.yarn.waiting import until
+from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 
@@ -19,6 +20,8 @@ def test_1_killed_under_load(session: FaultSession, job: SteadyJob) -> None:
     (first,) = session.task_executors()
     job.until_disturbed_and_back(lambda: kill(first))
     job.until_checkpoints()
+    (failure, *_) = job.get("/exceptions")["exceptionHistory"]["entries"]
+    assert failure["stacktrace"]
     assert [one.pid for one in session.task_executors()] != [first.pid]
     assert len(session.task_executors()) == 1, "no more than are needed"
     assert session.epoch() == epoch and session.attempts() == attempts, "the master has nothing to do with it"
@@ -84,7 +87,9 @@ def test_8_more_memory_than_its_container_has(session: FaultSession) -> None:
     until(lambda: job.state() == "FAILED", GRACE, "the job fails once its restarts are used up")
     causes = [entry["stacktrace"] for entry in job.get("/exceptions")["exceptionHistory"]["entries"]]
     assert len(causes) >= 3
+    assert all("may use 1024 MB" in text for text in causes), causes
     assert all("aise taskmanager.memory.process.size (-ytm)" in text for text in causes), causes
+    assert session.said("used more memory than it may, 1024 MB: raise taskmanager.memory.process.size") > 0
     # One for each time; and one that is given back, if the job's end comes after the question for it.
     assert containers_so_far(session) - asked <= 4
     until(lambda: session.task_executors() == [], GRACE, "nobody is left")

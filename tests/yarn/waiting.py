@@ -1,0 +1,21 @@
+"""The one way in which tests on a real cluster wait: for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from yarrow.runtime.common.clock import SystemClock
+
+#: Seconds between two looks.
+LOOK = 0.05
+_clock = SystemClock()
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
+    """Returns when the condition holds, with the seconds that it took; fails after `seconds`."""
+    began = _clock.monotonic()
+    while not condition():
+        assert _clock.monotonic() < began + seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(LOOK)
+    return _clock.monotonic() - began
