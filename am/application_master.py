@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -19,9 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from yarrow.am.application_attempts import ApplicationAttempts
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to
+from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to, process_name
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder, read_description, read_secrets
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 _TALKATIVE = ("hdfs", "uvicorn", "kazoo")
 #: The kernel's name of Skein's process.
 _JAVA = "java"
+#: Seconds in which YARN's web server tells how former attempts ended; later it is not waited for.
+_COUNTING = 2.0
 #: Seconds between attempts to tell YARN of the end.
 _FINISH_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _log = logging.getLogger("yarrow.am.application_master")
@@ -103,32 +109,75 @@ async def _run(
     from yarrow.am.running_master import RunningMaster
     from yarrow.runtime.yarn.skein_bridge import SkeinMasterGateway
 
-    of = f"attempt {folder.attempt} of {description.max_attempts}"
-    is_last = folder.attempt >= description.max_attempts
-    _log.info("the ApplicationMaster starts, %s%s, pid %d", of, ", the last" if is_last else "", os.getpid())
+    attempts = await _count(
+        ApplicationAttempts(folder.attempt, description.max_attempts), description, folder
+    )
+    last = ", the last" if attempts.is_last else ""
+    _log.info("the ApplicationMaster starts, %s%s, pid %d", attempts, last, os.getpid())
     _log_token_life(os.environ)
     gateway = await asyncio.to_thread(SkeinMasterGateway)
     try:
-        master = RunningMaster(description, secrets, folder, temporary, gateway, children)
+        shown = msgspec.structs.replace(description, max_attempts=attempts.most)
+        master = RunningMaster(shown, secrets, folder, temporary, gateway, children)
         end = await master.run()
     except (ConfigError, InvalidProgramError) as error:
         # It would fail in every attempt.
         _log.exception("the application cannot run")
         return await _fail(gateway, stop_watching, str(error))
     except Exception as error:
-        _log.exception("%s of the ApplicationMaster has failed", of)
-        if not is_last:
+        _log.exception("%s of the ApplicationMaster has failed", attempts)
+        if not attempts.is_last:
+            _leave_to_yarn(attempts)
             raise
         text = f"{error if isinstance(error, YarrowError) else repr(error)}"
-        return await _fail(gateway, stop_watching, f"The ApplicationMaster failed in {of}, the last: {text}")
+        return await _fail(
+            gateway, stop_watching, f"The ApplicationMaster failed in {attempts}, the last: {text}"
+        )
     if end is None:
         _log.info("this attempt was told to end")
+        _leave_to_yarn(attempts)
         return 1
     _log.info("the application ends: %s. %s", end.status.value, end.diagnostics)
     stop_watching()
+    told = await tell_end(gateway, end)
+    if not attempts.ends_by(end.status):
+        _log.info("Skein reports this only from attempt %d on: those before it tell the same", attempts.limit)
     # Not before YARN knows: another attempt would run finished jobs again.
-    await master.forget(told=await tell_end(gateway, end))
+    await master.forget(told=told and attempts.ends_by(end.status))
     return 0
+
+
+async def _count(
+    attempts: ApplicationAttempts, description: ApplicationDescription, folder: ContainerFolder
+) -> ApplicationAttempts:
+    """With the former attempts that YARN does not count, where it tells in time."""
+    if attempts.number == 1:
+        return attempts
+    from yarrow.runtime.config.settings import Settings
+    from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+    from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWeb
+
+    def count() -> ApplicationAttempts:
+        hadoop = HadoopConfiguration.load(Settings(description.configuration), os.environ)
+        web = ResourceManagerWeb.of(hadoop)
+        return attempts.count(lambda number: web.diagnostics_of_attempt(folder.application_id, number))
+
+    try:
+        async with asyncio.timeout(_COUNTING):
+            return await asyncio.to_thread(count)
+    except (YarrowError, TimeoutError) as error:
+        _log.info("whether YARN counts all attempts before this one is not known: %s", error or "no answer")
+        return attempts
+
+
+def _leave_to_yarn(attempts: ApplicationAttempts) -> None:
+    """YARN starts another attempt: Skein must not report the failure of this one as the end of the application."""
+    if not attempts.failure_is_yarns:
+        return
+    java = ancestors_to(_JAVA, os.getpid())[-1:]
+    if java and process_name(java[0]) == _JAVA:
+        _log.info("process %d is ended, so that YARN decides about the next attempt", java[0])
+        os.kill(java[0], signal.SIGKILL)
 
 
 async def _fail(gateway: YarnMasterGateway, stop_watching: Callable[[], None], diagnostics: str) -> int:

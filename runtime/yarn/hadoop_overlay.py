@@ -30,6 +30,7 @@ log4j.appender.console.Target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %c{2} - %m%n
 """
+_NO_LIMIT: Final = str((1 << 31) - 1)
 #: A fixed time: the same properties make the same file.
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 #: A client says soon that nobody answers: Hadoop's own patience is a quarter of an hour.
@@ -55,9 +56,15 @@ def master_properties(config: Settings) -> dict[str, str]:
 
     It tells the ResourceManager what it wants, and hears what it got, every half of this interval but at most every
     five seconds; it takes nothing else from it. The ResourceManager's own, which decides when a master is lost, stays.
+    Which attempt is the last it takes from the lesser of the application's attempts, which the client has bounded by
+    what the cluster allows, and a property that only the ResourceManager's machine need have.
     """
     interval = max(1, config.get(yarn.CONTAINER_REQUEST_INTERVAL))
-    return {"yarn.am.liveness-monitor.expiry-interval-ms": str(2 * interval), **configured_properties(config)}
+    return {
+        "yarn.am.liveness-monitor.expiry-interval-ms": str(2 * interval),
+        "yarn.resourcemanager.am.max-attempts": _NO_LIMIT,
+        **configured_properties(config),
+    }
 
 
 def configured_properties(config: Settings) -> dict[str, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
 
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
@@ -27,6 +28,8 @@ from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 _TIMEOUT: Final = 5.0
 #: An answer longer than this is no answer about applications of one user.
 _MAX_BYTES: Final = 64 * 1024 * 1024
+#: An answer from address, status and body.
+Decode = Callable[[str, int, bytes], Mapping[str, Any]]
 
 
 class ResourceManagerWebError(YarnError):
@@ -164,11 +167,23 @@ class ResourceManagerWeb:
             return int(value) if str(value).isdecimal() else None
         return None
 
-    def _get(self, path: str) -> Mapping[str, Any]:
+    def diagnostics_of_attempt(self, application_id: str, number: int) -> str:
+        """What YARN says of an attempt that has ended; "" where it says nothing. Raises ResourceManagerWebError."""
+        attempt = f"{application_id.replace('application', 'appattempt')}_{number:06d}"
+        path = f"/ws/v1/cluster/apps/{quote(application_id, safe='')}/appattempts/{quote(attempt, safe='')}"
+        try:
+            # Hadoop 3.5 cannot write this answer as JSON.
+            return str(self._get(path, "application/xml", _diagnostics)["diagnosticsInfo"])
+        except _NotFoundError:
+            return ""
+
+    def _get(
+        self, path: str, form: str = "application/json", decode: Decode | None = None
+    ) -> Mapping[str, Any]:
         failures = []
         for address in sorted(self._addresses, key=lambda one: one != self._answered):
             try:
-                answer = self._get_from(address, path)
+                answer = self._get_from(address, path, form, decode or _decoded)
             except ResourceManagerWebError as error:
                 failures.append(str(error))
                 continue
@@ -179,7 +194,7 @@ class ResourceManagerWeb:
             + ("; ".join(failures) or "no address is configured")
         )
 
-    def _get_from(self, address: str, path: str) -> Mapping[str, Any]:
+    def _get_from(self, address: str, path: str, form: str, decode: Decode) -> Mapping[str, Any]:
         url = urlsplit(address)
         connection: http.client.HTTPConnection
         if url.scheme == "https":
@@ -189,14 +204,14 @@ class ResourceManagerWeb:
         else:
             connection = http.client.HTTPConnection(url.netloc, timeout=self._timeout)
         try:
-            connection.request("GET", path, headers={"Accept": "application/json"})
+            connection.request("GET", path, headers={"Accept": form})
             response = connection.getresponse()
             data = response.read(_MAX_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ResourceManagerWebError(f"{address}: {error or type(error).__name__}") from None
         finally:
             connection.close()
-        return _decoded(address, response.status, data)
+        return decode(address, response.status, data)
 
 
 class _NotFoundError(Exception):
@@ -220,6 +235,17 @@ def _decoded(address: str, status: int, data: bytes) -> Mapping[str, Any]:
     if status != 200 or not isinstance(answer, dict):
         raise ResourceManagerWebError(f"{address}: status {status}")
     return answer
+
+
+def _diagnostics(address: str, status: int, data: bytes) -> Mapping[str, Any]:
+    if status == 404:
+        raise _NotFoundError
+    try:
+        if status != 200:
+            raise ElementTree.ParseError
+        return {"diagnosticsInfo": ElementTree.fromstring(data).findtext("diagnosticsInfo") or ""}
+    except ElementTree.ParseError:
+        raise ResourceManagerWebError(f"{address}: status {status} for an attempt") from None
 
 
 def _status(application: Mapping[str, Any]) -> ApplicationStatus:

@@ -136,6 +136,22 @@ def test_the_limit_of_attempts_is_the_first_property_that_is_set(address: str) -
         web.most_attempts()
 
 
+def test_what_is_said_of_an_attempt(address: str) -> None:
+    path = f"/ws/v1/cluster/apps/{ID}/appattempts/appattempt_1795277999336_0007_000002"
+    web = ResourceManagerWeb([address])
+    text = "AM Container for it exited with  exitCode: -100"
+    Answers.by_path[path] = (200, f"<appAttempt><diagnosticsInfo>{text}</diagnosticsInfo></appAttempt>")
+    assert web.diagnostics_of_attempt(ID, 2) == text
+    Answers.by_path[path] = (200, "<appAttempt/>")
+    assert web.diagnostics_of_attempt(ID, 2) == ""
+    Answers.by_path[path] = (404, "")
+    assert web.diagnostics_of_attempt(ID, 2) == ""
+    for status, body in ((200, "{}"), (500, "<RemoteException/>")):
+        Answers.by_path[path] = (status, body)
+        with pytest.raises(ResourceManagerWebError, match=f"status {status} for an attempt"):
+            web.diagnostics_of_attempt(ID, 2)
+
+
 def test_applications_come_oldest_first_and_by_name(address: str) -> None:
     path = "apps?states=NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING&applicationTypes=skein"
     younger = {**APPLICATION, "id": "application_1_8", "startedTime": 9, "name": "other"}

@@ -1,0 +1,53 @@
+"""Attempts of an application on a real YARN: what ends it ends it once, in whichever attempt that comes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.commands import Commands
+from tests.yarn.highly_available import high_availability, zookeeper_client
+from tests.yarn.waiting import until
+from yarrow.testing.hadoop.cluster import HadoopCluster
+
+ROOT = f"/yarrow-attempts-{os.getpid()}"
+#: In which a master that YARN has let go removes the rest.
+GRACE = 10.0
+LOG_BYTES = 50_000
+
+
+@pytest.fixture
+def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[Commands]:
+    before = {entry["id"] for entry in hadoop.applications()}
+    commands = Commands(
+        hadoop,
+        tmp_path,
+        {
+            "execution.checkpointing.dir": f"{hdfs_folder}/checkpoints",
+            "yarn.application-attempts": "3",
+            **high_availability(hadoop.zookeeper_quorum, ROOT, f"{hdfs_folder}/ha"),
+        },
+    )
+    try:
+        yield commands
+    finally:
+        commands.end_all(before)
+        with zookeeper_client(hadoop.zookeeper_quorum) as client:
+            client.delete(ROOT, recursive=True)
+
+
+def test_a_failed_job_of_its_own_runs_once_however_many_attempts_there_are(
+    yarrow: Commands, hadoop: HadoopCluster
+) -> None:
+    """Skein reports FAILED from the last attempt alone: those before it find the end recorded, and tell the same."""
+    outcome = yarrow("run", "-t", "yarn-per-job", "-ynm", yarrow.name("broken"), "broken.py")
+    assert outcome.status == 1 and "ZeroDivisionError" in outcome.err, outcome
+    assert yarrow.final_status(outcome.application) == "FAILED"
+    assert "ZeroDivisionError" in str(hadoop.application(outcome.application)["diagnostics"])
+    logs = hadoop.container_logs(outcome.application, LOG_BYTES).values()
+    assert sum(text.count("asked YARN for a container") for text in logs) == 1
+    with zookeeper_client(hadoop.zookeeper_quorum) as client:
+        until(lambda: not client.exists(f"{ROOT}/{outcome.application}"), GRACE, "nothing is stored")
