@@ -94,7 +94,7 @@ class YarnTarget(SteadyTarget):
         self._hadoop = Hadoop(session.hadoop)
 
     def kinds(self) -> Sequence[Kind]:
-        # An application has five attempts, and uses up one more where HDFS is away when a container starts.
+        # Each takes an attempt of the application; one more is used up where HDFS is away when a container starts.
         return (
             Kind(KILL_TASK_EXECUTOR, weight=4),
             Kind(STOP_TASK_EXECUTOR, lasts=True, weight=2),
