@@ -196,22 +196,24 @@ class StandaloneMasters:
 
     # What is stored.
 
+    def present_leader(self) -> Process | None:
+        """The master that leads, by the file in which it announces itself; None while none of those that run does."""
+        address = self._folder / "cluster" / "leader.json"
+        text = address.read_text() if address.exists() else ""
+        return next(
+            (master for master in self.masters if f'"pid":{master.pid}' in text and master.runs), None
+        )
+
     def leader(self) -> Process:
-        """The master that leads, by the file in which it announces itself."""
+        """The same, waited for."""
+        found: list[Process] = []
 
-        def found() -> Process | None:
-            address = self._folder / "cluster" / "leader.json"
-            if not address.exists():
-                return None
-            text = address.read_text()
-            return next(
-                (master for master in self.masters if f'"pid":{master.pid}' in text and master.runs), None
-            )
+        def leads() -> bool:
+            found[:] = [master for master in (self.present_leader(),) if master is not None]
+            return bool(found)
 
-        until(lambda: found() is not None, GRACE, "a master leads")
-        leader = found()
-        assert leader is not None
-        return leader
+        until(leads, GRACE, "a master leads")
+        return found[0]
 
     def znodes(self) -> list[str]:
         """Nodes below the cluster id that hold something of jobs."""

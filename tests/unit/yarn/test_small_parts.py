@@ -65,7 +65,12 @@ def test_an_overlay_is_final_and_always_the_same(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "one.jar") as jar:
         root = ElementTree.fromstring(jar.read("hadoop-site.xml"))
     found = {entry.findtext("name"): entry.findtext("value") for entry in root}
-    assert found == {"a": "<&>", "yarn.b.c": "2", "yarn.am.liveness-monitor.expiry-interval-ms": "500"}
+    assert found == {
+        "a": "<&>",
+        "yarn.b.c": "2",
+        "yarn.am.liveness-monitor.expiry-interval-ms": "500",
+        "yarn.resourcemanager.am.max-attempts": "2147483647",
+    }
     assert all(entry.findtext("final") == "true" for entry in root)
 
 
