@@ -1,11 +1,9 @@
-"""Why checkpoints fail, in words, and how many failures in a row a job survives.
+"""Why checkpoints fail, in words.
 
-Owner: the JobMaster's loop. Pure.
+Owner: the JobMaster's loop. Pure; how many failures a job survives is decided in failure_manager.py.
 """
 
 from __future__ import annotations
-
-import msgspec
 
 from yarrow.am.checkpoint.pending import PendingCheckpoint
 from yarrow.am.errors import failure_of
@@ -15,35 +13,6 @@ from yarrow.runtime.rpc.messages import FailureCause
 
 #: Tasks that a message names before it counts the rest.
 _NAMED = 5
-
-
-class FailureCounter:
-    """Failures one after the other; a success forgets them."""
-
-    def __init__(self, tolerable: int) -> None:
-        self._tolerable = tolerable
-        self._count = 0
-
-    def succeeded(self) -> None:
-        """A checkpoint is complete."""
-        self._count = 0
-
-    def failed(self, cause: FailureCause) -> bool:
-        """One more; True when the job is to fail, which begins the count anew."""
-        self._count += 1
-        if self._count <= self._tolerable:
-            return False
-        self._count = 0
-        return True
-
-    def verdict(self, cause: FailureCause) -> FailureCause:
-        """Why the job fails."""
-        text = (
-            "Exceeded checkpoint tolerable failure threshold"
-            f" (execution.checkpointing.tolerable-failed-checkpoints: {self._tolerable}). The latest checkpoint"
-            f" failed: {cause.message}"
-        )
-        return msgspec.structs.replace(cause, message=text, stacktrace=cause.stacktrace or text)
 
 
 def expired_cause(pending: PendingCheckpoint, job: JobGraph, timeout: float) -> FailureCause:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from yarrow import __version__
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.plan import CheckpointPlan
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
@@ -159,6 +160,22 @@ class PendingCheckpoint:
             kind=self.kind,
             operators=tuple(states),
             latest_savepoint_id=latest_savepoint_id if latest_savepoint_id >= 0 else msgspec.UNSET,
+        )
+
+    def completed(self, pointer: str) -> CompletedCheckpoint:
+        """What it is now that its metadata are written, and are found by `pointer`."""
+        metadata, location = self.stored, self.location
+        assert metadata is not None and location is not None
+        return CompletedCheckpoint(
+            checkpoint_id=self.checkpoint_id,
+            kind=self.kind,
+            metadata=metadata,
+            directory=location.directory,
+            pointer=pointer,
+            shared=tuple(
+                sorted({absolute(file.path, location.directory) for file in metadata.shared_files()})
+            ),
+            owned=not self.kind.is_savepoint,
         )
 
     def _operators(

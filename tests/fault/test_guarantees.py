@@ -19,6 +19,7 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import all_running
+from yarrow.am.checkpoint.cleaner import CheckpointsCleaner
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import Action
@@ -319,32 +320,32 @@ class LateAcknowledgements:
 
 def admit_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes acknowledgements of checkpoints which it has given up, and completes these."""
-    given_up: dict[int, PendingCheckpoint] = {}
+    given_up: dict[int, tuple[CheckpointCoordinator, PendingCheckpoint]] = {}
     abort = CheckpointCoordinator._abort
 
     def remember(
         self: CheckpointCoordinator, pending: PendingCheckpoint, *rest: Any, **options: Any
     ) -> list[Action]:
-        given_up[pending.checkpoint_id] = pending
+        given_up[pending.checkpoint_id] = self, pending
         return abort(self, pending, *rest, **options)
 
-    def admit(self: CheckpointCoordinator, message: Any) -> list[Action]:
-        pending = given_up[message.checkpoint_id]
+    def admit(cleaner: CheckpointsCleaner, message: Any) -> list[Action]:
+        coordinator, pending = given_up[message.checkpoint_id]
         pending.acknowledgements[message.attempt_id] = message
         if pending.missing_tasks:
             return []
         completed = CompletedCheckpoint(
             checkpoint_id=message.checkpoint_id,
             kind=pending.kind,
-            metadata=pending.metadata(self._job),
+            metadata=pending.metadata(coordinator._job),
             directory="",
             pointer="",
         )
-        self.store.add(completed)
+        coordinator.store.add(completed)
         return []
 
     monkeypatch.setattr(CheckpointCoordinator, "_abort", remember)
-    monkeypatch.setattr(CheckpointCoordinator, "_late", admit)
+    monkeypatch.setattr(CheckpointsCleaner, "late", admit)
 
 
 def after_a_late_acknowledgement(

@@ -9,6 +9,13 @@ import inspect
 import pytest
 
 PURE = (
+    "yarrow.am.checkpoint.cleaner",
+    "yarrow.am.checkpoint.completed",
+    "yarrow.am.checkpoint.coordinator",
+    "yarrow.am.checkpoint.failure_manager",
+    "yarrow.am.checkpoint.pending",
+    "yarrow.am.checkpoint.plan",
+    "yarrow.am.checkpoint.request_decider",
     "yarrow.am.dispatcher.validation",
     "yarrow.am.jobmaster.accumulators",
     "yarrow.am.jobmaster.deployment",
