@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.fs.hadoop_login import HadoopLogin
 
 #: Default of `dfs.namenode.http-address` since Hadoop 3.
 DEFAULT_HTTP_PORT = 9870
@@ -33,6 +34,8 @@ class HdfsSettings:
     folders: tuple[str, ...] = ()
     #: Seconds for which a request is repeated that fails as it does while HDFS restarts; 0 = never.
     retry_seconds: float = _CLIENT_RETRY_SECONDS
+    #: Where HDFS asks for Kerberos and no token was given.
+    login: HadoopLogin = HadoopLogin()  # noqa: RUF009 (immutable)
 
     @classmethod
     def of(cls, config: Settings, *, is_client: bool = False) -> HdfsSettings:
@@ -41,7 +44,7 @@ class HdfsSettings:
         seconds = config.get(cluster.WEBHDFS_RETRY_TIMEOUT).seconds
         if is_client and not config.is_set(cluster.WEBHDFS_RETRY_TIMEOUT):
             seconds = min(seconds, _CLIENT_RETRY_SECONDS)
-        return cls(tuple(folder for folder in named if folder), seconds)
+        return cls(tuple(folder for folder in named if folder), seconds, HadoopLogin.of(config))
 
 
 _settings = HdfsSettings()

@@ -65,6 +65,19 @@ _NOT_READY = (
     "No active and not excluded nodes contain this block",
     "Service Unavailable",
 )
+#: An answer with the first means the second.
+_NOT_LET_IN = (
+    (
+        "SecretManager$InvalidToken",
+        "HDFS does not know the delegation token (any more): it was cancelled, or has reached its maximum lifetime;"
+        " start the application, or log in, anew",
+    ),
+    (
+        "Authentication failure",
+        "HDFS asks for Kerberos, and the Hadoop configuration of this process does not: HADOOP_CONF_DIR must name"
+        " the cluster's own (hadoop.security.authentication: kerberos)",
+    ),
+)
 
 
 class _UnknownOutcomeError(TransientError):
@@ -83,7 +96,7 @@ class WebHdfsFileSystem:
         """The file system that an `hdfs://` or `webhdfs://` URL names."""
         address = urlsplit(path)
         prefix = f"{address.scheme}://{address.netloc}"
-        return WebHdfsFileSystem(pool_of(_addresses(prefix, named_folders())), prefix)
+        return WebHdfsFileSystem(pool_of(prefix, _addresses(prefix, named_folders())), prefix)
 
     def status(self, path: str) -> FileStatus:
         """What `path` is."""
@@ -146,6 +159,11 @@ class WebHdfsFileSystem:
         """
         plain = self._plain(path)
         self._ask(path, lambda client: client.set_times(plain, access_time=accessed_ms))
+
+    def home(self) -> str:
+        """The URL of the home directory of whom HDFS takes this process for."""
+        found = self._ask(self._prefix, lambda client: client._get_home_directory("/").json()["Path"])
+        return f"{self._prefix}{found}"
 
     def _ask(self, path: str, request: Callable[[Any], T]) -> T:
         return _repeated(self._pool, path, request)
@@ -241,6 +259,9 @@ def _our_error(path: str, error: Exception) -> Exception:
 
 
 def _refusal(path: str, exception: str, said: str) -> Exception:
+    for sign, sentence in _NOT_LET_IN:
+        if sign in said:
+            return FileSystemError(f"{path}: {sentence}")
     kind = _ERRORS.get(exception)
     if kind is None and "does not exist" in said:
         kind = FileNotFoundError

@@ -6,12 +6,13 @@ A forked child begins without any.
 
 from __future__ import annotations
 
-import getpass
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from yarrow.runtime.fs.webhdfs_credentials import Credentials, HdfsAuthority
 
 #: Idle sessions kept for one HDFS.
 _MOST_IDLE = 8
@@ -19,30 +20,44 @@ _CONNECT_AND_READ_SECONDS = (10.0, 120.0)
 
 
 class SessionPool:
-    """Of the name nodes of one HDFS, and one user."""
+    """Of the name nodes of one HDFS; `authority` says as whom they are asked."""
 
-    def __init__(self, addresses: tuple[str, ...], user: str) -> None:
+    def __init__(self, addresses: tuple[str, ...], authority: HdfsAuthority) -> None:
         self._addresses = addresses
-        self._user = user
+        self._authority = authority
         self._lock = threading.Lock()
-        self._idle: list[Any] = []
+        #: With what they show, which may be out of date.
+        self._idle: list[tuple[Credentials, Any]] = []
+        self._lent: dict[int, Credentials] = {}
 
     def take(self) -> Any:
-        """A client of the package `hdfs` for the caller alone, until it is given back."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        import hdfs
+        """A client of the package `hdfs` for the caller alone, until it is given back.
 
-        return hdfs.InsecureClient(
-            ";".join(self._addresses), user=self._user, timeout=_CONNECT_AND_READ_SECONDS
-        )
+        Raises HadoopLoginError, FileSystemError where HDFS asks for Kerberos and nothing lets us in.
+        """
+        wanted = self._authority.credentials()
+        client, outdated = None, []
+        with self._lock:
+            while client is None and self._idle:
+                shown, kept = self._idle.pop()
+                if shown == wanted:
+                    client = kept
+                else:
+                    outdated.append(kept)
+        for kept in outdated:
+            kept._session.close()
+        if client is None:
+            client = _client(";".join(self._addresses), wanted)
+        with self._lock:
+            self._lent[id(client)] = wanted
+        return client
 
     def give_back(self, client: Any) -> None:
         """Ends the loan."""
         with self._lock:
+            shown = self._lent.pop(id(client))
             if len(self._idle) < _MOST_IDLE:
-                self._idle.append(client)
+                self._idle.append((shown, client))
                 return
         client._session.close()
 
@@ -59,21 +74,32 @@ class SessionPool:
         """Closes the idle ones."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for client in idle:
+        for _, client in idle:
             client._session.close()
 
 
-_pools: dict[tuple[tuple[str, ...], str], SessionPool] = {}
+def _client(addresses: str, credentials: Credentials) -> Any:
+    if credentials.token:
+        from yarrow.runtime.fs.webhdfs_token_sessions import token_client
+
+        return token_client(addresses, credentials.token, _CONNECT_AND_READ_SECONDS)
+    import hdfs
+
+    return hdfs.InsecureClient(addresses, user=credentials.user, timeout=_CONNECT_AND_READ_SECONDS)
+
+
+#: By HDFS, its web addresses, and the user where a variable names one.
+_pools: dict[tuple[str, tuple[str, ...], str | None], SessionPool] = {}
 _lock = threading.Lock()
 
 
-def pool_of(addresses: tuple[str, ...]) -> SessionPool:
-    """The process's pool for these name nodes."""
-    user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+def pool_of(prefix: str, addresses: tuple[str, ...]) -> SessionPool:
+    """The process's pool for an HDFS, `hdfs://...` without a path, and the web addresses of its name nodes."""
+    key = (prefix, addresses, os.environ.get("HADOOP_USER_NAME"))
     with _lock:
-        found = _pools.get((addresses, user))
+        found = _pools.get(key)
         if found is None:
-            found = _pools[addresses, user] = SessionPool(addresses, user)
+            found = _pools[key] = SessionPool(addresses, HdfsAuthority(prefix))
         return found
 
 

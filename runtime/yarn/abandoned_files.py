@@ -14,7 +14,7 @@ from typing import Final
 
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
-from yarrow.runtime.yarn.staging_root import default_file_system, hadoop_user
+from yarrow.runtime.yarn.staging_root import home_directory
 from yarrow.runtime.yarn.yarn_client import YarnClient
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _APPLICATION: Final = re.compile(r"application_\d+_\d+")
 def remove_abandoned(client: YarnClient) -> None:
     """Removes them; what cannot be read or removed stays, with a word in the log."""
     try:
-        home = join(default_file_system(), "user", hadoop_user(), _FOLDER)
+        home = join(home_directory(), _FOLDER)
         files = file_system_for(home)
         for entry in files.list(home):
             if _APPLICATION.fullmatch(entry.name) and _has_ended(client, entry.name):

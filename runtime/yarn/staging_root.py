@@ -1,18 +1,22 @@
 """Where on HDFS Yarrow keeps what applications need: below the user's home, or where `yarn.staging-directory` says.
 
-Owner: any thread; blocking only in reading Hadoop's configuration files.
+Owner: any thread; blocking only in reading Hadoop's configuration files, and where Kerberos decides who the user is
+in asking HDFS.
 """
 
 from __future__ import annotations
 
 import getpass
 import os
+import posixpath
 from urllib.parse import urlsplit
 
 from yarrow.runtime.config.options import cluster, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import join, scheme_of
 from yarrow.runtime.fs.hdfs_settings import configuration_folder, hadoop_configuration
+from yarrow.runtime.fs.webhdfs import WebHdfsFileSystem
+from yarrow.runtime.fs.webhdfs_credentials import is_secured
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Below the staging directory; ours alone.
@@ -20,8 +24,18 @@ FOLDER = ".yarrow"
 
 
 def hadoop_user() -> str:
-    """Who asks HDFS where nothing is secured."""
+    """Whom Hadoop takes this process for; with Kerberos HDFS is asked."""
+    if is_secured(hadoop_configuration()):
+        return posixpath.basename(home_directory())
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+
+
+def home_directory() -> str:
+    """The user's on HDFS, as hdfs:// URL: below it lie the files of applications."""
+    root = default_file_system()
+    if is_secured(hadoop_configuration()):
+        return WebHdfsFileSystem.for_path(root).home()
+    return join(root, "user", hadoop_user())
 
 
 def default_file_system() -> str:
@@ -48,7 +62,7 @@ def staging_root(config: Settings) -> str:
     """The folder, as hdfs:// URL. Raises YarnError for one that nodes cannot see."""
     directory = config.get(yarn.STAGING_DIRECTORY)
     if directory is None:
-        return join(default_file_system(), "user", hadoop_user(), FOLDER)
+        return join(home_directory(), FOLDER)
     if scheme_of(directory) != "hdfs":
         if "://" in directory or not directory.startswith("/"):
             raise YarnError(

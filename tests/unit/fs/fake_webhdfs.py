@@ -40,11 +40,14 @@ class _Handler(BaseHTTPRequestHandler):
     faults: ClassVar[list[Fault]]
     #: What each file was created with; empty = what is configured.
     replications: ClassVar[dict[str, str]]
+    #: Every address that was asked.
+    asked: ClassVar[list[str]]
 
     def log_message(self, format: str, *args: object) -> None:
         return None
 
     def handle_any(self) -> None:
+        self.asked.append(self.path)
         url = urlsplit(self.path)
         query = {name.lower(): values[0] for name, values in parse_qs(url.query).items()}
         name = unquote(url.path).removeprefix("/webhdfs/v1")
@@ -173,13 +176,18 @@ def _status(path: Path, suffix: str) -> dict[str, Any]:
 
 @contextmanager
 def fake_webhdfs(
-    root: Path, faults: list[Fault] | None = None, port: int = 0, replications: dict[str, str] | None = None
+    root: Path,
+    faults: list[Fault] | None = None,
+    port: int = 0,
+    replications: dict[str, str] | None = None,
+    asked: list[str] | None = None,
 ) -> Iterator[str]:
-    """Serves a folder; gives `webhdfs://host:port`. What is done is noted in `replications`."""
+    """Serves a folder; gives `webhdfs://host:port`. What is done is noted in `replications` and `asked`."""
     shared = {
         "root": root,
         "faults": faults if faults is not None else [],
         "replications": replications if replications is not None else {},
+        "asked": asked if asked is not None else [],
     }
     handler = type("Handler", (_Handler,), shared)
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)

@@ -153,7 +153,7 @@ def test_pauses_grow_and_end_with_the_time() -> None:
 
 
 def test_a_session_has_one_borrower_at_a_time() -> None:
-    pool = pool_of(("http://nowhere:1",))
+    pool = pool_of("hdfs://nowhere:2", ("http://nowhere:1",))
     with pool.session() as first, pool.session() as second:
         assert first is not second
     with pool.session() as third:
