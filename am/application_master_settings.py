@@ -23,7 +23,7 @@ from yarrow.runtime.rpc.grpc_transport import GrpcSettings
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder, configuration_of
 from yarrow.runtime.yarn.gateways import ContainerShape
-from yarrow.runtime.yarn.shared_places import check_shared_places
+from yarrow.runtime.yarn.shared_places import check_savepoint_target, check_shared_places
 
 #: Seconds between two looks at containers, at most.
 _LONGEST_POLL = 1.0
@@ -57,7 +57,11 @@ class ApplicationMasterSettings:
         check_job_manager_memory(config)
         slots = task_executor_budget(config).slots
         config = _with_kept_slots(config, description.initial_task_executors * slots)
-        rest_settings = replace(RestSettings.of(config), temporary_directory=temporary_directory)
+        rest_settings = replace(
+            RestSettings.of(config),
+            temporary_directory=temporary_directory,
+            check_savepoint_target=check_savepoint_target,
+        )
         return ApplicationMasterSettings(
             config=config,
             control_plane=control_plane_settings(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Awaitable
 from functools import partial
@@ -38,6 +39,7 @@ from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.delegation_tokens import tokens_end
 from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
@@ -270,6 +272,7 @@ class RunningMaster:
             container_of=self._driver.container_of,
             attempt=self._folder.attempt,
             max_attempts=self._description.max_attempts,
+            tokens_end_ms=tokens_end(os.environ),
             activity=activity,
         )
 

@@ -63,6 +63,8 @@ class RestServices:
     #: The attempt of an application on YARN, and how many YARN starts at most; 0 = it is none.
     attempt: int = 0
     max_attempts: int = 0
+    #: When the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
+    tokens_end_ms: int = 0
     #: What clients ask is noted here.
     activity: ClientActivity = field(default_factory=ClientActivity)
     clock: Clock = field(default_factory=SystemClock)
@@ -118,6 +120,8 @@ class RestSettings:
     upload_directory: Path | None = None
     temporary_directory: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     exception_history: int = 16
+    #: Raises YarrowError for a place of a savepoint that not all processes of this cluster reach.
+    check_savepoint_target: Callable[[str], None] = lambda path: None
 
     @classmethod
     def of(cls, settings: Settings) -> RestSettings:

@@ -75,8 +75,7 @@ class ApplicationFiles:
         if not _APPLICATION_ID.fullmatch(application_id):
             raise YarnError(
                 f"{self._properties} names no application (applicationID={application_id!r}): remove it, or"
-                " name the"
-                " session by -yid or -Dyarn.application.id."
+                " name the session by -yid or -Dyarn.application.id."
             )
         dynamic = [
             one.partition("=") for one in pairs.get("dynamicPropertiesString", "").split(_BETWEEN_PROPERTIES)
@@ -186,9 +185,8 @@ def _check_own(path: Path, status: os.stat_result, forbidden: int) -> None:
         )
     if status.st_mode & forbidden:
         raise YarnError(
-            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}) and is not used: `chmod"
-            " 600` it if its"
-            " content is yours, or remove it."
+            f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}) and is not used: `chmod 600`"
+            " it if its content is yours, or remove it."
         )
 
 

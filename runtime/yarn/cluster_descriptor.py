@@ -9,9 +9,7 @@ the background, and for `retrieve` only when the ResourceManager's web server ca
 from __future__ import annotations
 
 import logging
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +55,7 @@ from yarrow.runtime.yarn.layout import (
     MASTER_SECRETS_FILE,
     TASK_EXECUTOR_SECRETS_FILE,
 )
+from yarrow.runtime.yarn.owned_folder import SUBMISSION, OwnedFolder, sweep
 from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import (
     ApplicationSecrets,
@@ -171,8 +170,8 @@ class YarnClusterDescriptor:
         if secrets is None:
             raise YarnError(
                 f"{application_id} ({report.name}) runs, but this user has no token for it in"
-                f" {self.files.folder}: use the"
-                " machine and user that started it, or name the folder by yarn.properties-file.location."
+                f" {self.files.folder}: use the machine and user that started it, or name the folder by"
+                " yarn.properties-file.location."
             )
         if report.state is not YarnState.RUNNING:
             raise YarnError(f"{application_id} ({report.name}) does not run yet: it is {report.state.value}.")
@@ -215,6 +214,7 @@ class YarnClusterDescriptor:
     def _deploy(self, plan: _Plan) -> YarnCluster:
         times = _Times(self._clock)
         check_places(self._config)
+        sweep()
         secrets = with_own_certificates(make_secrets(self._ids, self._clock), self._config)
         client = self.client(secrets.skein)
         client.begin()
@@ -223,8 +223,9 @@ class YarnClusterDescriptor:
         client.check()
         times.mark("checked")
         with ExitStack() as folder_removed:
-            folder = Path(tempfile.mkdtemp(prefix="yarrow-submission-"))
-            folder_removed.callback(shutil.rmtree, folder, ignore_errors=True)
+            owned = OwnedFolder(SUBMISSION)
+            folder_removed.callback(owned.remove)
+            folder = owned.path
             environment = prepare(self._config, self._say)
             times.mark("environment")
             attempts = self._attempts(client.most_attempts())

@@ -6,7 +6,7 @@ them is kept, returned or logged. The form is that of Hadoop's Credentials, vers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,11 +58,27 @@ def sentence(lives: Sequence[TokenLife], now_ms: int) -> str:
     if not lives:
         return ""
     first = min(lives, key=lambda life: life.ends_ms)
-    days = (first.ends_ms - now_ms) / 86_400_000
-    return (
-        f"the {first.kind} for {first.service} ends in {days:.1f} days, and nothing renews it beyond that: stop this"
-        " application with a savepoint before"
-    )
+    return f"the {first.kind} for {first.service} {time_left(first.ends_ms, now_ms)}"
+
+
+def time_left(ends_ms: int, now_ms: int) -> str:
+    """The rest of a sentence about a token that ends then: how long that is, and what to do before."""
+    seconds = (ends_ms - now_ms) / 1000
+    if seconds <= 0:
+        return "has ended: containers that start from now on cannot read HDFS. Start the application anew"
+    when = f"{seconds / 86_400:.1f} days" if seconds >= 86_400 else f"{seconds / 3600:.1f} hours"
+    return f"ends in {when}, and nothing renews it beyond that: stop this application with a savepoint before"
+
+
+def tokens_end(environment: Mapping[str, str]) -> int:
+    """When the first token of this container ends, in epoch milliseconds; 0 = none ends, or that cannot be read."""
+    path = environment.get(TOKEN_FILE)
+    if not path:
+        return 0
+    try:
+        return min((life.ends_ms for life in token_lives(Path(path))), default=0)
+    except (OSError, TokenFileError):
+        return 0
 
 
 def _end(identifier: _Reader) -> int:

@@ -39,8 +39,7 @@ def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueu
     if queue is None:
         raise YarnError(
             f"YARN has no queue {submission.queue!r} that takes applications (yarn.application.queue, -qu);"
-            " there are:"
-            f" {', '.join(sorted(one.name for one in queues))}."
+            f" there are: {', '.join(sorted(one.name for one in queues))}."
         )
     if queue.state not in ("RUNNING", ""):
         raise YarnError(
@@ -69,15 +68,13 @@ def _check_size(
     if 0 < queue.maximum_memory_mb < shape.memory_mb:
         raise YarnError(
             f"The container of {whose} is to have {shape.memory_mb} MiB ({memory_key}), but queue"
-            f" {queue.name} gives at most"
-            f" {queue.maximum_memory_mb} MiB (yarn.scheduler.maximum-allocation-mb). Lower the first or"
-            " raise the second."
+            f" {queue.name} gives at most {queue.maximum_memory_mb} MiB"
+            " (yarn.scheduler.maximum-allocation-mb). Lower the first or raise the second."
         )
     if 0 < queue.maximum_vcores < shape.vcores:
         raise YarnError(
             f"The container of {whose} is to have {shape.vcores} cores ({vcores_key}; without it the number"
-            " of slots), but"
-            f" queue {queue.name} gives at most {queue.maximum_vcores}"
+            f" of slots), but queue {queue.name} gives at most {queue.maximum_vcores}"
             " (yarn.scheduler.maximum-allocation-vcores)."
         )
 

@@ -44,49 +44,43 @@ def first_lines(text: str, limit: int = 3) -> str:
 
 def _queue(found: re.Match[str]) -> str:
     return (
-        f"YARN has no queue {found['queue']!r} that takes applications: yarn.application.queue must name a"
-        " leaf queue"
-        " in the RUNNING state."
+        f"YARN has no queue {found['queue']!r} that takes applications:"
+        " yarn.application.queue must name a leaf queue in the RUNNING state."
     )
 
 
 def _memory(found: re.Match[str]) -> str:
     return (
-        f"{first_lines(found.group(0))}. A container may have at most what"
-        " yarn.scheduler.maximum-allocation-mb and"
-        " yarn.scheduler.maximum-allocation-vcores of the ResourceManager say: lower"
-        " jobmanager.memory.process.size,"
+        f"{first_lines(found.group(0))}. A container may have at most what yarn.scheduler.maximum-allocation-mb and"
+        " yarn.scheduler.maximum-allocation-vcores of the ResourceManager say: lower jobmanager.memory.process.size,"
         " taskmanager.memory.process.size, yarn.appmaster.vcores or yarn.containers.vcores."
     )
 
 
 def _permission(found: re.Match[str]) -> str:
     return (
-        f"HDFS refuses: {first_lines(found.group(0), 1)}. The user needs a home directory there that he may"
-        " write"
+        f"HDFS refuses: {first_lines(found.group(0), 1)}. The user needs a home directory there that he may write"
         " (applications' files go below it), and yarn.staging-directory must be writable too."
     )
 
 
 def _space(found: re.Match[str]) -> str:
     return (
-        f"HDFS has no room for the application's files: {first_lines(found.group(0), 1)}. Free space or"
-        " raise the quota"
-        " of the user's home directory and of yarn.staging-directory."
+        f"HDFS has no room for the application's files: {first_lines(found.group(0), 1)}."
+        " Free space or raise the quota of the user's home directory and of yarn.staging-directory."
     )
 
 
 def _safe_mode(found: re.Match[str]) -> str:
     return (
-        "HDFS is in safe mode and takes no files: wait until its NameNode has left it"
-        " (`hdfs dfsadmin -safemode get`)."
+        "HDFS is in safe mode and takes no files:"
+        " wait until its NameNode has left it (`hdfs dfsadmin -safemode get`)."
     )
 
 
 def _refused(found: re.Match[str]) -> str:
     return (
-        f"nobody answers at {found['address']}: check that the service runs and that the address in the"
-        " Hadoop"
+        f"nobody answers at {found['address']}: check that the service runs and that the address in the Hadoop"
         " configuration (HADOOP_CONF_DIR: yarn.resourcemanager.address, fs.defaultFS) is right."
     )
 
@@ -100,8 +94,7 @@ def _kerberos(found: re.Match[str]) -> str:
 
 def _label(found: re.Match[str]) -> str:
     return (
-        f"{first_lines(found.group(0), 1)}. yarn.application.node-label and yarn.taskmanager.node-label must"
-        " name"
+        f"{first_lines(found.group(0), 1)}. yarn.application.node-label and yarn.taskmanager.node-label must name"
         " labels that the queue may use."
     )
 
@@ -109,8 +102,7 @@ def _label(found: re.Match[str]) -> str:
 def _admission(found: re.Match[str]) -> str:
     return (
         f"{first_lines(found.group(0), 1)}. The user may not submit to the queue of yarn.application.queue:"
-        " ask for the"
-        " right to, or name another queue."
+        " ask for the right to, or name another queue."
     )
 
 

@@ -50,9 +50,8 @@ class HadoopConfiguration:
         folder, origin = _folder_of(config, os.environ if environment is None else environment)
         if not (folder / "yarn-site.xml").is_file():
             raise YarnError(
-                f"{origin} is {folder}, but there is no yarn-site.xml: name the folder with the"
-                " configuration of"
-                " the Hadoop cluster (core-site.xml, hdfs-site.xml, yarn-site.xml)."
+                f"{origin} is {folder}, but there is no yarn-site.xml: name the folder with the configuration"
+                " of the Hadoop cluster (core-site.xml, hdfs-site.xml, yarn-site.xml)."
             )
         properties: dict[str, str] = {}
         for name in _FILES:
@@ -137,6 +136,15 @@ def check_answers(
         )
 
 
+def has_hadoop(config: Settings) -> bool:
+    """Whether a Hadoop cluster is named and its configuration can be read."""
+    try:
+        HadoopConfiguration.load(config)
+    except YarnError:
+        return False
+    return True
+
+
 def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout:g} s"
@@ -155,8 +163,7 @@ def _folder_of(config: Settings, environment: Mapping[str, str]) -> tuple[Path, 
             return Path(environment[variable]), variable
     raise YarnError(
         "No Hadoop cluster is named: set HADOOP_CONF_DIR or YARN_CONF_DIR (or env.hadoop.conf.dir,"
-        " env.yarn.conf.dir)"
-        " to the folder with its core-site.xml and yarn-site.xml."
+        " env.yarn.conf.dir) to the folder with its core-site.xml and yarn-site.xml."
     )
 
 

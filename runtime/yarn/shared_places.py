@@ -35,6 +35,16 @@ def check_shared_places(config: Settings) -> None:
             )
 
 
+def check_savepoint_target(path: str) -> None:
+    """The same for the place that a request names for a savepoint: a local one would be the master's node's."""
+    if not is_custom(path) and scheme_of(path) == "file":
+        raise YarnError(
+            f"The savepoint is to go to {path}: on YARN every node has another {local_path(path)}, and the files would"
+            " lie on whichever node the master and each TaskExecutor run. Name a directory on HDFS,"
+            f" hdfs://host:port{local_path(path)}, or none where {checkpointing.SAVEPOINT_DIRECTORY.key} is set."
+        )
+
+
 def local_path(path: str) -> str:
     """A plain path or `file:` URL as a path of this machine."""
     return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path

@@ -123,8 +123,7 @@ class SkeinClientGateway:
                 if self._clock.monotonic() > deadline:
                     raise YarnError(
                         f"The master of {application_id} has not published {key} within {timeout:g} s: see"
-                        " its log,"
-                        f" `yarn logs -applicationId {application_id}`."
+                        f" its log, `yarn logs -applicationId {application_id}`."
                     )
                 pause.wait(_VALUE_POLL_SECONDS)
 

@@ -12,7 +12,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping
 from importlib import util
@@ -22,6 +21,7 @@ from typing import IO, Final
 from yarrow.runtime.yarn.failures import first_lines
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, write_overlay
+from yarrow.runtime.yarn.owned_folder import DRIVER, OwnedFolder
 
 #: For a JVM whose start is most of its work: shared classes of the JDK, no second compiler, one collector thread, no
 #: verification of classes that come from Hadoop's own jars. Options that a JVM does not know are left out by it.
@@ -37,6 +37,7 @@ FAST_START: Final = (
 _START_SECONDS: Final = 60.0
 _CLASS_PATH_SECONDS: Final = 30.0
 _MAIN: Final = "com.anaconda.skein.Driver"
+_LOG_FILE: Final = "driver.log"
 _LOG_TAIL: Final = 4000
 
 
@@ -57,7 +58,7 @@ class SkeinDriver:
         self.credentials = credentials
         self._environment = dict(environment)
         self._properties = dict(properties)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: OwnedFolder | None = None
         #: Path of the keytab, and principal.
         self._keytab = keytab
         self._lock = threading.Lock()
@@ -105,7 +106,7 @@ class SkeinDriver:
                 self._log.close()
                 self._log = None
             if self._folder is not None:
-                self._folder.cleanup()
+                self._folder.remove()
                 self._folder = None
 
     def _start(self) -> None:
@@ -122,17 +123,17 @@ class SkeinDriver:
         environment = dict(self._environment)
         certificate, key = self.credentials
         environment["SKEIN_CERTIFICATE"], environment["SKEIN_KEY"] = certificate.decode(), key.decode()
-        folder = tempfile.TemporaryDirectory(prefix="yarrow-skein-driver-")
-        overlay = Path(folder.name) / OVERLAY_JAR
+        folder = OwnedFolder(DRIVER)
+        overlay = folder.path / OVERLAY_JAR
         write_overlay(overlay, self._properties)
         environment["CLASSPATH"] = f"{_skein_jar()}:{overlay}:{self._class_path()}"
-        log = tempfile.TemporaryFile(dir=folder.name)  # noqa: SIM115 - closed with the driver
+        log = open(folder.path / _LOG_FILE, "w+b")  # noqa: SIM115 - closed with the driver
         with socket.create_server(("127.0.0.1", 0), backlog=1) as callback:
             environment["SKEIN_CALLBACK_PORT"] = str(callback.getsockname()[1])
             with self._lock:
                 if self._closed:
                     log.close()
-                    folder.cleanup()
+                    folder.remove()
                     raise YarnError("Skein's driver was closed before it had started.")
                 self._log, self._folder = log, folder
                 self._process = subprocess.Popen(
@@ -218,9 +219,8 @@ class SkeinDriver:
         program = shutil.which("yarn", path=self._environment.get("PATH"))
         if program is None:
             raise YarnError(
-                "There is no program `yarn` on PATH: Hadoop's client libraries are found by `yarn"
-                " classpath`. Add"
-                " the bin folder of the Hadoop client to PATH."
+                "There is no program `yarn` on PATH: Hadoop's client libraries are found by `yarn classpath`."
+                " Add the bin folder of the Hadoop client to PATH."
             )
         try:
             found = subprocess.run(

@@ -55,8 +55,7 @@ def _resources_missing(
     if queue is not None:
         known.append(
             f"queue {report.queue} uses {queue.used_percent:.0f} % of the cluster and has"
-            f" {queue.pending_containers}"
-            " containers waiting"
+            f" {queue.pending_containers} containers waiting"
         )
         if queue.state != "RUNNING":
             known.append(f"it is {queue.state}")

@@ -13,6 +13,7 @@ from typing import Any
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError
 from yarrow.cli.rest_operations import OperationFailedError, await_operation
+from yarrow.runtime.common.clock import Clock, SystemClock
 
 _RUNNING = "------------------ Running/Restarting Jobs -------------------"
 _SCHEDULED = "----------------------- Scheduled Jobs -----------------------"
@@ -27,10 +28,9 @@ def list_jobs(rest: RestClient, running: bool, scheduled: bool, every: bool) -> 
     if not (running or scheduled or every):
         running = scheduled = True
     print("Waiting for response...", flush=True)
-    attempt = attempt_text(rest.get("/overview"))
-    if attempt:
+    for line in application_lines(rest.get("/overview"), SystemClock()):
         # Not where scripts read the jobs.
-        print(attempt, file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
     jobs = sorted(rest.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
     ended = [job for job in jobs if job["state"] in _ENDED_STATES]
     waiting = [job for job in jobs if job["state"] in _SCHEDULED_STATES]
@@ -50,6 +50,21 @@ def attempt_text(overview: Mapping[str, Any]) -> str:
         return ""
     last = ", the last: YARN starts no other" if attempt >= most else ""
     return f"Attempt {attempt} of {most} of the application{last}."
+
+
+def tokens_text(overview: Mapping[str, Any], clock: Clock) -> str:
+    """How long the tokens of an application on a secured cluster last; "" where nothing ends."""
+    ends = int(overview.get("yarn-tokens-end", 0))
+    if not ends:
+        return ""
+    from yarrow.runtime.yarn.delegation_tokens import time_left
+
+    return f"Its delegation token {time_left(ends, clock.epoch_ms())}."
+
+
+def application_lines(overview: Mapping[str, Any], clock: Clock) -> list[str]:
+    """What is to be known of an application on YARN; empty for other clusters."""
+    return [line for line in (attempt_text(overview), tokens_text(overview, clock)) if line]
 
 
 def _print_jobs(title: str, jobs: Iterable[Mapping[str, Any]], none: str) -> None:

@@ -29,7 +29,8 @@ class HeartbeatSettings:
         if not attached or not config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT):
             return None
         found = HeartbeatSettings(
-            config.get(rpc.CLIENT_HEARTBEAT_INTERVAL).seconds, config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds
+            config.get(rpc.CLIENT_HEARTBEAT_INTERVAL).seconds,
+            config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds,
         )
         if not 0 < found.interval < found.timeout:
             raise CommandError(

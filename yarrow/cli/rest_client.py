@@ -155,6 +155,16 @@ class RestClient:
             if self._locate is not None:
                 self._move(self._locate())
 
+    def answers(self) -> bool:
+        """Whether a server is at the present address, asked once."""
+        try:
+            self._once("GET", "/overview", None, {}, self._timeout)
+        except RestUnavailableError:
+            return False
+        except RestError:
+            pass
+        return True
+
     def upload(self, path: str, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Any:
         """POST as multipart: `request` as JSON, and files by name, as Flink's clients send them."""
         boundary = os.urandom(16).hex()

@@ -16,7 +16,7 @@ from types import FrameType
 
 from yarrow.cli.applications import application_of, end_of, end_text, rest_of, say
 from yarrow.cli.errors import CommandError
-from yarrow.cli.job_commands import attempt_text
+from yarrow.cli.job_commands import application_lines
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.options import execution, rpc, yarn
@@ -24,6 +24,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.yarn.gateways import ApplicationReport, FinalStatus, YarnError
+from yarrow.runtime.yarn.hadoop_configuration import has_hadoop
 
 _HELP = "Commands: stop (or quit) ends the session, help shows this. Ctrl-C does what the end of this command does."
 #: Seconds between two looks at the session while attached.
@@ -66,10 +67,8 @@ def attach(config: Settings, detached: bool) -> int:
     """Attends a session that runs; the exit status. The session outlives this command unless it is stopped."""
     secrets = application_of(config)
     rest = rest_of(config, secrets)
-    attempt = attempt_text(rest.get("/overview"))
-    print(f"JobManager Web Interface: {rest.address}", flush=True)
-    if attempt:
-        print(attempt, flush=True)
+    lines = application_lines(rest.get("/overview"), SystemClock())
+    print("\n".join([f"JobManager Web Interface: {rest.address}", *lines]), flush=True)
     if detached:
         _print_how_to_stop(secrets)
         return 0
@@ -77,11 +76,21 @@ def attach(config: Settings, detached: bool) -> int:
 
 
 def end_session(config: Settings, secrets: ClientSecrets) -> ApplicationReport | None:
-    """Asks the session to end by REST, and YARN to kill it when it does not; its last report."""
-    with contextlib.suppress(RestError, RestUnavailableError, CommandError):
-        rest_of(config, secrets).json("DELETE", "/cluster")
+    """Asks the session to end by REST, and YARN to kill it when it does not; its last report.
+
+    Where no Hadoop cluster is configured YARN cannot be asked: the session has ended when its REST is gone, and there
+    is no report. Raises CommandError when it goes on.
+    """
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + _GRACE
+    rest = rest_of(config, secrets)
+    if not has_hadoop(config):
+        rest.json("DELETE", "/cluster")
+        _wait_until_gone(rest, secrets, deadline)
+        ApplicationFiles.of(config).forget(secrets.application_id)
+        return None
+    with contextlib.suppress(RestError, RestUnavailableError, CommandError):
+        rest.json("DELETE", "/cluster")
     while (report := end_of(config, secrets)) is None and clock.monotonic() < deadline:
         pause.wait(0.2)
     if report is None:
@@ -92,6 +101,19 @@ def end_session(config: Settings, secrets: ClientSecrets) -> ApplicationReport |
             descriptor.kill(secrets.application_id)
     ApplicationFiles.of(config).forget(secrets.application_id)
     return report
+
+
+def _wait_until_gone(rest: RestClient, secrets: ClientSecrets, deadline: float) -> None:
+    clock, pause = SystemClock(), threading.Event()
+    while clock.monotonic() < deadline:
+        if not rest.answers():
+            return
+        pause.wait(0.2)
+    raise CommandError(
+        f"{secrets.application_id} was told to end and its REST still answers at {rest.address} after {_GRACE:g} s. No"
+        " Hadoop cluster is named that could kill it: set HADOOP_CONF_DIR, and run"
+        f" `yarn application -kill {secrets.application_id}`."
+    )
 
 
 def _announce(config: Settings, secrets: ClientSecrets) -> None:
@@ -119,8 +141,9 @@ def _attend(config: Settings, secrets: ClientSecrets, ends_with_us: bool) -> int
     what = "ends with this command" if ends_with_us else "outlives this command"
     say(f"The session {what}; `stop` ends it.")
     try:
-        with _heartbeats(config, rest_of(config, secrets)) if ends_with_us else contextlib.nullcontext():
-            return _take_commands(config, secrets, lines, ends_with_us)
+        rest = rest_of(config, secrets)
+        with _heartbeats(config, rest) if ends_with_us else contextlib.nullcontext():
+            return _take_commands(config, secrets, rest, lines, ends_with_us)
     except KeyboardInterrupt:
         if ends_with_us:
             say("Interrupted: the session is ended.")
@@ -131,8 +154,10 @@ def _attend(config: Settings, secrets: ClientSecrets, ends_with_us: bool) -> int
 
 
 def _take_commands(
-    config: Settings, secrets: ClientSecrets, lines: queue.Queue[str], ends_with_us: bool
+    config: Settings, secrets: ClientSecrets, rest: RestClient, lines: queue.Queue[str], ends_with_us: bool
 ) -> int:
+    clock, asks_yarn = SystemClock(), has_hadoop(config)
+    answered = clock.monotonic()
     while True:
         try:
             line = lines.get(timeout=_LOOK)
@@ -140,9 +165,16 @@ def _take_commands(
             ended = None
             # A ResourceManager that is just restarting says nothing about the session.
             with contextlib.suppress(YarnError):
-                ended = end_of(config, secrets)
+                ended = end_of(config, secrets) if asks_yarn else None
             if ended is not None:
                 return _report_end(config, ended)
+            if asks_yarn or rest.answers():
+                answered = clock.monotonic()
+            elif clock.monotonic() - answered > _GRACE:
+                raise CommandError(
+                    f"{secrets.application_id} has not answered at {rest.address} for {_GRACE:g} s."
+                    " What has become of it YARN would say: set HADOOP_CONF_DIR."
+                ) from None
             continue
         match line.strip().lower():
             case "stop" | "quit" | "q":

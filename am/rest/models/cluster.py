@@ -30,6 +30,8 @@ class ClusterOverview(HyphenModel):
     #: The attempt of the application on YARN, and after how many YARN gives up; 0 without YARN. Yarrow's.
     yarn_attempt: int = 0
     yarn_max_attempts: int = 0
+    #: When the application's delegation tokens end for good, in epoch milliseconds; 0 = it has none that end. Yarrow's.
+    yarn_tokens_end: int = 0
 
 
 class DashboardFeatures(HyphenModel):

@@ -21,6 +21,7 @@ from yarrow.am.rest.models.checkpoints import (
     StopWithSavepoint,
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 from yarrow.runtime.snapshot.options import SnapshotKind
 
@@ -62,7 +63,11 @@ async def _begin(
     access: ClusterAccess, job_id: str, trigger_id: str | None, wanted: SavepointRequest
 ) -> Trigger:
     if wanted.target_directory:
-        checked_path(wanted.target_directory, "target directory of the savepoint")
+        target = checked_path(wanted.target_directory, "target directory of the savepoint")
+        try:
+            access.settings.check_savepoint_target(target)
+        except YarrowError as error:
+            raise BadRequestError(str(error)) from error
     job = await running_job(access, job_id, "a savepoint")
     dispatcher = access.services.dispatcher
     scope = f"savepoints of {job}"

@@ -57,18 +57,28 @@ REST_AUTHENTICATION: Final = option(
     " `yarrow token` prints, or `none`, with which whoever reaches the port runs code on the cluster. A server on a"
     " loopback interface asks for none. Yarrow's own.",
 )
-REST_ENABLED: Final = option("security.ssl.rest.enabled", BOOLEAN, "false", "Whether REST is served by TLS.")
+REST_ENABLED: Final = option(
+    "security.ssl.rest.enabled",
+    BOOLEAN,
+    "false",
+    "Whether REST is served by TLS, and commands and remote jobs ask by it. The server needs"
+    " `security.ssl.rest.keystore`, clients `security.ssl.rest.truststore`. On YARN the client reads the files and"
+    " gives their content to the master of its application: no node needs them, and YARN's proxy, which reaches a"
+    " listener of the master's own host without TLS, needs none.",
+)
 REST_AUTHENTICATION_ENABLED: Final = option(
     "security.ssl.rest.authentication-enabled",
     BOOLEAN,
     "false",
-    "Whether clients of REST must show a certificate.",
+    "Whether clients of REST must show, besides the token, a certificate of `security.ssl.rest.keystore` that an"
+    " authority in the server's `security.ssl.rest.truststore` has issued.",
 )
 REST_VERIFY_HOSTNAME: Final = option(
     "security.ssl.rest.verify-hostname",
     BOOLEAN,
     "false",
-    "Whether clients compare the host name of the REST server with its certificate.",
+    "Whether clients compare the host name of the REST server with its certificate. On YARN the master may run on any"
+    " node: the certificate has to name them all, or `security.ssl.rest.cert.fingerprint` to name the certificate.",
 )
 PROTOCOL: Final = option(
     "security.ssl.protocol", STRING, "TLSv1.2", "The oldest version of TLS that is accepted."

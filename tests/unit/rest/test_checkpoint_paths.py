@@ -10,17 +10,19 @@ import pytest
 from httpx import AsyncClient
 
 from tests.unit.rest.fakes import JOB, FakeCluster, client_of
+from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
+from yarrow.runtime.yarn.shared_places import check_savepoint_target
 
 VERTEX = f"{1:032x}"
 
 
-def run(folder: Path, body: Any) -> None:
+def run(folder: Path, body: Any, settings: RestSettings | None = None) -> None:
     async def inside() -> None:
         cluster = FakeCluster(folder)
-        async with client_of(cluster.app()) as client:
+        async with client_of(cluster.app(settings)) as client:
             await body(cluster, client)
 
     asyncio.run(inside())
@@ -178,6 +180,23 @@ def test_no_path_is_used_unchecked(tmp_path: Path, where: str) -> None:
         assert cluster.dispatcher.requests == []
 
     run(tmp_path, body)
+
+
+@pytest.mark.parametrize("target", ["/mnt/savepoints", "file:///mnt/savepoints"])
+def test_on_yarn_a_savepoint_goes_to_no_disk_of_a_node(tmp_path: Path, target: str) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        for path, key in (("savepoints", "target-directory"), ("stop", "targetDirectory")):
+            answer = await client.post(f"/jobs/{JOB}/{path}", json={key: target})
+            assert answer.status_code == 400
+            assert "every node has another /mnt/savepoints" in answer.json()["errors"][0]
+            assert "hdfs://host:port/mnt/savepoints" in answer.json()["errors"][0]
+        cluster.dispatcher.may_complete.set()
+        answer = await client.post(f"/jobs/{JOB}/stop", json={"targetDirectory": "hdfs://a:1/savepoints"})
+        assert answer.status_code == 202
+        await settled(client, f"/jobs/{JOB}/savepoints/{answer.json()['request-id']}")
+        assert [request[0] for request in cluster.dispatcher.requests] == ["savepoint"]
+
+    run(tmp_path, body, RestSettings(check_savepoint_target=check_savepoint_target))
 
 
 def test_a_savepoint_is_disposed_of(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.am.application_master import _log_token_life
+from yarrow.cli.job_commands import application_lines
+from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.delegation_tokens import (
     TOKEN_FILE,
@@ -17,6 +19,7 @@ from yarrow.runtime.yarn.delegation_tokens import (
     _Reader,
     sentence,
     token_lives,
+    tokens_end,
 )
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.yarn_client import _keytab
@@ -118,3 +121,19 @@ def test_a_login_that_is_not_possible_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(YarnError, match=message):
             _keytab(Settings({f"{keys}{key}": value for key, value in values.items()}), True)
+
+
+def test_the_end_of_the_first_token_is_told_until_it_has_come(tmp_path: Path) -> None:
+    one, other = identifier(ENDS), identifier(ENDS - DAY)
+    kind = "HDFS_DELEGATION_TOKEN"
+    path = file_of(tmp_path / "tokens", token(kind, "a:8020", one), token(kind, "b:8020", other))
+    assert tokens_end({TOKEN_FILE: str(path)}) == ENDS - DAY
+    assert tokens_end({}) == tokens_end({TOKEN_FILE: str(tmp_path / "none")}) == 0
+
+    overview = {"yarn-attempt": 1, "yarn-max-attempts": 2, "yarn-tokens-end": ENDS}
+    attempt, tokens = application_lines(overview, ManualClock(ENDS - 3 * DAY))
+    assert attempt == "Attempt 1 of 2 of the application."
+    assert tokens.startswith("Its delegation token ends in 3.0 days, and nothing renews it beyond that")
+    assert "ends in 12.0 hours" in application_lines(overview, ManualClock(ENDS - DAY // 2))[1]
+    assert "has ended: " in application_lines(overview, ManualClock(ENDS))[1]
+    assert application_lines({"yarn-tokens-end": 0}, ManualClock(ENDS)) == []
