@@ -34,6 +34,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.config.options import high_availability as options
+from yarrow.runtime.ha.outage import Outage, OutageFilter, filtered_logger
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.settings import ZooKeeperSettings
 
@@ -101,7 +102,10 @@ class ZooKeeperClient:
             # Readable for all is who leads; only members of the cluster see and change the rest.
             self._public, self._private = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE], CREATOR_ALL_ACL
             auth = [("digest", f"yarrow:{hashlib.sha256(b'zookeeper' + secret).hexdigest()}")]
+        self._outage = Outage(settings.quorum)
+        said = OutageFilter(self._outage, self.clock.monotonic, _log.warning)
         self._client = KazooClient(
+            logger=filtered_logger("kazoo.client", said),
             hosts=settings.quorum,
             timeout=settings.session_timeout,
             auth_data=auth,
@@ -172,6 +176,8 @@ class ZooKeeperClient:
 
     def _note_connected(self, state: str) -> None:
         if state == KazooState.CONNECTED:
+            if sentence := self._outage.reached(self.clock.monotonic()):
+                _log.info("%s", sentence)
             self._connected.set()
         else:
             self._connected.clear()
