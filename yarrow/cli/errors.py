@@ -60,3 +60,13 @@ def users_frames(trace: TracebackType | None) -> TracebackType | None:
 def _is_ours(trace: TracebackType) -> bool:
     module = trace.tb_frame.f_globals.get("__name__", "")
     return module.startswith("yarrow.cli") or trace.tb_frame.f_code.co_filename.startswith("<frozen")
+
+
+def exit_status(end: SystemExit) -> int:
+    """What the interpreter would make of it, its message on standard error included."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code
+    print(end.code, file=sys.stderr)
+    return 1

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import typer
 
 from yarrow.cli import cluster_actions, job_actions, program_actions
-from yarrow.cli.errors import CommandError, report_failure
+from yarrow.cli.errors import CommandError, exit_status, report_failure
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 #: Flags of the program itself may follow its name: nothing behind it is ours.
@@ -56,12 +56,10 @@ app.command("shell", context_settings=_HELP)(program_actions.shell)
 
 def main() -> int:
     """The command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
-    from yarrow.cli.run_command import exit_status
-
-    return _guarded(lambda: app(standalone_mode=False, prog_name="yarrow"), exit_status)
+    return _guarded(lambda: app(standalone_mode=False, prog_name="yarrow"))
 
 
-def _guarded(command: Callable[[], object], exit_status: Callable[[SystemExit], int]) -> int:
+def _guarded(command: Callable[[], object]) -> int:
     try:
         result = command()
     except SystemExit as end:

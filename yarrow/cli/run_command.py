@@ -142,13 +142,3 @@ def planned_graph(program: Program, config: Settings) -> JobGraph:
         if end.code not in (None, 0):
             raise ProgramFailedError(f"the program exited with {end.code!r}") from end
     raise CommandError(f"{program.path or program.module}: the program executes no job, so it has no plan.")
-
-
-def exit_status(end: SystemExit) -> int:
-    """What the interpreter would make of it, its message on standard error included."""
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code
-    print(end.code, file=sys.stderr)
-    return 1

@@ -6,7 +6,6 @@ awaited from any event loop. Callbacks run in the thread that completes it, so t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, TypeVar
@@ -114,6 +113,9 @@ class CompletableFuture(Generic[T]):
         return self
 
     def __await__(self) -> Generator[Any, None, T]:
+        # Whoever awaits has it already; to everybody else, a short command, its import is a part of the start.
+        import asyncio
+
         return asyncio.wrap_future(self._future).__await__()
 
     def __repr__(self) -> str:
