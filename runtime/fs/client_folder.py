@@ -1,8 +1,8 @@
-"""ClientFolder: the temporary folder of an embedded cluster, and what killed clients left of theirs.
+"""ClientFolder: a temporary folder of a client, and what killed clients left of theirs.
 
-Owner: any thread; blocking. A folder holds a lock file that its process keeps locked: a folder whose lock is
-free belongs to a process that was killed. Its last TaskExecutor removes it then, else the next client that
-starts here.
+Owner: any thread; blocking. A folder holds a lock file that its process keeps locked: a folder whose lock is free
+belongs to a process that was killed, however its process id is used by now. The next client that starts here removes
+it; that of an embedded cluster goes with the last TaskExecutor already.
 """
 
 from __future__ import annotations
@@ -11,21 +11,30 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
+from typing import Final
 
-_PREFIX = "yarrow-embedded-"
-_LOCK = "lock"
+#: How the folders of embedded clusters begin.
+EMBEDDED: Final = "yarrow-embedded-"
+_LOCK: Final = "lock"
 #: How the working directories of TaskExecutors begin.
-WORKING_DIRECTORY_PREFIX = "yarrow-te-"
+WORKING_DIRECTORY_PREFIX: Final = "yarrow-te-"
 
 
 class ClientFolder:
-    """A folder of mode 0700 that lasts until `remove`."""
+    """A folder of mode 0700 that lasts until `remove`; its name begins with `prefix`."""
 
-    def __init__(self, parent: str | None = None) -> None:
-        self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        self._lock = _lock(Path(self.path))
+    def __init__(self, parent: str | None = None, prefix: str = EMBEDDED) -> None:
+        self._lock: int | None = None
+        while self._lock is None:
+            self.path = tempfile.mkdtemp(prefix=prefix, dir=parent)
+            # None, or no file any more: another client took it for abandoned before it was locked.
+            self._lock = _lock(Path(self.path), os.O_CREAT)
+            if self._lock is not None and not os.path.exists(os.path.join(self.path, _LOCK)):
+                os.close(self._lock)
+                self._lock = None
 
     def remove(self) -> None:
         """Removes it with all it holds; may be repeated."""
@@ -35,9 +44,9 @@ class ClientFolder:
             self._lock = None
 
 
-def remove_abandoned(parent: str | None = None) -> list[Path]:
+def remove_abandoned(parent: str | None = None, prefix: str = EMBEDDED) -> list[Path]:
     """Removes folders of this user whose process is gone; returns them."""
-    folders = Path(parent or tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    folders = Path(parent or tempfile.gettempdir()).glob(f"{prefix}*")
     return [folder for folder in folders if _remove_if_abandoned(folder)]
 
 
@@ -48,13 +57,14 @@ def remove_orphaned(working_directory: Path) -> None:
     """
     shutil.rmtree(working_directory, ignore_errors=True)
     folder = working_directory.parent
-    if folder.name.startswith(_PREFIX) and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
+    if folder.name.startswith(EMBEDDED) and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
         _remove_if_abandoned(folder)
 
 
 def _remove_if_abandoned(folder: Path) -> bool:
     with contextlib.suppress(OSError):
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return False
         lock = _lock(folder)
         if lock is not None:
@@ -64,9 +74,12 @@ def _remove_if_abandoned(folder: Path) -> bool:
     return False
 
 
-def _lock(folder: Path) -> int | None:
-    """A descriptor that holds the folder's lock; None when another process holds it."""
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _lock(folder: Path, flags: int = 0) -> int | None:
+    """A descriptor that holds the folder's lock; None when another process holds it, or has removed the folder."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -25,6 +25,8 @@ from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import ClientFolder
+from yarrow.runtime.fs.client_folder import remove_abandoned as remove_abandoned_folders
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -50,12 +52,13 @@ from yarrow.runtime.yarn.hadoop_overlay import (
 )
 from yarrow.runtime.yarn.layout import (
     DESCRIPTION_FILE,
+    DRIVER_FOLDER,
     JOB_GRAPH_FILE,
     KV_REST_ADDRESS,
     MASTER_SECRETS_FILE,
+    SUBMISSION_FOLDER,
     TASK_EXECUTOR_SECRETS_FILE,
 )
-from yarrow.runtime.yarn.owned_folder import SUBMISSION, OwnedFolder, sweep
 from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import (
     ApplicationSecrets,
@@ -214,7 +217,8 @@ class YarnClusterDescriptor:
     def _deploy(self, plan: _Plan) -> YarnCluster:
         times = _Times(self._clock)
         check_places(self._config)
-        sweep()
+        for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER):
+            remove_abandoned_folders(prefix=prefix)
         secrets = with_own_certificates(make_secrets(self._ids, self._clock), self._config)
         client = self.client(secrets.skein)
         client.begin()
@@ -223,9 +227,9 @@ class YarnClusterDescriptor:
         client.check()
         times.mark("checked")
         with ExitStack() as folder_removed:
-            owned = OwnedFolder(SUBMISSION)
+            owned = ClientFolder(prefix=SUBMISSION_FOLDER)
             folder_removed.callback(owned.remove)
-            folder = owned.path
+            folder = Path(owned.path)
             environment = prepare(self._config, self._say)
             times.mark("environment")
             attempts = self._attempts(client.most_attempts())

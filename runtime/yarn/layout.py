@@ -43,3 +43,7 @@ KV_REST_ADDRESS: Final = "yarrow.rest.address"
 KV_WAITING_FOR: Final = "yarrow.waiting-for"
 #: Number of the present attempt, and how many there may be, as `2/2`.
 KV_ATTEMPT: Final = "yarrow.attempt"
+
+#: How a client's temporary folders begin: what a deployment uploads, secrets among it, and Skein's driver.
+SUBMISSION_FOLDER: Final = "yarrow-submission-"
+DRIVER_FOLDER: Final = "yarrow-skein-driver-"

@@ -18,10 +18,12 @@ from importlib import util
 from pathlib import Path
 from typing import IO, Final
 
+from yarrow.runtime.fs.client_folder import ClientFolder
+from yarrow.runtime.fs.hadoop_login import HadoopLogin, known_reason
 from yarrow.runtime.yarn.failures import first_lines
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.hadoop_overlay import OVERLAY_JAR, write_overlay
-from yarrow.runtime.yarn.owned_folder import DRIVER, OwnedFolder
+from yarrow.runtime.yarn.layout import DRIVER_FOLDER
 
 #: For a JVM whose start is most of its work: shared classes of the JDK, no second compiler, one collector thread, no
 #: verification of classes that come from Hadoop's own jars. Options that a JVM does not know are left out by it.
@@ -58,7 +60,7 @@ class SkeinDriver:
         self.credentials = credentials
         self._environment = dict(environment)
         self._properties = dict(properties)
-        self._folder: OwnedFolder | None = None
+        self._folder: ClientFolder | None = None
         #: Path of the keytab, and principal.
         self._keytab = keytab
         self._lock = threading.Lock()
@@ -123,11 +125,11 @@ class SkeinDriver:
         environment = dict(self._environment)
         certificate, key = self.credentials
         environment["SKEIN_CERTIFICATE"], environment["SKEIN_KEY"] = certificate.decode(), key.decode()
-        folder = OwnedFolder(DRIVER)
-        overlay = folder.path / OVERLAY_JAR
+        folder = ClientFolder(prefix=DRIVER_FOLDER)
+        overlay = Path(folder.path) / OVERLAY_JAR
         write_overlay(overlay, self._properties)
         environment["CLASSPATH"] = f"{_skein_jar()}:{overlay}:{self._class_path()}"
-        log = open(folder.path / _LOG_FILE, "w+b")  # noqa: SIM115 - closed with the driver
+        log = open(Path(folder.path) / _LOG_FILE, "w+b")  # noqa: SIM115 - closed with the driver
         with socket.create_server(("127.0.0.1", 0), backlog=1) as callback:
             environment["SKEIN_CALLBACK_PORT"] = str(callback.getsockname()[1])
             with self._lock:
@@ -168,17 +170,20 @@ class SkeinDriver:
             process.stdin.close()
         process.kill()
         process.wait()
+        if self._keytab is not None and (reason := known_reason(self._log_tail(whole=True))):
+            raise YarnError(f"The login by {HadoopLogin(*self._keytab)} failed: {reason}")
         raise YarnError(
             f"Skein's driver did not start with the Java {self._java()} (JAVA_HOME):"
             f" {self._log_tail() or 'it said nothing'}"
         )
 
-    def _log_tail(self) -> str:
+    def _log_tail(self, whole: bool = False) -> str:
         if self._log is None:
             return ""
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, self._log.tell() - _LOG_TAIL))
-        return first_lines(self._log.read().decode(errors="replace"), limit=8)
+        text = self._log.read().decode(errors="replace")
+        return text if whole else first_lines(text, limit=8)
 
     def _command(self) -> list[str]:
         options = self._environment.get("SKEIN_DRIVER_JAVA_OPTIONS", "").split()

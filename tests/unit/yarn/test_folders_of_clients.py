@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.runtime.yarn.owned_folder import DRIVER, SUBMISSION, OwnedFolder, sweep
+from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 
 CLIENT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from yarrow.runtime.yarn.owned_folder import DRIVER, SUBMISSION, OwnedFolder
-made = [OwnedFolder(prefix) for prefix in (SUBMISSION, DRIVER)]
+from yarrow.runtime.fs.client_folder import ClientFolder
+from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
+made = [ClientFolder(prefix=prefix) for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER)]
 for folder in made:
-    (folder.path / "secrets").write_text("of the application")
+    open(folder.path + "/secrets", "w").close()
 print("made", flush=True)
 sys.stdin.read()
 """
@@ -29,8 +31,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def sweep() -> None:
+    for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER):
+        remove_abandoned(prefix=prefix)
+
+
 def test_folders_of_a_killed_client_are_removed_and_those_of_living_ones_stay(temporary: Path) -> None:
-    own = OwnedFolder(SUBMISSION)
+    own = ClientFolder(prefix=SUBMISSION_FOLDER)
     client = subprocess.Popen(
         [sys.executable, "-c", CLIENT, str(temporary)],
         stdin=subprocess.PIPE,
@@ -46,25 +53,21 @@ def test_folders_of_a_killed_client_are_removed_and_those_of_living_ones_stay(te
         assert set(temporary.iterdir()) == before, "their owners live"
         client.send_signal(signal.SIGKILL)
     sweep()
-    assert list(temporary.iterdir()) == [own.path]
+    assert list(temporary.iterdir()) == [Path(own.path)]
     own.remove()
     own.remove()
     assert list(temporary.iterdir()) == []
 
 
 def test_what_no_client_has_made_stays(temporary: Path) -> None:
-    without_lock = temporary / f"{SUBMISSION}a"
+    without_lock = temporary / f"{SUBMISSION_FOLDER}a"
     without_lock.mkdir(mode=0o700)
-    abandoned = OwnedFolder(DRIVER)
-    open_to_others = temporary / f"{DRIVER}b"
-    abandoned.path.rename(open_to_others)
-    open_to_others.chmod(0o755)
-    (temporary / f"{SUBMISSION}link").symlink_to(without_lock)
-    (temporary / f"{SUBMISSION}file").touch()
-    abandoned.remove()
+    elsewhere = temporary / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "lock").touch()
+    (temporary / f"{SUBMISSION_FOLDER}link").symlink_to(elsewhere)
+    (temporary / f"{DRIVER_FOLDER}file").touch()
     before = set(temporary.iterdir())
     sweep()
     assert set(temporary.iterdir()) == before
-    open_to_others.chmod(0o700)
-    sweep()
-    assert set(temporary.iterdir()) == before - {open_to_others}
+    assert (elsewhere / "lock").exists()
