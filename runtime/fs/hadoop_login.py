@@ -46,6 +46,12 @@ class HadoopLogin:
     principal: str = ""
     may_use_ticket_cache: bool = True
 
+    def __str__(self) -> str:
+        if not self.keytab:
+            return "the ticket cache"
+        keytab, principal = security.KERBEROS_KEYTAB.key, security.KERBEROS_PRINCIPAL.key
+        return f"{principal} {self.principal} with {keytab} {self.keytab}"
+
     @classmethod
     def of(cls, config: Settings) -> HadoopLogin:
         """What security.kerberos.login.* say."""
@@ -113,19 +119,18 @@ def fetch_token(file_system: str, login: HadoopLogin, configuration: Path | None
 
 def explained(said: str, file_system: str, login: HadoopLogin) -> HadoopLoginError:
     """The error that Hadoop's text means, as one sentence."""
-    keytab, principal = security.KERBEROS_KEYTAB.key, security.KERBEROS_PRINCIPAL.key
-    who = (
-        f"{principal} {login.principal} with {keytab} {login.keytab}" if login.keytab else "the ticket cache"
-    )
+    reason = known_reason(said) or _telling_line(said) or "no reason given"
+    return HadoopLoginError(f"{file_system} asks for Kerberos, and the login by {login} failed: {reason}")
+
+
+def known_reason(said: str) -> str | None:
+    """Why a login failed, and what to do; None where Hadoop's text is about something else."""
     for pattern, sentence in _KNOWN:
         if re.search(pattern, said):
-            return HadoopLoginError(
-                f"{file_system} asks for Kerberos, and the login by {who} failed: "
-                + sentence.format(keytab=keytab, principal=principal)
+            return sentence.format(
+                keytab=security.KERBEROS_KEYTAB.key, principal=security.KERBEROS_PRINCIPAL.key
             )
-    return HadoopLoginError(
-        f"{file_system} asks for Kerberos, and the login by {who} failed: {_telling_line(said) or 'no reason given'}"
-    )
+    return None
 
 
 _NO_TICKET: Final = (

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, overload
 
 from yarrow.runtime.common.errors import YarrowError
 
@@ -21,9 +21,15 @@ TOKEN_FILE_VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
 HDFS_KIND: Final = "HDFS_DELEGATION_TOKEN"
 #: By WebHDFS with and without TLS. Their service is the web address.
 WEB_KINDS: Final = ("WEBHDFS delegation", "SWEBHDFS delegation")
+RM_KIND: Final = "RM_DELEGATION_TOKEN"
 _MAGIC: Final = b"HDTS"
 _WRITABLE: Final = 0
 _PROTOBUF: Final = 1
+#: Of the identifier of a token of the ResourceManager.
+_MAX_DATE_FIELD: Final = 5
+#: Kinds of fields of protobuf.
+_VARINT: Final[Literal[0]] = 0
+_BYTES: Final[Literal[2]] = 2
 _MOST_BYTES: Final = 16 << 20
 _MOST_TOKENS: Final = 10_000
 
@@ -50,16 +56,14 @@ class HadoopToken:
 
     def end_ms(self) -> int | None:
         """Epoch milliseconds after which nobody renews it; None where its identifier does not say that."""
-        if self.kind != HDFS_KIND and self.kind not in WEB_KINDS and self.kind != "RM_DELEGATION_TOKEN":
+        try:
+            if self.kind in (HDFS_KIND, *WEB_KINDS):
+                return _end_of_written(Cursor(self.identifier))
+            if self.kind == RM_KIND:
+                return dict(_fields(Cursor(self.identifier), _VARINT)).get(_MAX_DATE_FIELD)
+        except TokenFileError:
             return None
-        return self._times()[1]
-
-    def _times(self) -> tuple[int, int]:
-        data = Cursor(self.identifier)
-        data.take(1)  # version of the identifier
-        for _ in range(3):
-            data.bytes()  # owner, renewer, real user
-        return data.number(), data.number()
+        return None
 
 
 def read_tokens(path: Path) -> Sequence[HadoopToken]:
@@ -181,29 +185,44 @@ def _written(data: Cursor) -> Iterator[HadoopToken]:
 
 def _of_protobuf(data: Cursor) -> Iterator[HadoopToken]:
     """Field 1, repeated: an entry, whose field 2 is a token of identifier, password, kind and service (1 to 4)."""
-    for number, entry in _fields(data):
+    for number, entry in _fields(data, _BYTES):
         if number != 1:
             continue
-        for inner, token in _fields(Cursor(entry)):
+        for inner, token in _fields(Cursor(entry), _BYTES):
             if inner == 2:
-                parts = dict(_fields(Cursor(token)))
+                parts = dict(_fields(Cursor(token), _BYTES))
                 kind, service = _text(parts.get(3, b"")), _text(parts.get(4, b""))
                 yield HadoopToken(kind, service, parts.get(1, b""), parts.get(2, b""))
 
 
-def _fields(data: Cursor) -> Iterator[tuple[int, bytes]]:
-    """Fields of bytes by their number; others are left out."""
+@overload
+def _fields(data: Cursor, wanted: Literal[0]) -> Iterator[tuple[int, int]]: ...
+@overload
+def _fields(data: Cursor, wanted: Literal[2]) -> Iterator[tuple[int, bytes]]: ...
+def _fields(data: Cursor, wanted: int) -> Iterator[tuple[int, int | bytes]]:
+    """Fields of one kind by their number; others are left out."""
     while not data.at_end:
         tag = data.varint()
         kind = tag & 7
-        if kind == 2:
-            yield tag >> 3, data.take(data.varint())
-        elif kind == 0:
-            data.varint()
+        value: int | bytes
+        if kind == _BYTES:
+            value = data.take(data.varint())
+        elif kind == _VARINT:
+            value = data.varint()
         elif kind in (1, 5):
-            data.take(8 if kind == 1 else 4)
+            value = data.take(8 if kind == 1 else 4)
         else:
             raise TokenFileError("it is not of protobuf's form")
+        if kind == wanted:
+            yield tag >> 3, value
+
+
+def _end_of_written(identifier: Cursor) -> int:
+    identifier.take(1)  # version of the identifier
+    for _ in range(3):
+        identifier.bytes()  # owner, renewer, real user
+    identifier.number()  # issued
+    return identifier.number()
 
 
 def _text(data: bytes) -> str:

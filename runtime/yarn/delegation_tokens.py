@@ -1,7 +1,7 @@
 """Hadoop's token file of a container, as far as it says when the application can no longer work.
 
-Owner: any thread at the start of a process; blocking read. Passwords and identifiers of tokens are skipped: nothing of
-them is kept, returned or logged. The form is that of Hadoop's Credentials, version 0 (Writable).
+Owner: any thread at the start of a process; blocking read. Nothing of passwords and identifiers is kept, returned or
+logged. What is in the file is known to `runtime.fs.hadoop_tokens`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.fs.hadoop_tokens import TOKEN_FILE_VARIABLE as TOKEN_FILE
+from yarrow.runtime.fs.hadoop_tokens import TokenFileError, read_tokens
 
-#: Where YARN tells a container's processes that the file is.
-TOKEN_FILE: Final = "HADOOP_TOKEN_FILE_LOCATION"
-_MAGIC: Final = b"HDTS"
-_WRITABLE: Final = 0
-_MAX_BYTES: Final = 16 << 20
-#: Tokens whose identifier has Hadoop's common form, with the time after which nobody renews them.
-_COMMON_FORM: Final = frozenset({"HDFS_DELEGATION_TOKEN", "RM_DELEGATION_TOKEN", "WEBHDFS delegation"})
-
-
-class TokenFileError(YarrowError):
-    """The file is not of the form that is read here."""
+__all__ = ["TOKEN_FILE", "TokenFileError", "TokenLife", "sentence", "time_left", "token_lives", "tokens_end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +28,8 @@ class TokenLife:
 
 def token_lives(path: Path) -> Sequence[TokenLife]:
     """The delegation tokens of a file; others (of YARN's own protocols) have no end. OSError, TokenFileError."""
-    with path.open("rb") as file:
-        data = _Reader(file.read(_MAX_BYTES))
-    if data.take(len(_MAGIC)) != _MAGIC or data.take(1)[0] != _WRITABLE:
-        raise TokenFileError(f"{path} is no token file of Hadoop in the form of version {_WRITABLE}")
-    found = []
-    for _ in range(data.number()):
-        data.text()  # an alias
-        identifier = data.take(data.number())
-        data.take(data.number())  # the password
-        kind, service = data.text(), data.text()
-        if kind in _COMMON_FORM:
-            found.append(TokenLife(kind, service, _end(_Reader(identifier))))
-    return found
+    ends = [(token, token.end_ms()) for token in read_tokens(path)]
+    return [TokenLife(token.kind, token.service, end) for token, end in ends if end is not None]
 
 
 def sentence(lives: Sequence[TokenLife], now_ms: int) -> str:
@@ -79,40 +58,3 @@ def tokens_end(environment: Mapping[str, str]) -> int:
         return min((life.ends_ms for life in token_lives(Path(path))), default=0)
     except (OSError, TokenFileError):
         return 0
-
-
-def _end(identifier: _Reader) -> int:
-    identifier.take(1)  # version of the identifier
-    for _ in range(3):
-        identifier.text()  # owner, renewer, real user
-    identifier.number()  # issued
-    return identifier.number()
-
-
-class _Reader:
-    """Numbers and texts as Hadoop's WritableUtils writes them."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def take(self, count: int) -> bytes:
-        end = self._position + count
-        if count < 0 or end > len(self._data):
-            raise TokenFileError("a token file of Hadoop ends in the middle of a token")
-        part, self._position = self._data[self._position : end], end
-        return part
-
-    def number(self) -> int:
-        (first,) = self.take(1)
-        if first < 128:
-            return first
-        signed = first - 256
-        if signed >= -112:
-            return signed
-        size = -(signed + 112) if signed >= -120 else -(signed + 120)
-        value = int.from_bytes(self.take(size), "big")
-        return value if signed >= -120 else ~value
-
-    def text(self) -> str:
-        return self.take(self.number()).decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from yarrow.runtime.fs.hadoop_tokens import (
     HDFS_KIND,
+    RM_KIND,
     WEB_KINDS,
     Cursor,
     HadoopToken,
@@ -102,6 +103,11 @@ def test_both_forms_are_read_as_they_are_written(tokens: list[HadoopToken]) -> N
     assert parse_tokens(protobuf(tokens)) == tokens
 
 
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_numbers_are_read_as_they_are_written(value: int) -> None:
+    assert Cursor(number(value)).number() == value
+
+
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"HDTS")
@@ -158,6 +164,10 @@ def test_a_token_says_when_it_ends_and_shows_nothing_secret() -> None:
     identifier = b"\0" + names + number(ENDS - 1) + number(ENDS) + number(1) + number(2)
     token = HadoopToken(HDFS_KIND, "a:1", identifier, b"the-password")
     assert token.end_ms() == ENDS
+    of_manager = field(1, b"alice") + b"\x20" + varint(ENDS - 1) + b"\x28" + varint(ENDS) + b"\x30\x07"
+    assert HadoopToken(RM_KIND, "a:1", of_manager, b"").end_ms() == ENDS
+    assert HadoopToken(RM_KIND, "a:1", b"\xff", b"").end_ms() is None
+    assert HadoopToken(HDFS_KIND, "a:1", identifier[:9], b"").end_ms() is None
     assert HadoopToken("YARN_AM_RM_TOKEN", "a:1", b"x", b"y").end_ms() is None
     assert repr(token) == "HadoopToken(kind='HDFS_DELEGATION_TOKEN', service='a:1')"
 

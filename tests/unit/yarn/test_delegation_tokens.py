@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from yarrow.am.application_master import _log_token_life
 from yarrow.cli.job_commands import application_lines
@@ -16,7 +14,6 @@ from yarrow.runtime.yarn.delegation_tokens import (
     TOKEN_FILE,
     TokenFileError,
     TokenLife,
-    _Reader,
     sentence,
     token_lives,
     tokens_end,
@@ -81,12 +78,7 @@ def test_the_first_end_counts_and_tokens_without_one_do_not(tmp_path: Path) -> N
     assert sentence([], 0) == ""
 
 
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers_are_read_as_they_are_written(value: int) -> None:
-    assert _Reader(number(value)).number() == value
-
-
-@pytest.mark.parametrize("content", [b"", b"HDTS", b"HDTS\1\0", b"PK\3\4", b"HDTS\0\5", b"HDTS\0\1\x7f"])
+@pytest.mark.parametrize("content", [b"", b"HDTS", b"HDTS\1\5", b"PK\3\4", b"HDTS\0\5", b"HDTS\0\1\x7f"])
 def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_bytes(content)
