@@ -33,7 +33,7 @@ from yarrow.runtime.common.timers import LoopTimers, Timers
 from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.ha import services as components
 from yarrow.runtime.ha.none import NoHighAvailability
-from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError
+from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import HighAvailabilityServices
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import DispatcherGateway, ResourceManagerGateway
@@ -193,17 +193,19 @@ class ControlPlane:
         await (self._ha.close_and_clean_up() if self._removes and not keep else self._ha.close())
 
     async def _may_clean_up(self, even_unfinished: bool) -> bool:
-        if self._leading is None:
+        leading = self._leading
+        if leading is None:
             _log.warning("this master does not lead: what is stored of the cluster is kept")
             return False
         try:
-            unfinished = await self._leading.dispatcher.has_unfinished_jobs()
+            unfinished = await leading.dispatcher.has_unfinished_jobs()
             # A write of nothing succeeds for the newest leadership alone: another's data is not touched.
-            await asyncio.to_thread(self._ha.records(self._leading.epoch).write)
+            await asyncio.to_thread(self._ha.records(leading.epoch).write)
         except YarrowError as error:
             _log.warning("what is stored of the cluster is kept: %s", error)
             return False
-        if unfinished and not even_unfinished:
+        # One that could not be taken over was told as FAILED: the user has seen no end of it, and may save its state.
+        if unfinished and (not even_unfinished or leading.dispatcher.keeps_jobs):
             _log.warning("what is stored of the cluster is kept, for jobs have not ended for good")
             return False
         return True
@@ -317,8 +319,16 @@ class ControlPlane:
     async def announce_web(self, address: str) -> None:
         """REST of this process is at that URL: published whenever it leads."""
         self._web_address = address
-        if self._leading is not None:
-            await self._ha.election.publish(components.REST_SERVER, self._web_leader(self._leading))
+        while (leading := self._leading) is not None:
+            try:
+                await self._ha.election.publish(components.REST_SERVER, self._web_leader(leading))
+                return
+            except LeadershipLostError:
+                # Told with all else when this process leads again.
+                return
+            except RecordsError as error:
+                _log.warning("the address of REST is not published yet, tried again: %s", error)
+            await asyncio.sleep(_PAUSE)
 
     def _web_leader(self, leading: _Leadership) -> LeaderInformation:
         return LeaderInformation(address=self._web_address, leader_id=leading.dispatcher.leader_id)

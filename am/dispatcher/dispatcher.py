@@ -204,6 +204,8 @@ class Dispatcher(RpcEndpoint):
             raise
         if (recovering := self._jobs.recovering.get(job_id)) is not None:
             recovering.cancelled.set()
+        elif (kept := self._jobs.kept.get(job_id)) is not None:
+            await self._recovery.give_up(kept)
         else:
             self._jobs.running[job_id].cancel()
         return Acknowledge()
@@ -216,7 +218,7 @@ class Dispatcher(RpcEndpoint):
             _log.warning("the mark of job %s, which has ended, is left to the next leader: %s", job_id, error)
 
     def _check_cancellable(self, job_id: JobID) -> None:
-        if job_id in self._jobs.recovering:
+        if job_id in self._jobs.recovering or job_id in self._jobs.kept:
             return
         master = self._jobs.running.get(job_id)
         status = master.graph.status if master is not None else self._jobs.ended(job_id).overview.status
@@ -365,6 +367,11 @@ class Dispatcher(RpcEndpoint):
                 f"job {job_id} is not started here: this Dispatcher leads no more. It is stored: the next leader may"
                 " run it"
             )
+
+    @property
+    def keeps_jobs(self) -> bool:
+        """Whether jobs could not be taken over: told as FAILED, they have not ended for good."""
+        return bool(self._jobs.kept)
 
     async def has_unfinished_jobs(self) -> bool:
         """Whether jobs are stored that have not ended for good; RecordsError."""

@@ -99,9 +99,11 @@ class JobEnds:
 
     async def _clean_up(self, master: JobMaster) -> None:
         job = master.graph.job
-        await self.remove(job.job_id, blobs_of(job))
-        await master.stop()
-        self._jobs.ending.discard(master)
+        try:
+            await self.remove(job.job_id, blobs_of(job))
+        finally:
+            await master.stop()
+            self._jobs.ending.discard(master)
 
     async def remove(self, job_id: JobID, blobs: tuple[str, ...]) -> None:
         """Removes what is stored of a job whose end is recorded."""

@@ -14,6 +14,7 @@ import msgspec
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
+from yarrow.runtime.config.options.high_availability import STORAGE_DIR
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
@@ -28,6 +29,10 @@ _log = logging.getLogger(__name__)
 
 class StoredJobError(YarrowError):
     """A stored job that cannot be read: of another version, damaged, or its file is gone."""
+
+
+class JobStorageRefusedError(YarrowError):
+    """The storage directory does not take a job from this process."""
 
 
 class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +72,10 @@ class JobGraphStore:
     # Jobs that have not ended.
 
     def put(self, job_id: JobID, graph: bytes, name: str = "") -> None:
-        """Stores or replaces; returns when it is durable. OSError, FileSystemError, RecordsError."""
+        """Stores or replaces; returns when it is durable.
+
+        OSError, JobStorageRefusedError, FileSystemError, RecordsError.
+        """
         if not is_hex_id(job_id):
             raise KeyError(job_id)
         digest = hashlib.sha256(graph).hexdigest()
@@ -83,9 +91,15 @@ class JobGraphStore:
         path = join(self._directory, name)
         temporary = join(self._directory, f"{TEMPORARY_PREFIX}{name}")
         files = file_system_for(path)
-        with files.create(temporary) as stream:
-            stream.write(graph)
-        files.rename(temporary, path)
+        try:
+            with files.create(temporary) as stream:
+                stream.write(graph)
+            files.rename(temporary, path)
+        except PermissionError as error:
+            raise JobStorageRefusedError(
+                f"job {job_id} is not stored: this process may not write to {self._directory}"
+                f" ({STORAGE_DIR.key}): {error}. Let its user write there, or name another folder"
+            ) from error
         return path
 
     def get(self, job_id: JobID) -> bytes:

@@ -21,7 +21,7 @@ from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID, is_hex_id
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.ha.records import LeadershipLostError
+from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
 _log = logging.getLogger(__name__)
@@ -81,8 +81,12 @@ class JobRecovery:
                 return
             except Exception as error:
                 if not passes_by_itself(error):
-                    self._cannot_recover(job, error)
-                    break
+                    try:
+                        await self._cannot_recover(job, error)
+                        break
+                    except RecordsError as unreachable:
+                        # What is to become of the job is asked again, with all else.
+                        error = unreachable
                 job.problem = f"cannot be started again yet: {error}"
                 _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
             await self._patience.pause(pause, None if job.cancelled.is_set() else job.cancelled)
@@ -133,15 +137,29 @@ class JobRecovery:
         else:
             self._jobs.running[job.job_id].cancel()
 
-    def _cannot_recover(self, job: RecoveringJob, error: Exception) -> None:
+    async def _cannot_recover(self, job: RecoveringJob, error: Exception) -> None:
+        if await self._endpoint.run_blocking(self._store.is_cancelled, job.job_id):
+            await self.give_up(job)
+            return
         text = (
-            f"the job cannot be taken over from its former master: {error}. What is stored of it is kept, and the next"
-            " leader tries again"
+            f"the job {job.job_id} cannot be taken over from its former master: {error}. What is stored of it is kept,"
+            " and the next leader tries again; cancel the job to give it up"
         )
         _log.error("job %s: %s", job.job_id, text, exc_info=not isinstance(error, YarrowError))
         self._jobs.kept[job.job_id] = job
         # Not archived: it has not ended for good.
         self._jobs.finished.add(job.ends(JobStatus.FAILED, text))
+
+    async def give_up(self, job: RecoveringJob) -> None:
+        """A job that cannot be taken over ends as CANCELED, and is forgotten; its checkpoints stay. RecordsError."""
+        blobs = blobs_of(job.job) if job.job is not None else ()
+        now = self._services.clock.epoch_ms()
+        result = StoredResult(name=job.overview().name, status=JobStatus.CANCELED, end_time=now, blobs=blobs)
+        await self._endpoint.run_blocking(self._store.mark_ended, job.job_id, result)
+        self._jobs.kept.pop(job.job_id, None)
+        former = RecoveringJob(job.job_id, result.name, self._services.clock, self._services.ids)
+        self._ends.remember(former.ended_before(result))
+        await self._ends.remove(job.job_id, blobs)
 
     async def ended_before(self, job_id: JobID) -> FinishedJob:
         """A job that has ended; under a former master, what its record says. JobNotFoundError for any other."""

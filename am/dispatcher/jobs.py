@@ -32,6 +32,11 @@ class Jobs:
 
     def check_new(self, job_id: JobID) -> None:
         """Raises DuplicateJobError for the id of a job that is known."""
+        if job_id in self.kept:
+            raise DuplicateJobError(
+                f"a job of the id {job_id} is stored, and could not be taken over from its former master: cancel it,"
+                " or give the new one another id"
+            )
         if job_id in self.running or job_id in self.starting or job_id in self.recovering:
             raise DuplicateJobError(
                 f"a job of the id {job_id} is running already: give the new one another id"

@@ -17,7 +17,7 @@ from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.per_job import submit_until_taken
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
-from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError
+from yarrow.runtime.common.errors import DuplicateJobError, JobAlreadyEndedError, JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
@@ -126,7 +126,9 @@ def test_a_job_that_is_to_end_with_its_client_is_cancelled_when_that_is_silent_u
         async with masters(tmp_path) as cluster:
             await cluster.lead()
             await cluster.add(1)
-            job_id = await cluster.submit(structs.replace(linear_job(Stage(1)), client_heartbeat_timeout=30.0))
+            job_id = await cluster.submit(
+                structs.replace(linear_job(Stage(1)), client_heartbeat_timeout=30.0)
+            )
             await cluster.until_running(job_id, 1)
             for _ in range(3):
                 await cluster.pass_time(20)
@@ -200,6 +202,67 @@ def test_an_entry_that_cannot_be_read_fails_its_job_and_is_kept(tmp_path: Path) 
             await cluster.until_status(good, JobStatus.RUNNING)
             assert cluster.election.records(2).read(f"jobs/{broken}") is not None
             assert await cluster.plane.dispatcher.has_unfinished_jobs()
+            with pytest.raises(DuplicateJobError, match="could not be taken over"):
+                await cluster.submit(linear_job(Stage(1), job_id=1))
+
+    run(body())
+
+
+def test_a_job_that_could_not_be_taken_over_is_given_up_by_a_cancel(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            cluster.election.records(1).write(Put(f"jobs/{job_id}", b"\xc1"))
+            await cluster.follow()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.FAILED
+            await cluster.dispatcher.cancel_job(job_id)
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            records = cluster.election.records(2)
+            assert not any(map(records.children, ("jobs", "results", "checkpoints")))
+            with pytest.raises(JobAlreadyEndedError):
+                await cluster.dispatcher.cancel_job(job_id)
+
+    run(body())
+
+
+def test_a_job_that_cannot_be_read_and_was_cancelled_before_ends_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            records = cluster.election.records(1)
+            records.write(Put(f"jobs/{job_id}", b"\xc1"), Put(f"jobs/{job_id}/cancelled", b""))
+            await cluster.follow()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            assert not any(map(cluster.election.records(2).children, ("jobs", "results")))
+
+    run(body())
+
+
+def test_the_end_of_a_cluster_keeps_a_job_that_could_not_be_taken_over(tmp_path: Path) -> None:
+    """An application of its own ends as FAILED then: its last checkpoint may be all that is left of the job."""
+
+    async def body() -> None:
+        removed: list[bool] = []
+
+        class Removing(ByHand):
+            async def close_and_clean_up(self) -> None:
+                removed.append(True)
+
+        async with masters(tmp_path) as cluster:
+            cluster.election.__class__ = Removing
+            await cluster.lead()
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            cluster.election.records(1).write(Put(f"jobs/{job_id}", b"\xc1"))
+            await cluster.follow()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.FAILED
+            await cluster.plane.stop_work(clean_up=True, even_unfinished=True)
+            await cluster.plane.close()
+            assert removed == []
 
     run(body())
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import RecoveryStoreError, UnknownOutcomeError
-from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
+from yarrow.am.dispatcher.job_graph_store import (
+    JobGraphStore,
+    JobStorageRefusedError,
+    StoredJobError,
+    StoredResult,
+)
 from yarrow.runtime.common.ids import CountingIdFactory, JobID
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import (
@@ -68,6 +74,22 @@ def test_no_path_is_taken_for_an_id(tmp_path: Path) -> None:
     store = JobGraphStore(RecordsInMemory().next_leadership(), str(tmp_path), CountingIdFactory())
     with pytest.raises(KeyError):
         store.put(JobID("../../outside"), b"")
+
+
+def test_a_storage_directory_without_permission_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "ha"
+    folder.mkdir(mode=0o500)
+    store = JobGraphStore(RecordsInMemory().next_leadership(), str(folder), CountingIdFactory())
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(
+            JobStorageRefusedError, match=r"high-availability\.storageDir.*Let its user write"
+        ):
+            store.put(JOB, b"graph")
+    finally:
+        os.seteuid(user)
 
 
 def test_a_damaged_graph_is_not_run(tmp_path: Path) -> None:
