@@ -27,6 +27,7 @@ from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
+    CollectConfirmation,
     CollectRows,
     DeclineCheckpoint,
     FailureCause,
@@ -173,21 +174,20 @@ class JobConnection:
         """Attempts of which a state is still to be reported."""
         return {each.attempt_id for each in self._reports if isinstance(each, TaskExecutionStateUpdate)}
 
-    async def push_collected(self, rows: CollectRows) -> bool:
-        """Hands rows on and waits for room for the next; False when the JobMaster does not take them any
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation | None:
+        """Hands rows on and waits for room for the next; None when the JobMaster does not take them any
         more.
         """
         while not self._closed:
             try:
-                await self.gateway.push_collected(rows)
-                return True
+                return await self.gateway.push_collected(rows)
             except RpcUnavailableError as error:
                 _log.info("job %s: collected rows not taken, tried again: %s", self.job_id, error)
                 await self._pause()
             except YarrowError as error:
                 _log.warning("job %s: collected rows were refused: %s", self.job_id, error)
-                return False
-        return False
+                return None
+        return None
 
     def _registered(self, gateway: JobMasterGateway, success: RegistrationSuccess) -> None:
         if not self._work:

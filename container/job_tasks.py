@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -320,12 +320,14 @@ class JobTasks:
                 running.task.post(running.task.cancel)
         self.sources.stop_all()
 
-    def collect_credit(self, collect_id: str, subtask: int, sequence: int) -> None:
-        """The client's side has taken a message of a collect operator."""
+    def collect_credit(
+        self, collect_id: str, subtask: int, sequence: int, confirmed: Mapping[str, int]
+    ) -> None:
+        """The client's side has taken a message of a collect operator; positions that the client has by stream."""
         for running in self._running.values():
             operator = running.task.chain.collecting(collect_id)
             if operator is not None and running.builder.descriptor.subtask == subtask:
-                running.task.post(partial(_grant, running.task, operator, sequence))
+                running.task.post(partial(_grant, running.task, operator, sequence, confirmed))
                 return
 
     def _push_collected(self, builder: TaskBuilder, message: CollectMessage) -> None:
@@ -427,6 +429,8 @@ def barrier_of(trigger: TriggerCheckpoint) -> CheckpointBarrier:
     return CheckpointBarrier(trigger.checkpoint_id, trigger.timestamp_ms, alignment, options)
 
 
-def _grant(task: StreamTask, operator: CollectingOperator, sequence: int) -> None:
-    operator.on_credit(sequence)
+def _grant(
+    task: StreamTask, operator: CollectingOperator, sequence: int, confirmed: Mapping[str, int]
+) -> None:
+    operator.on_credit(sequence, confirmed)
     task.wake()

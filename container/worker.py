@@ -164,7 +164,9 @@ class Worker:
             self._thread.post(lambda: jobs.sources.reset(message.reset))
         elif isinstance(message, CollectCredit):
             self._thread.post(
-                lambda: jobs.collect_credit(message.collect_id, message.subtask, message.sequence)
+                lambda: jobs.collect_credit(
+                    message.collect_id, message.subtask, message.sequence, message.confirmed
+                )
             )
         elif isinstance(message, RequestThreadDump):
             self._control.send(ThreadDump(threads=thread_stacks()))

@@ -111,12 +111,14 @@ class ResetReader(ToWorker, frozen=True, kw_only=True):
 
 
 class CollectCredit(ToWorker, frozen=True, kw_only=True):
-    """The JobMaster has taken a CollectRows: the operator may send the next."""
+    """The JobMaster has taken a CollectRows: the operator may send the next, and let go of what the client has."""
 
     job_id: JobID
     collect_id: str
     subtask: int
     sequence: int
+    #: Positions by stream, of this attempt.
+    confirmed: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class RequestThreadDump(ToWorker, frozen=True, kw_only=True):

@@ -106,13 +106,15 @@ class WorkerReports:
                 )
 
     async def _push_collected(self, job: JobConnection, worker: WorkerHandle, rows: CollectRows) -> None:
-        if await job.push_collected(rows):
+        confirmation = await job.push_collected(rows)
+        if confirmation is not None:
             worker.send(
                 CollectCredit(
                     job_id=rows.job_id,
                     collect_id=rows.collect_id,
                     subtask=rows.subtask,
                     sequence=rows.sequence,
+                    confirmed=confirmation.positions,
                 )
             )
 

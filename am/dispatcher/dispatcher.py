@@ -44,8 +44,10 @@ from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import (
+    COLLECT_START,
     Acknowledge,
     ClusterOverview,
+    CollectPosition,
     CollectRows,
     ExecutionGraphDetails,
     JobOverview,
@@ -231,7 +233,9 @@ class Dispatcher(RpcEndpoint):
         return Acknowledge()
 
     def _client_is_gone(self, job_id: JobID, seconds: float) -> None:
-        if (master := self._jobs.running.get(job_id)) is not None and not master.graph.status.is_globally_terminal:
+        if (
+            master := self._jobs.running.get(job_id)
+        ) is not None and not master.graph.status.is_globally_terminal:
             self.spawn(self._cancel_abandoned(job_id, seconds), f"cancel {job_id}")
 
     async def _cancel_abandoned(self, job_id: JobID, seconds: float) -> None:
@@ -310,15 +314,20 @@ class Dispatcher(RpcEndpoint):
 
     # The gateway: results and files.
 
-    async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
+    async def fetch_collected(
+        self, job_id: JobID, collect_id: str, max_rows: int, position: CollectPosition = COLLECT_START
+    ) -> tuple[CollectRows, ...]:
         if (master := self._jobs.running.get(job_id)) is not None:
-            return await master.fetch_collected(collect_id, max_rows)
+            return await master.fetch_collected(collect_id, max_rows, position)
         if job_id in self._jobs.recovering:
             return ()
         buffer = self._jobs.ended(job_id).collects.get(collect_id)
         if buffer is None:
-            raise UnknownCollectError(f"job {job_id} has no collect operator {collect_id!r}")
-        return await buffer.fetch(max_rows)
+            raise UnknownCollectError(
+                f"job {job_id} has no collect operator {collect_id!r}, or it ended under another master, with which the"
+                " rows are gone that had not been fetched: read them while the job runs, or use a sink"
+            )
+        return await buffer.fetch(max_rows, position)
 
     async def put_blob(self, data: bytes) -> str:
         return await self.run_blocking(self._services.blobs.put, data)

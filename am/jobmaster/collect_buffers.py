@@ -17,11 +17,17 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 class CollectBuffers:
     """One buffer for each collect operator."""
 
-    def __init__(self, job: JobGraph, max_rows: int, *, exactly_once: bool = False) -> None:
+    def __init__(self, job: JobGraph, version: str, max_rows: int, *, exactly_once: bool = False) -> None:
+        """`version` names the buffers of this JobMaster: no other's are so called."""
         self._job_id = job.job_id
         self._buffers = {
             collect_id: CollectBuffer(
-                job.job_id, collect_id, vertex.parallelism, max_rows, exactly_once=exactly_once
+                job.job_id,
+                collect_id,
+                vertex.parallelism,
+                max_rows,
+                version=version,
+                exactly_once=exactly_once,
             )
             for vertex in job.vertices
             for collect_id in _collects_of(vertex)

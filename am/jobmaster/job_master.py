@@ -75,6 +75,8 @@ from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BlobPart,
+    CollectConfirmation,
+    CollectPosition,
     CollectRows,
     ExecutionGraphDetails,
     FailureCause,
@@ -163,7 +165,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._collects = CollectBuffers(
-            job, settings.collect_buffer_rows, exactly_once=settings.checkpoints.covers_each_row_once
+            job,
+            self.leader_id,
+            settings.collect_buffer_rows,
+            exactly_once=settings.checkpoints.covers_each_row_once,
         )
         #: Events for executions that are not deployed yet.
         self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
@@ -312,9 +317,11 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             return f"{text}; not registered with a ResourceManager yet"
         return f"{text}; ResourceManager: {self._not_enough}" if self._not_enough else text
 
-    async def fetch_collected(self, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
-        """Next rows for the client."""
-        return await self._collects.of(collect_id).fetch(max_rows)
+    async def fetch_collected(
+        self, collect_id: str, max_rows: int, position: CollectPosition
+    ) -> tuple[CollectRows, ...]:
+        """The rows behind those that the client has."""
+        return await self._collects.of(collect_id).fetch(max_rows, position)
 
     def collect_buffer(self, collect_id: str) -> CollectBuffer:
         """The buffer itself: it outlives the JobMaster until the client has read it."""
@@ -384,9 +391,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             self._route(execution, event)
         return Acknowledge()
 
-    async def push_collected(self, rows: CollectRows) -> Acknowledge:
-        await self._collects.of(rows.collect_id).push(rows)
-        return Acknowledge()
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
+        return await self._collects.of(rows.collect_id).push(rows)
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
         data, size = await self.run_blocking(self._services.blobs.read, key, offset, length)

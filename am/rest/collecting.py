@@ -1,7 +1,7 @@
 """CollectReader: rows of execute_and_collect on their way to a client that asks again and again.
 
 Owner: the event loop of the REST server. A request that waited long enough is answered with nothing, but its
-question to the cluster stays asked: rows that come meanwhile are the next request's.
+question to the cluster stays asked: rows that come meanwhile are the answer to the next request for the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import asyncio
 
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
+
+_Question = asyncio.Task[tuple[CollectRows, ...]]
 
 
 class CollectReader:
@@ -18,30 +20,38 @@ class CollectReader:
 
     def __init__(self, dispatcher: DispatcherGateway) -> None:
         self._dispatcher = dispatcher
-        self._asked: dict[tuple[JobID, str], asyncio.Task[tuple[CollectRows, ...]]] = {}
+        self._asked: dict[tuple[JobID, str], tuple[CollectPosition, _Question]] = {}
 
     async def fetch(
-        self, job_id: JobID, collect_id: str, max_rows: int, wait_seconds: float
+        self,
+        job_id: JobID,
+        collect_id: str,
+        max_rows: int,
+        wait_seconds: float,
+        position: CollectPosition = COLLECT_START,
     ) -> tuple[CollectRows, ...]:
-        """The next messages; none when none came in time, one with `last` set at the end.
+        """The messages behind that position; none when none came in time, one with `last` set at the end.
 
         Raises what the Dispatcher does for a job or collect operator that there is not.
         """
         key = (job_id, collect_id)
-        task = self._asked.get(key)
-        if task is None:
-            question = self._dispatcher.fetch_collected(job_id, collect_id, max_rows)
-            task = self._asked[key] = asyncio.ensure_future(question)
-        await asyncio.wait({task}, timeout=wait_seconds)
-        if not task.done():
+        former, question = self._asked.get(key, (None, None))
+        if question is None or former != position:
+            if question is not None:
+                question.cancel()
+            question = asyncio.ensure_future(
+                self._dispatcher.fetch_collected(job_id, collect_id, max_rows, position)
+            )
+            self._asked[key] = (position, question)
+        await asyncio.wait({question}, timeout=wait_seconds)
+        if not question.done():
             return ()
-        if self._asked.get(key) is task:
+        if (position, question) == self._asked.get(key):
             del self._asked[key]
-            return task.result()
-        return ()  # two requests waited for one answer: the other has it
+        return () if question.cancelled() else question.result()
 
     def close(self) -> None:
         """Forgets all questions."""
-        for task in self._asked.values():
-            task.cancel()
+        for _, question in self._asked.values():
+            question.cancel()
         self._asked.clear()

@@ -1,14 +1,16 @@
 """CollectingOperator: the end of a chain whose rows go to the client of execute_and_collect.
 
-Owner: the task thread. Rows are counted in streams, whose position, with the rows that nobody has taken yet, is
-operator state: what comes again after a restart is known by its position, and what a checkpoint covers is told to the
-client, which hands out nothing else where rows are to come exactly once. It must not know who keeps rows on the way.
+Owner: the task thread. Rows are counted in streams, whose position, with the rows that the client has not confirmed,
+is operator state: what comes again after a restart, under another master too, is known by its position, and what a
+checkpoint covers is told to the client, which hands out nothing else where rows are to come exactly once. It must not
+know who passes rows on.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -41,8 +43,10 @@ class CollectStream:
         self.name = name
         #: Position behind the last row.
         self.end = end
-        #: The last ones, which nobody has taken yet; some of them may be under way.
+        #: The last ones, which the client has not confirmed.
         self.rows = rows or []
+        #: Position behind the last row that was sent, and taken on the way.
+        self.sent = self.first
         #: Where this attempt began: rows of former attempts from there on are void.
         self.restored = end
         #: Rows before it are covered by a completed checkpoint.
@@ -55,20 +59,37 @@ class CollectStream:
         """Position of the first of `rows`."""
         return self.end - len(self.rows)
 
+    @property
+    def unsent(self) -> int:
+        """Rows that nobody has taken yet; some of them may be under way."""
+        return self.end - self.sent
+
     def append(self, row: Any) -> None:
         """A row behind the last."""
         self.rows.append(row)
         self.end += 1
 
+    def let_go(self, position: int) -> None:
+        """The client has all rows before the position."""
+        count = min(position, self.sent) - self.first
+        if count > 0:
+            del self.rows[:count]
+
 
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
-    """Hands rows to the client, one message under way at a time: the client's answer is the credit for the next."""
+    """Hands rows to the client, one message under way at a time: the answer is the credit for the next.
+
+    Rows stay here until the client has confirmed them, which comes with the answers; those that pass the master are
+    bounded there, since an answer waits for room.
+    """
 
     def __init__(self, name: str, spec: CollectOperator) -> None:
         super().__init__(name)
         self._collect_id = spec.collect_id
         self._limit = spec.max_buffered_rows
         self._rows_per_message = COLLECT_ROWS
+        #: Of the last message.
+        self._bytes_per_row = 0
         #: Rest of a payload that is longer than a message.
         self._parts: deque[bytes] = deque()
         #: What the present message is of, and how many of its first rows.
@@ -146,7 +167,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             stream = self._next_stream()
             if stream is None:
                 return
-            rows, payload = self._next_message(stream) if stream.rows else ([], b"")
+            rows, payload = self._next_message(stream) if stream.unsent else ([], b"")
             cuts = range(0, max(1, len(payload)), 2 * COLLECT_BYTES)
             self._parts += [payload[cut : cut + 2 * COLLECT_BYTES] for cut in cuts]
             self._under_way, self._rows_under_way = stream, len(rows)
@@ -155,7 +176,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         continued = bool(self._parts)
         stream.told = stream.confirmed
         self._in_flight = True
-        self._last_sent = self._finishing and not continued and self._rows_left == self._rows_under_way
+        self._last_sent = self._finishing and not continued and self._unsent == self._rows_under_way
         message = CollectMessage(
             collect_id=self._collect_id,
             sequence=self._sequence,
@@ -164,7 +185,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             last=self._last_sent,
             continued=continued,
             stream=stream.name,
-            first=stream.first,
+            first=stream.sent,
             restored=stream.restored,
             confirmed=stream.confirmed,
         )
@@ -173,29 +194,33 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     def _next_stream(self) -> CollectStream | None:
         """The one of which the client is to hear; None = there is nothing to say."""
         for stream in (*self._streams[1:], self._own):
-            if stream.rows or stream.told < stream.confirmed:
+            if stream.unsent or stream.told < stream.confirmed:
                 return stream
         return self._own if self._finishing and not self._last_sent else None
 
     def _next_message(self, stream: CollectStream) -> tuple[list[Any], bytes]:
         """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""
         count = self._rows_per_message
+        begin = stream.sent - stream.first
         while True:
-            rows = stream.rows[:count]
+            rows = stream.rows[begin : begin + count]
             payload = pickle.dumps(rows, 5)
             if len(payload) <= COLLECT_BYTES or len(rows) <= 1:
                 self._rows_per_message = min(COLLECT_ROWS, 2 * count)
+                self._bytes_per_row = len(payload) // len(rows)
                 return rows, payload
             count = max(1, count * COLLECT_BYTES // (2 * len(payload)))
 
-    def on_credit(self, sequence: int) -> None:
-        """The message of that sequence number was taken."""
+    def on_credit(self, sequence: int, confirmed: Mapping[str, int]) -> None:
+        """The message of that sequence number was taken; the client has the rows before these positions of streams."""
         if sequence == self._sequence and self._in_flight:
             self._sequence += 1
             self._in_flight = False
             if not self._parts:
-                del self._under_way.rows[: self._rows_under_way]
+                self._under_way.sent += self._rows_under_way
                 self._rows_under_way = 0
+            for stream in self._streams:
+                stream.let_go(confirmed.get(stream.name, 0))
             self._send()
 
     @property
@@ -204,12 +229,13 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         return self._collect_id
 
     @property
-    def _rows_left(self) -> int:
-        return sum(len(stream.rows) for stream in self._streams)
+    def _unsent(self) -> int:
+        return sum(stream.unsent for stream in self._streams)
 
     @property
     def is_available(self) -> bool:
-        return len(self._own.rows) < self._limit
+        unsent = self._own.unsent
+        return unsent < self._limit and unsent * self._bytes_per_row < 2 * COLLECT_BYTES
 
     def finish(self) -> None:
         self._finishing = True
@@ -220,7 +246,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         if self._in_flight:
             return False
         # A savepoint that stops the job lets operators stand as they are: what it holds is taken all the same.
-        return self._last_sent if self._finishing else self._rows_left == 0
+        return self._last_sent if self._finishing else self._unsent == 0
 
 
 def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:

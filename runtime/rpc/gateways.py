@@ -23,12 +23,15 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import (
+    COLLECT_START,
     Acknowledge,
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
     AllocatedSlotReport,
     BlobPart,
     ClusterOverview,
+    CollectConfirmation,
+    CollectPosition,
     CollectRows,
     DeclineCheckpoint,
     Deployment,
@@ -135,8 +138,14 @@ class DispatcherGateway(Protocol):
         ...
 
     @waits
-    async def fetch_collected(self, job_id: JobID, collect_id: str, max_rows: int) -> tuple[CollectRows, ...]:
-        """Next rows of a collect operator; waits until there are some; a message with `last` set ends it."""
+    async def fetch_collected(
+        self, job_id: JobID, collect_id: str, max_rows: int, position: CollectPosition = COLLECT_START
+    ) -> tuple[CollectRows, ...]:
+        """The rows behind that position of a collect operator; waits until there are some.
+
+        What comes before it is confirmed by that, and not handed out again. A message with `last` set ends it; none
+        means that a new master is just taking the job over.
+        """
         ...
 
     async def put_blob(self, data: bytes) -> str:
@@ -235,8 +244,10 @@ class JobMasterGateway(Protocol):
         ...
 
     @waits
-    async def push_collected(self, rows: CollectRows) -> Acknowledge:
-        """Rows for the client; answers when there is room for the next, which is the operator's credit."""
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
+        """Rows for the client; answers when there is room for the next, which is the operator's credit, and says what
+        the client has.
+        """
         ...
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:

@@ -124,10 +124,14 @@ class RemoteJobClient(JobClient):
 
     def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
         """The next rows; waits until there are some; None = the end. Raises the job's error."""
+        collected, pause = self._collected[collect_id], threading.Event()
         path = f"/jobs/{self._job_id}/collect/{quote(collect_id)}?max_rows={max_rows}&wait={_FETCH_WAIT}"
         while True:
-            messages = _ROWS.decode(self._rest.request("GET", path, timeout=_FETCH_TIMEOUT))
-            rows = self._collected[collect_id].take(messages)
+            after = f"&version={quote(collected.position.version)}&delivery={collected.position.delivery}"
+            messages = _ROWS.decode(self._rest.request("GET", path + after, timeout=_FETCH_TIMEOUT))
+            if not messages:
+                pause.wait(_FIRST_PAUSE)  # A new master, which is just taking the job over, answers at once.
+            rows = collected.take(messages)
             if rows is None:
                 self.get_job_execution_result().result()
                 return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from yarrow.runtime.common.ids import ExecutionAttemptID
-from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 
 
 class _Stream:
@@ -38,7 +38,7 @@ class _Stream:
             self.former.add(self.attempt)
         self.attempt = message.attempt_id
         covered = self.confirm(message.restored)
-        if message.exactly_once and self.end > message.restored:
+        if self.end > message.restored:
             self.kept.clear()
             self.end = message.restored
         return covered
@@ -51,7 +51,8 @@ class _Stream:
         # The job's own workers made it from the job's own records; the classes are this program's.
         rows: list[Any] = pickle.loads(b"".join(self.parts))
         self.parts.clear()
-        known = max(0, self.end - message.first) if message.exactly_once else 0
+        # Those of the attempt's state are the same rows, also where the ones behind it may come twice.
+        known = max(0, self.end - message.first) if message.stream else 0
         self.end = message.first + len(rows) if known < len(rows) else self.end
         return rows[known:]
 
@@ -69,6 +70,8 @@ class CollectedRows:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[int, str], _Stream] = {}
+        #: The last message that came: what follows it is to be asked for.
+        self.position = COLLECT_START
 
     def take(self, messages: Iterable[CollectRows]) -> list[Any] | None:
         """The rows that may be handed out now, in the order of their subtasks; None when no more will come."""
@@ -78,9 +81,19 @@ class CollectedRows:
             if message.last:
                 ended = True
                 rows += self._rest(message.complete)
-            else:
+            elif not self._has_come(message):
                 rows += self._take(message)
         return None if ended and not rows else rows
+
+    def _has_come(self, message: CollectRows) -> bool:
+        """Whether it came before: an answer that was lost on its way is given again. Notes that it has, now."""
+        if not message.version:
+            return False
+        former = self.position
+        if message.version == former.version and message.delivery <= former.delivery:
+            return True
+        self.position = CollectPosition(version=message.version, delivery=message.delivery)
+        return False
 
     def _take(self, message: CollectRows) -> list[Any]:
         # Streams are named by the operator; where they are not, a subtask has one.

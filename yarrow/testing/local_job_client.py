@@ -22,7 +22,14 @@ from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.rpc.messages import CollectRows, ExecutionGraphDetails, JobResult, SavepointRequest
+from yarrow.runtime.rpc.messages import (
+    COLLECT_START,
+    CollectPosition,
+    CollectRows,
+    ExecutionGraphDetails,
+    JobResult,
+    SavepointRequest,
+)
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.testing.collected_rows import CollectedRows
 from yarrow.testing.job_results import execution_result, public_status
@@ -85,9 +92,14 @@ class LocalJobClient(JobClient):
         """At most what the JobMaster's bounded buffers hold: no more comes from a job that has ended."""
         for collect_id in self._collect_ids:
             rows: deque[CollectRows] = deque()
+            position = COLLECT_START
             while not rows or not rows[-1].last:
+                if rows:
+                    position = CollectPosition(version=rows[-1].version, delivery=rows[-1].delivery)
                 rows.extend(
-                    await self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, _TAKEN_AT_ONCE)
+                    await self._cluster.dispatcher.fetch_collected(
+                        self._job_id, collect_id, _TAKEN_AT_ONCE, position
+                    )
                 )
             self._left[collect_id] = rows
 
@@ -186,17 +198,23 @@ class LocalJobClient(JobClient):
         with self._left_lock:
             if collect_id in self._left:
                 return self._take_left(collect_id)
+        position = self._collected[collect_id].position
+        messages: Sequence[CollectRows] | None = None
         try:
-            return self._loop.call(
-                self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows)
+            messages = self._loop.call(
+                self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows, position)
             )
+            if not messages or not messages[-1].last:
+                return messages
         except Exception:
             # The cluster may have ended in the meantime; what was left is here then.
             self._result.exception()
-            with self._left_lock:
-                if collect_id not in self._left:
-                    raise
-                return self._take_left(collect_id)
+            if collect_id not in self._left:
+                raise
+        # At the end rows may have been taken over that are missing here.
+        self._result.exception()
+        with self._left_lock:
+            return self._take_left(collect_id) if collect_id in self._left else messages or ()
 
     def _take_left(self, collect_id: str) -> Sequence[CollectRows]:
         left = self._left[collect_id]

@@ -30,6 +30,7 @@ from yarrow.am.rest.models.jobs import (
 from yarrow.am.rest.views import jobs as views
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import CollectPosition
 
 router = APIRouter(tags=["Jobs"])
 
@@ -174,7 +175,12 @@ async def collect_rows(
     collect_id: Annotated[str, Path(alias="collectid", min_length=1, max_length=256)],
     max_rows: Annotated[int, Query(ge=1, le=1_000_000, description="About how many rows at most.")] = 10_000,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for rows.")] = 30,
+    version: Annotated[
+        str, Query(max_length=256, description="`version` of the last message that came; none at first.")
+    ] = "",
+    delivery: Annotated[int, Query(ge=-1, description="`delivery` of the last message that came.")] = -1,
 ) -> Response:
-    """Takes the next rows of execute_and_collect; they are not sent again. Yarrow's."""
-    rows = await access.collecting.fetch(JobID(job_id.lower()), collect_id, max_rows, wait)
+    """The rows of execute_and_collect behind a message; what came before it is not sent again. Yarrow's."""
+    position = CollectPosition(version=version, delivery=delivery)
+    rows = await access.collecting.fetch(JobID(job_id.lower()), collect_id, max_rows, wait, position)
     return Response(msgspec.msgpack.encode(rows), media_type=_MSGPACK)

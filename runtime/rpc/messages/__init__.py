@@ -37,7 +37,15 @@ from yarrow.runtime.rpc.messages.details import (
     TaskExecutorInfo,
     VertexDetails,
 )
-from yarrow.runtime.rpc.messages.payloads import BlobPart, CollectRows, FileInfo, OperatorEvent
+from yarrow.runtime.rpc.messages.payloads import (
+    COLLECT_START,
+    BlobPart,
+    CollectConfirmation,
+    CollectPosition,
+    CollectRows,
+    FileInfo,
+    OperatorEvent,
+)
 from yarrow.runtime.rpc.messages.registrations import (
     HardwareDescription,
     JobMasterRegistration,
@@ -68,6 +76,7 @@ from yarrow.runtime.rpc.messages.tasks import (
 )
 
 __all__ = [
+    "COLLECT_START",
     "NOT_PLACED",
     "PROTOCOL_VERSION",
     "RESCALES_KEPT",
@@ -81,6 +90,8 @@ __all__ = [
     "CheckpointMetrics",
     "CheckpointNotice",
     "ClusterOverview",
+    "CollectConfirmation",
+    "CollectPosition",
     "CollectRows",
     "DeclineCheckpoint",
     "Deployment",

@@ -5,6 +5,8 @@ Owner: none (frozen values). Whoever only routes them must not look into their b
 
 from __future__ import annotations
 
+import msgspec
+
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
 from yarrow.runtime.rpc.messages.base import Message
 
@@ -55,6 +57,27 @@ class CollectRows(Message, frozen=True, kw_only=True):
     exactly_once: bool = False
     #: On the end mark: the job has finished, so that all rows count that have come.
     complete: bool = False
+    #: Put in by the JobMaster: its buffer, and the number of the message in that; see CollectPosition.
+    version: str = ""
+    delivery: int = -1
+
+
+class CollectPosition(Message, frozen=True, kw_only=True):
+    """The last message that a client has of a collect operator: it asks for what follows, and confirms what came."""
+
+    #: The buffer that numbered it, another one with each JobMaster; "" = the client has none yet.
+    version: str = ""
+    delivery: int = -1
+
+
+#: Of a client that has nothing yet.
+COLLECT_START = CollectPosition()
+
+
+class CollectConfirmation(Message, frozen=True, kw_only=True):
+    """What a client has, of the rows that one attempt of a subtask has sent: positions by stream."""
+
+    positions: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class BlobPart(Message, frozen=True, kw_only=True):

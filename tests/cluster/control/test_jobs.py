@@ -27,7 +27,7 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
-from yarrow.runtime.rpc.messages import CollectRows, OperatorEvent
+from yarrow.runtime.rpc.messages import CollectPosition, CollectRows, OperatorEvent
 from yarrow.runtime.yarn.shared_places import check_shared_places
 from yarrow.testing.fake_task_executor import FakeBehaviour
 from yarrow.testing.job_graphs import Stage, linear_job
@@ -310,8 +310,11 @@ def test_collected_rows_reach_the_client_even_after_the_end(tmp_path: Path) -> N
             await cluster.executors[0].report(ExecutionState.FINISHED)
             await cluster.result(job_id)
             found: list[CollectRows] = []
-            while not found or not found[-1].last:
-                found += await cluster.dispatcher.fetch_collected(job_id, "c", 1)
+            last = (await first)[-1]
+            while not last.last:
+                position = CollectPosition(version=last.version, delivery=last.delivery)
+                found += await cluster.dispatcher.fetch_collected(job_id, "c", 1, position)
+                last = found[-1]
             assert [r.payload for r in found] == [b"0.1", b"1.0", b""]
 
     run(body())

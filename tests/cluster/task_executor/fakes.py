@@ -14,6 +14,7 @@ from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
     BlobPart,
+    CollectConfirmation,
     CollectRows,
     DeclineCheckpoint,
     FailureCause,
@@ -183,10 +184,10 @@ class FakeJobMaster(RpcEndpoint):
         self.ended += attempts
         return Acknowledge()
 
-    async def push_collected(self, rows: CollectRows) -> Acknowledge:
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
         await self.room.wait()
         self.collected.append(rows)
-        return Acknowledge()
+        return CollectConfirmation()
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
         data = self.blobs[key]

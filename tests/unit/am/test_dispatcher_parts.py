@@ -23,7 +23,7 @@ from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 from yarrow.testing.collected_rows import CollectedRows
 from yarrow.testing.job_graphs import Stage, linear_job
 
@@ -144,12 +144,12 @@ def rows(subtask: int, sequence: int, count: int, last: bool = False) -> Collect
 
 def test_collected_rows_come_in_order_and_end_with_the_job() -> None:
     async def body() -> None:
-        buffer = CollectBuffer(JobID("j"), "c", subtasks=2, max_rows=10)
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=2, max_rows=10, version="m")
         await buffer.push(rows(0, 0, 3))
         await buffer.push(rows(0, 0, 3))
         await buffer.push(rows(1, 0, 3, last=True))
         assert [(r.payload, r.last) for r in await buffer.fetch(100)] == [(b"0.0", False), (b"1.0", False)]
-        waiting = asyncio.ensure_future(buffer.fetch(100))
+        waiting = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=1)))
         await settled()
         assert not waiting.done()
         await buffer.push(rows(0, 1, 0, last=True))
@@ -159,41 +159,82 @@ def test_collected_rows_come_in_order_and_end_with_the_job() -> None:
         (end,) = await waiting
         assert end.complete
         assert (end.last, end.row_count) == (True, 0)
-        assert (await buffer.fetch(1))[0].last
+        assert (await buffer.fetch(1, CollectPosition(version="m", delivery=1)))[0].last
 
     run(body())
 
 
 def test_a_full_buffer_holds_the_operator_up_and_loses_nothing() -> None:
     async def body() -> None:
-        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=5)
-        await buffer.push(rows(0, 0, 4))
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=5, version="m")
+        assert (await buffer.push(rows(0, 0, 4))).positions == {}
         held = asyncio.ensure_future(buffer.push(rows(0, 1, 4)))
         await settled()
         assert not held.done()
-        assert [r.sequence for r in await buffer.fetch(4)] == [0]
-        await held
-        assert [r.sequence for r in await buffer.fetch(1)] == [1]
+        for position in (COLLECT_START, COLLECT_START, CollectPosition(version="another", delivery=7)):
+            assert [r.sequence for r in await buffer.fetch(4, position)] == [0]
+            await settled()
+            assert not held.done(), "what was handed out may have been lost"
+        assert [r.sequence for r in await buffer.fetch(1, CollectPosition(version="m", delivery=0))] == [1]
+        assert (await held).positions == {"": 4}
 
     run(body())
 
 
 def test_the_end_of_the_job_ends_everything() -> None:
     async def body() -> None:
-        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=1)
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=1, version="m")
         held = asyncio.ensure_future(buffer.push(rows(0, 0, 4)))
         await settled()
         await buffer.close(complete=False)
         await held
         assert [r.row_count for r in await buffer.fetch(1)] == [4]
-        assert (await buffer.fetch(1))[0].last
+        assert (await buffer.fetch(1, CollectPosition(version="m", delivery=0)))[0].last
+
+    run(body())
+
+
+def test_large_rows_hold_the_operator_up_too() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=100, version="m")
+        large = structs.replace(rows(0, 0, 0), payload=bytes(2 << 20), continued=True)
+        held = asyncio.ensure_future(buffer.push(large))
+        await settled()
+        assert not held.done()
+        assert [r.continued for r in await buffer.fetch(100)] == [True]
+        waiting = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=0)))
+        assert (await held).positions == {}
+        await buffer.push(rows(0, 1, 1))
+        assert [r.row_count for r in await waiting] == [1]
+
+    run(body())
+
+
+def test_what_a_former_attempt_sent_confirms_nothing_of_the_next() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=100, version="m")
+        await buffer.push(rows(0, 0, 9))
+        buffer.restarts(0)
+        again = [structs.replace(rows(0, number, 1), attempt_number=1, first=number) for number in range(2)]
+        await buffer.push(again[0])
+        await buffer.fetch(100)
+        waiting = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=0)))
+        await settled()
+        assert (await buffer.push(structs.replace(again[1], row_count=2))).positions == {}
+        await waiting
+        waiting = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=1)))
+        await settled()
+        late = structs.replace(rows(0, 5, 1))
+        assert (await buffer.push(late)).positions == {}
+        assert (await buffer.push(structs.replace(again[1], sequence=2))).positions == {"": 1}
+        await waiting
 
     run(body())
 
 
 def test_a_restarted_subtask_begins_anew_and_its_former_attempt_is_not_heard() -> None:
     async def body() -> None:
-        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=10)
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=10, version="m")
         again = [structs.replace(rows(0, number, 1), attempt_number=1) for number in range(2)]
         await buffer.push(rows(0, 0, 1))
         await buffer.push(rows(0, 1, 1, last=True))
@@ -203,7 +244,8 @@ def test_a_restarted_subtask_begins_anew_and_its_former_attempt_is_not_heard() -
         found = [(r.attempt_number, r.sequence) for r in await buffer.fetch(100)]
         assert found == [(0, 0), (0, 1), (1, 0)]
         await buffer.push(structs.replace(again[1], last=True))
-        assert [r.last for r in await buffer.fetch(100)] == [False]
+        position = CollectPosition(version="m", delivery=2)
+        assert [r.last for r in await buffer.fetch(100, position)] == [False]
 
     run(body())
 

@@ -57,7 +57,10 @@ class Job:
     """Subtasks of a collect operator that read a log by turns; what they send waits until `deliver`."""
 
     def __init__(self, parallelism: int = 1, *, exactly_once: bool = True) -> None:
-        self.buffer = CollectBuffer(JOB, "c", parallelism, 1 << 30, exactly_once=exactly_once)
+        self.exactly_once = exactly_once
+        self.masters = 0
+        self.parallelism = parallelism
+        self.elect()
         self.client = CollectedRows()
         self.got: list[Any] = []
         self.ended = False
@@ -65,6 +68,19 @@ class Job:
         self.attempt = -1
         self.number = 0
         self.start(parallelism)
+
+    def elect(self) -> None:
+        """A master begins, with nothing of what the former one had."""
+        self.masters += 1
+        version = f"master-{self.masters}"
+        self.buffer = CollectBuffer(
+            JOB, "c", self.parallelism, 1 << 30, version=version, exactly_once=self.exactly_once
+        )
+
+    def new_master(self) -> None:
+        """The master dies; the next one starts all tasks from the last complete checkpoint."""
+        self.elect()
+        self.start(self.parallelism)
 
     def start(self, parallelism: int) -> None:
         """From the last complete checkpoint, at this parallelism; what was on its way arrives later, or never."""
@@ -136,9 +152,9 @@ class Job:
                 attempt_id=attempt,
                 **message._asdict(),
             )
-            now(self.buffer.push(rows))
+            confirmation = now(self.buffer.push(rows))
             if credit:
-                self.subtasks[subtask].on_credit(message.sequence)
+                self.subtasks[subtask].on_credit(message.sequence, confirmation.positions)
 
     def lose_answer(self) -> None:
         """A worker dies between a message and the answer to it."""
@@ -167,18 +183,27 @@ class Job:
         self.start(parallelism)
 
     def fetch(self) -> None:
-        async def available() -> tuple[CollectRows, ...]:
-            return await self.buffer.fetch(10_000) if self.buffer._queue or self.buffer._closed else ()
-
-        while not self.ended and (messages := now(available())):
+        while not self.ended and (messages := self.available()):
             rows = self.client.take(messages)
             self.ended = rows is None
             self.got += rows or ()
 
+    def available(self) -> tuple[CollectRows, ...]:
+        """What the next fetch of the client brings; none where it would wait."""
+        self.buffer._confirm(self.client.position)
+        if not self.buffer._waiting and not self.buffer._closed:
+            return ()
+        messages: tuple[CollectRows, ...] = now(self.buffer.fetch(10_000, self.client.position))
+        return messages
+
+    def lose_fetched(self) -> None:
+        """An answer to the client is lost on its way."""
+        self.available()
+
     def finish(self) -> None:
         for operator in self.subtasks:
             operator.finish()
-        self.deliver()
+        self.deliver(1 << 30)
         assert all(operator.is_drained for operator in self.subtasks)
         self.close(complete=True)
 
@@ -294,6 +319,86 @@ def test_a_subtask_that_had_ended_sends_what_is_left() -> None:
     assert job.got == [0, 1]
 
 
+def test_what_a_dead_master_had_taken_comes_from_the_next() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.cut()
+    job.completes()
+    job.read(2)
+    job.deliver()
+    # Taken by the master, which dies before the client has fetched it.
+    job.new_master()
+    job.read(2)
+    job.finish()
+    assert job.got == [0, 1, 2, 3, 4]
+
+
+def test_what_the_client_has_is_not_handed_out_again_by_the_next_master() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.fetch()
+    job.cut()
+    job.completes()
+    job.read(2)
+    job.deliver()
+    job.fetch()
+    assert job.got == [0, 1, 2]
+    job.new_master()
+    job.read(2)
+    job.finish()
+    assert job.got == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_that_is_lost_is_given_again() -> None:
+    job = Job()
+    job.read(2)
+    job.deliver()
+    job.lose_fetched()
+    job.finish()
+    assert job.got == [0, 1]
+
+
+def test_without_exactly_once_what_came_of_a_checkpoint_comes_once() -> None:
+    job = Job(exactly_once=False)
+    job.read(2)
+    job.deliver()
+    job.fetch()
+    job.cut()
+    job.completes()
+    job.read(1)
+    job.deliver()
+    job.fetch()
+    job.new_master()
+    job.read(2)
+    job.finish()
+    assert job.got == [0, 1, 2, 2, 3]
+
+
+def test_the_operator_lets_go_of_what_the_client_has_and_of_nothing_else() -> None:
+    job = Job()
+    operator = job.subtasks[0]
+    job.read(3)
+    job.deliver()
+    job.read(3)
+    job.deliver()
+    assert _held(job) == list(range(6))
+    job.fetch()
+    job.available()  # asks for more, and confirms by that
+    assert _held(job) == list(range(6))
+    job.read(1)
+    job.deliver()
+    assert _held(job) == [6] and operator.is_available
+
+
+def _held(job: Job) -> list[Any]:
+    """Rows in the state of the subtasks."""
+    for operator in job.subtasks:
+        operator.snapshot_state(99)
+    return [row for operator in job.subtasks for *_, rows in operator._state.get() for row in rows]
+
+
 def test_record_batches_are_kept_too() -> None:
     batches = [pa.record_batch({"a": [number]}) for number in range(2)]
     job = Job()
@@ -315,6 +420,8 @@ STEPS: dict[str, Callable[[Job], None]] = {
     "cut": lambda job: job.cut(),
     "complete": lambda job: job.completes(),
     "complete unheard": lambda job: job.completes(notify=False),
+    "lose what was fetched": lambda job: job.lose_fetched(),
+    "new master": lambda job: job.new_master(),
     "restart": lambda job: job.start(job.parallelism),
     "at 1": lambda job: job.rescale(1),
     "at 2": lambda job: job.rescale(2),

@@ -220,6 +220,7 @@ class FakeDispatcher:
         self.submitted: list[bytes] = []
         self.cancelled: list[JobID] = []
         self.blobs: dict[str, bytes] = {}
+        self.positions: list[m.CollectPosition] = []
         self.rows: asyncio.Queue[tuple[m.CollectRows, ...]] = asyncio.Queue()
         self.asked_for_result = asyncio.Event()
         self.ended = asyncio.Event()
@@ -294,11 +295,12 @@ class FakeDispatcher:
         )
 
     async def fetch_collected(
-        self, job_id: JobID, collect_id: str, max_rows: int
+        self, job_id: JobID, collect_id: str, max_rows: int, position: m.CollectPosition = m.COLLECT_START
     ) -> tuple[m.CollectRows, ...]:
         self._job(job_id)
         if collect_id != "results":
             raise UnknownCollectError(f"job {job_id} has no collect operator {collect_id!r}")
+        self.positions.append(position)
         return await self.rows.get()
 
     async def trigger_checkpoint(

@@ -27,7 +27,7 @@ from tests.unit.rest.fakes import (
 )
 from tests.unit.rest.running import run
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 
 
 def get(cluster: FakeCluster, path: str, status: int = 200) -> Any:
@@ -338,14 +338,17 @@ def test_rows_are_collected_as_messages(cluster: FakeCluster) -> None:
             # The first question is still open: what comes now is the second request's.
             cluster.dispatcher.rows.put_nowait((rows,))
             yield await client.get(path)
+            yield await client.get(f"{path}?wait=0&version=v&delivery=3")
 
     async def both() -> list[httpx.Response]:
         return [response async for response in ask()]
 
-    empty, full = run(both())
+    empty, full, nothing = run(both())
     decode = msgspec.msgpack.Decoder(list[CollectRows]).decode
     assert decode(empty.content) == []
     assert decode(full.content) == [rows]
+    assert decode(nothing.content) == []
+    assert cluster.dispatcher.positions == [COLLECT_START, CollectPosition(version="v", delivery=3)]
     assert full.headers["content-type"] == "application/msgpack"
 
 
