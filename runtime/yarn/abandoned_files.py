@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import Final
 
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
-from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
+from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError
 from yarrow.runtime.yarn.staging_root import home_directory
 from yarrow.runtime.yarn.yarn_client import YarnClient
 
@@ -26,20 +27,26 @@ _APPLICATION: Final = re.compile(r"application_\d+_\d+")
 def remove_abandoned(client: YarnClient) -> None:
     """Removes them; what cannot be read or removed stays, with a word in the log."""
     try:
-        home = join(home_directory(), _FOLDER)
-        files = file_system_for(home)
-        for entry in files.list(home):
-            if _APPLICATION.fullmatch(entry.name) and _has_ended(client, entry.name):
-                files.delete(join(home, entry.name), recursive=True)
-                log.debug("removed what %s had left on HDFS", entry.name)
-    except FileNotFoundError:
-        return
+        for path in abandoned_folders(client.report):
+            file_system_for(path).delete(path, recursive=True)
+            log.debug("removed %s, which a master that was lost had left", path)
     except (OSError, FileSystemError, YarnError) as error:
         log.debug("what ended applications left on HDFS cannot be removed: %s", error)
 
 
-def _has_ended(client: YarnClient, application_id: str) -> bool:
+def abandoned_folders(report_of: Callable[[str], ApplicationReport]) -> list[str]:
+    """The hdfs:// URLs of folders of this user's applications that have ended, oldest application first."""
+    home = join(home_directory(), _FOLDER)
     try:
-        return client.report(application_id).state.has_ended
+        names = [entry.name for entry in file_system_for(home).list(home)]
+    except FileNotFoundError:
+        return []
+    ended = [name for name in names if _APPLICATION.fullmatch(name) and _has_ended(report_of, name)]
+    return [join(home, name) for name in sorted(ended)]
+
+
+def _has_ended(report_of: Callable[[str], ApplicationReport], application_id: str) -> bool:
+    try:
+        return report_of(application_id).state.has_ended
     except ApplicationNotFoundError:
         return False

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 
 from yarrow.cli.doctor_findings import Finding, failed, fine, warned
@@ -24,6 +25,7 @@ from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.fs.hdfs_settings import http_addresses
+from yarrow.runtime.yarn.abandoned_files import abandoned_folders
 from yarrow.runtime.yarn.deployment import check_resources
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb
@@ -36,6 +38,8 @@ _SKEW_REFUSED = 300.0
 _SKEW_NOTED = 10.0
 #: A packed environment and checkpoints need some room.
 _LITTLE_SPACE = 5 << 30
+#: Of a list, at most.
+_SHOWN = 5
 #: Hadoop's default of the longest life of a delegation token: 7 days.
 _TOKEN_LIFE_MS = 7 * 24 * 3600 * 1000
 _TOKEN_LIVES = (
@@ -87,6 +91,12 @@ def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:
                 now = clock.epoch_ms() / 1000
                 beans = json.load(answer).get("beans") or [{}]
                 date = answer.headers.get("Date")
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.UNAUTHORIZED:
+                failures.append(f"{address} ({error})")
+                continue
+            # Its pages ask for Kerberos, as WebHDFS does: whether that lets us in is seen by writing.
+            now, beans, date = clock.epoch_ms() / 1000, [{}], error.headers.get("Date")
         except (OSError, ValueError) as error:
             failures.append(f"{address} ({error})")
             continue
@@ -150,6 +160,7 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
         _SECONDS,
     )
     web = ResourceManagerWeb.of(hadoop)
+    yield from _left_on_hdfs(web)
     metrics, nodes = web.metrics(), web.nodes()
     running = [node for node in nodes if node.state == "RUNNING"]
     if not running:
@@ -190,6 +201,21 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
         yield warned(
             "yarn",
             "the cluster has no room for one master and one TaskExecutor now: an application will wait",
+        )
+
+
+def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
+    """What masters that were killed could not remove; HDFS has its own findings where it cannot be read."""
+    try:
+        left = abandoned_folders(lambda application_id: web.application(application_id).report)
+    except (YarrowError, OSError):
+        return
+    if left:
+        shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+        yield warned(
+            "hdfs",
+            f"{len(left)} applications have ended without removing their files: {shown}. The next deployment of this"
+            " user removes them",
         )
 
 
