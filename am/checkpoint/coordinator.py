@@ -8,7 +8,7 @@ no point of return and nobody commits because of them (as in Flink since 1.15); 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from yarrow.am.checkpoint.cleaner import CheckpointsCleaner
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, Dropped
@@ -80,12 +80,15 @@ class CheckpointCoordinator:
         clock: Clock,
         next_id: int = 1,
         latest_savepoint_id: int = -1,
+        retried_by_master: Callable[[int], str] = lambda checkpoint_id: "",
     ) -> None:
+        """`retried_by_master`: why storage is tried again now for a checkpoint's folder or metadata, "" = it is not."""
         self._job = job
         self._settings = settings
         self._participants = participants
         self._clock = clock
         self._next_id = next_id
+        self._retried_by_master = retried_by_master
         self.registry = SharedStateRegistry()
         self.store = CompletedCheckpointStore(settings.retained, self.registry)
         self.statistics = CheckpointStatisticsTracker(job, settings, clock)
@@ -297,6 +300,11 @@ class CheckpointCoordinator:
 
     def _declined(self, message: DeclineCheckpoint) -> list[Action]:
         pending = self._pending.get(message.checkpoint_id)
+        if message.still_tried:
+            if pending is not None:
+                pending.retried.pop(message.attempt_id, None)
+                pending.retried[message.attempt_id] = message.cause.message
+            return []
         if pending is None:
             return self._cleaner.late(message)
         if pending.state not in (CheckpointState.COORDINATORS, CheckpointState.TASKS):
@@ -367,7 +375,9 @@ class CheckpointCoordinator:
         late = [pending for pending in self._pending.values() if pending.expires <= now]
         actions: list[Action] = []
         for pending in late:
-            actions += self._abort(pending, expired_cause(pending, self._job, self._settings.timeout))
+            retried = pending.last_retry or self._retried_by_master(pending.checkpoint_id)
+            cause = expired_cause(pending, self._job, self._settings.timeout, retried)
+            actions += self._abort(pending, cause)
         return actions
 
     def _abort_id(self, checkpoint_id: int, cause: FailureCause, counts: bool = True) -> list[Action]:

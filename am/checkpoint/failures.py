@@ -15,9 +15,13 @@ from yarrow.runtime.rpc.messages import FailureCause
 _NAMED = 5
 
 
-def expired_cause(pending: PendingCheckpoint, job: JobGraph, timeout: float) -> FailureCause:
-    """It took too long, and who is still missing."""
+def expired_cause(
+    pending: PendingCheckpoint, job: JobGraph, timeout: float, retried: str = ""
+) -> FailureCause:
+    """It took too long, and who is still missing. `retried`: why storage is tried again just now, "" = it is not."""
     waiting = _missing(pending, job)
+    if retried:
+        waiting += f"; storage is tried again, for it last said: {retried}"
     return failure_of(
         CheckpointFailedError,
         f"checkpoint {pending.checkpoint_id} expired before completing: it took longer than {timeout:g} s"

@@ -92,6 +92,9 @@ class PendingCheckpoint:
         self.plan: CheckpointPlan | None = None
         self.coordinator_states: dict[OperatorID, StateHandle] = {}
         self.acknowledgements: dict[ExecutionAttemptID, AcknowledgeCheckpoint] = {}
+        #: Why storage is tried again for each task, "" = it is not any more; what was said last is last. The key "" is
+        #: that of enumerators.
+        self.retried: dict[ExecutionAttemptID, str] = {}
         #: What is being written, from STORING on.
         self.stored: CheckpointMetadata | None = None
 
@@ -116,6 +119,13 @@ class PendingCheckpoint:
         """Tasks that have not acknowledged."""
         plan = self.plan
         return frozenset(plan.acknowledge if plan else ()) - self.acknowledgements.keys()
+
+    @property
+    def last_retry(self) -> str:
+        """Why storage is tried again for what is missing, as was said last; "" when nobody has said so."""
+        missing = self.missing_tasks | ({ExecutionAttemptID("")} if self.missing_coordinators else set())
+        said = [reason for attempt, reason in self.retried.items() if reason and attempt in missing]
+        return said[-1] if said else ""
 
     def shared_paths(self) -> Iterator[str]:
         """Shared files of the parts that are in."""

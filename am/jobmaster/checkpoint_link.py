@@ -116,6 +116,7 @@ class CheckpointLink:
             services.clock,
             starting_point.next_id,
             starting_point.latest_savepoint_id,
+            self._storage.retried,
         )
         if starting_point.restored is not None:
             self._coordinator.restored(starting_point.restored, starting_point.older)

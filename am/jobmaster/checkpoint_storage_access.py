@@ -8,8 +8,9 @@ fails fails the checkpoint, never the job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from yarrow.am.checkpoint.completed import Dropped
@@ -31,6 +32,7 @@ from yarrow.am.errors import failure_of
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.options import CheckpointLocation
@@ -78,6 +80,23 @@ class CheckpointStorageAccess:
         self._run_blocking = run_blocking
         self._timers = timers
         self._job_is_over = False
+        #: Why storage was tried again last, by checkpoint, while that is under way.
+        self._retried: dict[int, str] = {}
+
+    def retried(self, checkpoint_id: int) -> str:
+        """Why storage is tried again just now for the checkpoint's folder or metadata, "" = it is not."""
+        return self._retried.get(checkpoint_id, "")
+
+    @contextlib.contextmanager
+    def _notes_retries(self, checkpoint_id: int, directory: str) -> Iterator[None]:
+        def note(reason: str) -> None:
+            self._retried[checkpoint_id] = reason
+
+        try:
+            with retries.listening(directory, note):
+                yield
+        finally:
+            self._retried.pop(checkpoint_id, None)
 
     def job_is_over(self) -> None:
         """Pointers go all together, with `release`: none is removed by itself any more."""
@@ -108,7 +127,8 @@ class CheckpointStorageAccess:
 
     def _begin(self, action: PrepareLocation) -> CheckpointLocation:
         self._recovery.use_checkpoint_id(action.checkpoint_id)
-        return self._storage.begin(action.checkpoint_id, action.kind, action.directory)
+        with self._notes_retries(action.checkpoint_id, action.directory or self._directory):
+            return self._storage.begin(action.checkpoint_id, action.kind, action.directory)
 
     # The metadata, and the pointer to them.
 
@@ -139,7 +159,8 @@ class CheckpointStorageAccess:
                 self._recovery.note_savepoint(checkpoint_id)
             except RecoveryStoreError as error:
                 raise _NotPointedTo("", RecoveryStoreError(str(error))) from error
-        pointer = self._storage.complete(location, metadata)
+        with self._notes_retries(checkpoint_id, location.directory):
+            pointer = self._storage.complete(location, metadata)
         fault_points.reach("coordinator.after-metadata", checkpoint_id=checkpoint_id)
         if pointer and not outlived:
             try:

@@ -6,9 +6,10 @@ caller's to know: it raises TransientError for those that may.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,6 +25,34 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0
 
 class TransientError(FileSystemError):
     """A failure after which the same request may succeed."""
+
+
+#: Who wants to hear of repetitions: the path of a folder, and whom to call.
+_listeners: set[tuple[str, Callable[[str], None]]] = set()
+_listeners_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def listening(directory: str, listener: Callable[[str], None]) -> Iterator[None]:
+    """Within the block `listener` is called with the reason whenever a request for something below `directory` has
+    failed and is about to be tried again; from any thread. It must neither block nor raise.
+    """
+    path = directory.partition("://")[2].partition("/")[2] if "://" in directory else directory
+    entry = (path, listener)
+    with _listeners_lock:
+        _listeners.add(entry)
+    try:
+        yield
+    finally:
+        with _listeners_lock:
+            _listeners.discard(entry)
+
+
+def _tell(reason: str) -> None:
+    with _listeners_lock:
+        concerned = [listener for path, listener in _listeners if path and path in reason]
+    for listener in concerned:
+        listener(reason)
 
 
 def _wait(seconds: float) -> None:
@@ -62,6 +91,7 @@ class Retries:
                     ) from error
                 if failures == 1:
                     _log.info("%s: tried again for up to %g s", error, self.total_seconds)
+                _tell(str(error))
             # The last attempt is made when the time ends, not a pause before.
             self.wait(min(pause, left))
             pause = min(2 * pause, _LAST_PAUSE)

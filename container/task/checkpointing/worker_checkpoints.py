@@ -9,9 +9,10 @@ know operators, channels or transport.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,10 +30,12 @@ from yarrow.container.worker_protocol import (
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
     DeclineCheckpoint,
+    FailureCause,
 )
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions
 from yarrow.runtime.snapshot.worker_file import SnapshotFile
@@ -166,9 +169,10 @@ class WorkerCheckpoints:
             snapshot.settled()
             return
         try:
-            checkpoint = self._checkpoint(task.job_id, number, snapshot.options)
-            before = checkpoint.file.uploaded
-            states = snapshot.write(checkpoint.file)
+            with self._tells_retries(task.job_id, number, task.attempt_id, snapshot.options.location):
+                checkpoint = self._checkpoint(task.job_id, number, snapshot.options)
+                before = checkpoint.file.uploaded
+                states = snapshot.write(checkpoint.file)
         except Exception as error:
             snapshot.discard()
             self._decline(task, number, error)
@@ -212,7 +216,8 @@ class WorkerCheckpoints:
 
     def _close(self, job_id: JobID, checkpoint_id: int, checkpoint: _Checkpoint) -> None:
         try:
-            checkpoint.file.close()
+            with self._tells_retries_of_close(job_id, checkpoint_id, checkpoint):
+                checkpoint.file.close()
         except Exception as error:
             checkpoint.file.discard()
             for snapshot, _ in checkpoint.written:
@@ -280,9 +285,10 @@ class WorkerCheckpoints:
             return
         file: SnapshotFile | None = None
         try:
-            file = self._open_file(job_id, options.location)
-            handle = file.write([state])
-            file.close()
+            with self._tells_retries(job_id, checkpoint_id, ExecutionAttemptID(""), options.location):
+                file = self._open_file(job_id, options.location)
+                handle = file.write([state])
+                file.close()
         except Exception as error:
             if file is not None:
                 file.discard()
@@ -294,6 +300,43 @@ class WorkerCheckpoints:
             job_id=job_id, checkpoint_id=checkpoint_id, operator_id=operator_id, state=handle
         )
         self._send(CoordinatorAcknowledged(acknowledgement=acknowledgement))
+
+    def _tells_retries_of_close(
+        self, job_id: JobID, checkpoint_id: int, checkpoint: _Checkpoint
+    ) -> contextlib.AbstractContextManager[None]:
+        """All parts of the file wait for its end; the word of one of them is enough."""
+        if not checkpoint.written:
+            return contextlib.nullcontext()
+        snapshot, acknowledgement = checkpoint.written[0]
+        return self._tells_retries(
+            job_id, checkpoint_id, acknowledgement.attempt_id, snapshot.options.location
+        )
+
+    @contextlib.contextmanager
+    def _tells_retries(
+        self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID, location: CheckpointLocation
+    ) -> Iterator[None]:
+        """The JobMaster knows why storage is tried again, and when it is over: the checkpoint may expire first."""
+        told = [""]
+
+        def tell(reason: str) -> None:
+            if reason != told[-1]:
+                told.append(reason)
+                cause = FailureCause(exception_name="", message=reason, stacktrace="")
+                decline = DeclineCheckpoint(
+                    job_id=job_id,
+                    checkpoint_id=checkpoint_id,
+                    attempt_id=attempt,
+                    cause=cause,
+                    still_tried=True,
+                )
+                self._send(CheckpointDeclined(decline=decline))
+
+        with contextlib.ExitStack() as stack:
+            for directory in {location.directory, location.shared_directory} - {""}:
+                stack.enter_context(retries.listening(directory, tell))
+            yield
+        tell("")
 
     def _abort(self, job_id: JobID, checkpoint_id: int) -> None:
         job = self._job(job_id)

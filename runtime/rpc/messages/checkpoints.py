@@ -85,7 +85,10 @@ class AcknowledgeCoordinator(Message, frozen=True, kw_only=True):
 
 
 class DeclineCheckpoint(Message, frozen=True, kw_only=True):
-    """Task or enumerator -> JobMaster: it cannot take part; the checkpoint is aborted, the task lives."""
+    """Task or enumerator -> JobMaster: it cannot take part; the checkpoint is aborted, the task lives.
+
+    With `still_tried` it may be able to yet, and nothing is aborted.
+    """
 
     job_id: JobID
     checkpoint_id: int
@@ -94,6 +97,9 @@ class DeclineCheckpoint(Message, frozen=True, kw_only=True):
     cause: FailureCause
     #: It has just ended or does not run yet: no failure, and not counted as one.
     not_ready: bool = False
+    #: Its part could not be stored and is tried again: what is to be said should time be over before. A cause without
+    #: a message takes back an earlier one.
+    still_tried: bool = False
 
 
 class ResetSubtask(Message, frozen=True, kw_only=True):

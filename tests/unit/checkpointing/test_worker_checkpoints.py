@@ -10,8 +10,9 @@ import pytest
 
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
-from yarrow.container.worker_protocol import CoordinatorAcknowledged, FromWorker
+from yarrow.container.worker_protocol import CheckpointDeclined, CoordinatorAcknowledged, FromWorker
 from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.fs.retries import Retries, TransientError
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile
 
@@ -30,12 +31,20 @@ class Worker:
         self.may_open = threading.Event()
         self.may_open.set()
         self.opening = threading.Event()
+        #: What storage says before it opens a file.
+        self.refusals: list[str] = []
         self.thread = SnapshotThread()
         self.checkpoints = WorkerCheckpoints(self.thread, self._open, self.said.append)
 
     def _open(self, job_id: JobID, location: CheckpointLocation) -> SnapshotFile:
         self.opening.set()
         assert self.may_open.wait(PATIENCE)
+
+        def attempt(failures: int) -> None:
+            if failures < len(self.refusals):
+                raise TransientError(self.refusals[failures])
+
+        Retries(PATIENCE, "a.key", wait=lambda seconds: None).run(attempt)
         return FileSystemWorkerStorage().open_output(location)
 
     def deliver(self, checkpoint_id: int) -> None:
@@ -103,3 +112,21 @@ def test_a_worker_that_ends_while_it_writes_leaves_nothing(worker: Worker) -> No
     assert worker.files() == []
     assert [message.acknowledgement.checkpoint_id for message in worker.said
             if isinstance(message, CoordinatorAcknowledged)] == [1]  # fmt: skip
+
+
+def test_the_master_hears_why_storage_is_tried_again_and_when_it_is_over(worker: Worker) -> None:
+    folder = worker.folder / "chk-1"
+    worker.refusals = [f"hdfs://nn:1{folder}/state: {why}" for why in ("safe mode", "safe mode", "standby")]
+    worker.deliver(1)
+    worker.settle()
+    tried = [message.decline for message in worker.said if isinstance(message, CheckpointDeclined)]
+    assert all(decline.still_tried and decline.checkpoint_id == 1 for decline in tried)
+    assert [decline.cause.message.rpartition(": ")[2] for decline in tried] == ["safe mode", "standby", ""]
+    assert isinstance(worker.said[-1], CoordinatorAcknowledged)
+
+
+def test_what_other_folders_are_tried_again_for_is_not_told(worker: Worker) -> None:
+    worker.refusals = ["hdfs://nn:1/elsewhere/chk-1: safe mode"]
+    worker.deliver(1)
+    worker.settle()
+    assert [type(message) for message in worker.said] == [CoordinatorAcknowledged]

@@ -100,7 +100,15 @@ class Simulation:
         self.tasks = SimulatedTasks(tasks)
         self.job: JobGraph = linear_job(Stage(tasks), Stage(1))
         self.settings = CheckpointSettings(**{"interval": 10.0, **settings})  # type: ignore[arg-type]
-        self.coordinator = CheckpointCoordinator(self.job, self.settings, self.tasks, self.clock)
+        #: Why the master tries storage again, by checkpoint.
+        self.retried: dict[int, str] = {}
+        self.coordinator = CheckpointCoordinator(
+            self.job,
+            self.settings,
+            self.tasks,
+            self.clock,
+            retried_by_master=lambda checkpoint_id: self.retried.get(checkpoint_id, ""),
+        )
         self.actions: list[Action] = []
         self._requests = 0
         # All tasks run: the first interval begins.
@@ -179,6 +187,7 @@ class Simulation:
         number: int | None = 0,
         message: str = "it broke",
         not_ready: bool = False,
+        still_tried: bool = False,
     ) -> list[Action]:
         return self.handle(
             DeclineCheckpoint(
@@ -187,6 +196,7 @@ class Simulation:
                 attempt_id=ExecutionAttemptID("") if number is None else attempt(number),
                 cause=failure(message),
                 not_ready=not_ready,
+                still_tried=still_tried,
             )
         )
 

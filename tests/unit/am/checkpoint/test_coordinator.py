@@ -145,6 +145,51 @@ def test_time_out_aborts_by_name_and_late_parts_are_deleted() -> None:
     assert (late.location.directory, late.shared) == ("/chk-1", ("/shared/b",))
 
 
+def failure_of_expired(simulation: Simulation) -> str:
+    simulation.after(30)
+    record = simulation.coordinator.statistics.record(1)
+    assert record is not None and "expired before completing" in record.failure_message
+    return record.failure_message
+
+
+def test_one_that_expires_says_why_storage_is_tried_again_for_what_is_missing() -> None:
+    simulation = Simulation(timeout=30.0)
+    simulation.after(10)
+    simulation.located(1)
+    assert simulation.decline(1, 0, "no datanode", still_tried=True) == []
+    assert simulation.decline(1, 1, "in safe mode", still_tried=True) == []
+    simulation.decline(1, 0, "standby", still_tried=True)
+    assert len(simulation.coordinator.pending) == 1, "it may succeed yet"
+    text = failure_of_expired(simulation)
+    assert "not acknowledged by vertex 0 (1), vertex 0 (2)" in text
+    assert text.endswith("storage is tried again, for it last said: standby")
+    assert simulation.decline(1, 1, "in safe mode", still_tried=True) == [], "it was given up"
+
+
+def test_what_storage_said_before_it_took_a_part_is_not_why_one_expires() -> None:
+    simulation = Simulation(timeout=30.0)
+    simulation.after(10)
+    simulation.located(1)
+    simulation.decline(1, 0, "no datanode", still_tried=True)
+    simulation.acknowledge(1, 0)
+    simulation.decline(1, 1, "no datanode", still_tried=True)
+    simulation.decline(1, 1, "", still_tried=True)
+    assert failure_of_expired(simulation).endswith("not acknowledged by vertex 0 (2)")
+
+
+@pytest.mark.parametrize("step", ["LOCATING", "STORING"])
+def test_one_that_expires_in_the_master_says_why_storage_is_tried_again_there(step: str) -> None:
+    simulation = Simulation(timeout=30.0)
+    simulation.after(10)
+    if step == "STORING":
+        simulation.located(1)
+        for number in range(2):
+            simulation.acknowledge(1, number)
+    simulation.retried = {1: "in safe mode", 2: "another's"}
+    text = failure_of_expired(simulation)
+    assert text.endswith(f"it was {step}; storage is tried again, for it last said: in safe mode")
+
+
 def test_the_part_of_an_enumerator_that_comes_late_is_deleted_too() -> None:
     simulation = Simulation(timeout=30.0, tolerable_failures=1)
     source = OperatorID(f"{1:032x}")
