@@ -74,7 +74,7 @@ def take_down_abandoned() -> None:
     """Ends the clusters of test runs that were killed before they could."""
     beginning = f"{default_directory().name}-tests-"
     for folder in default_directory().parent.glob(f"{beginning}*"):
-        owner = folder.name.removeprefix(beginning)
+        owner = folder.name.removeprefix(beginning).partition("-")[0]
         if folder.is_dir() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
             HadoopCluster.at(folder).down()
 

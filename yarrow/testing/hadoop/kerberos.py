@@ -135,6 +135,8 @@ def yarn_site(layout: Layout) -> dict[str, str]:
         "yarn.nodemanager.principal": _YARN,
         "yarn.nodemanager.keytab": keys,
         "yarn.resourcemanager.webapp.delegation-token-auth-filter.enabled": "false",
+        # A secured NodeManager reads logs by Hadoop's native library alone, which no jar brings: it would end.
+        "yarn.log-aggregation-enable": "false",
         # Containers find the KDC of this cluster by a variable.
         "yarn.nodemanager.env-whitelist": "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ,JAVA_TOOL_OPTIONS",
     }
