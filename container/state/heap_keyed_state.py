@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.typeinfo import ListTypeInfo, TypeInformation
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
@@ -93,7 +93,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
         table = self._tables.get(state.name)
         if table is None:
             self._sections.refuse_name(state.name)
-            table = self._tables[state.name] = HeapTable(copier_for(state.value_type))
+            table = self._tables[state.name] = HeapTable(protector_for(state.value_type))
             self._fill(state, table)
             if state.ttl is not None:
                 self._sweeps.append(TtlSweep(table, state.kind, state.ttl))
@@ -141,6 +141,20 @@ class HeapKeyedStateBackend(RegisteringBackend):
     def dispose(self) -> None:
         self._tables.clear()
         self._sweeps.clear()
+
+
+def protector_for(type_info: TypeInformation | None) -> Copier | None:
+    """What copies content that a snapshot holds; None where the declared type proves that it cannot change.
+
+    A list whose declared elements cannot change needs no look at each of them.
+    """
+    if isinstance(type_info, ListTypeInfo) and type_info.element_type.is_immutable:
+        return _copy_of_list
+    return copier_for(type_info)
+
+
+def _copy_of_list(content: Any) -> Any:
+    return content.copy() if type(content) is list else freeze_or_copy(content)
 
 
 def restored_state(context: KeyedBackendContext) -> RestoredKeyedState:

@@ -21,14 +21,19 @@ from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_columns import split_by_key_group
+from yarrow.runtime.snapshot.key_columns import Objects, objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
+#: Keys and contents.
 Piece = tuple[list[Any], list[Any]]
-#: Entries of small shards that are divided by key group together: the fewer runs, the less is written and the faster.
+#: Entries of small shards that are divided by key group together: the fewer runs, the less is written, but more than
+#: this lie in no near cache when they come to be written.
 GATHERED = 2 * PIECE
+#: Bytes that are handed over at once. Each piece that is hashed or written lets go of the interpreter, and a thread
+#: that shares it waits for its turn again.
+BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class HeapPendingSnapshot:
         if first is None and not carried:
             return ()
         begun = () if first is None else (first,)
-        handle = output.write(write_key_groups(forms, chain(begun, runs), carried))
+        handle = output.write(_in_blocks(write_key_groups(forms, chain(begun, runs), carried)))
         key_groups = self._context.key_groups
         return (
             KeyGroupsSnapshot(
@@ -92,17 +97,27 @@ class HeapPendingSnapshot:
         parts: list[Iterable[Piece]] = [self._table_pieces(frozen) for frozen in self._tables]
         parts += [section.pieces for section in self._sections]
         pacing = Pacing()
+        max_parallelism = self._context.max_parallelism
         for state, pieces in enumerate(parts):
-            for keys, contents in pieces:
-                split = split_by_key_group(keys, self._context.max_parallelism, contents)
-                for group, (group_keys, group_contents) in split:
+            for keys, contents in map(_untracked, pieces):
+                for group, (group_keys, group_contents) in split_by_key_group(
+                    keys, max_parallelism, contents
+                ):
                     yield Run(state, group, group_keys, group_contents)
-                    if self._due:
-                        # One at a time: merging a shard takes the task thread milliseconds.
-                        self._give_back(*self._due.popleft())
-                    pacing.step()
+                    if pacing.step():
+                        self._give_back_some()
         while self._due:
             self._give_back(*self._due.popleft())
+
+    def _give_back_some(self) -> None:
+        """Shards of a piece's entries together, one at least: merging them takes the task thread milliseconds, and
+        what comes in one go is one gap. Others follow a rest later; where they come faster, a quarter of them goes.
+        """
+        entries, kept = 0, len(self._due) * 3 // 4
+        while self._due and (entries < PIECE or len(self._due) > kept):
+            table, index = self._due.popleft()
+            entries += table.entries_below(index)
+            self._give_back(table, index)
 
     def _table_pieces(self, frozen: FrozenTable) -> Iterator[Piece]:
         """Keys and contents of a table; shards go back to it once they are written."""
@@ -111,12 +126,14 @@ class HeapPendingSnapshot:
         contents: list[Any] = []
         taken: list[tuple[HeapTable, int]] = []
         for index, shard in frozen.shards:
-            for more_keys, more_contents in shard.pieces(PIECE):
-                keys += more_keys
-                contents += more_contents
+            for piece in shard.pieces(PIECE):
+                keys += piece[0]
+                contents += piece[1]
                 if len(keys) >= GATHERED:
-                    yield keep(keys, contents)
-                    keys, contents = [], []
+                    gathered = [keep(keys, contents)]
+                    # Nothing here refers to the lists any more while the piece is written.
+                    keys, contents, piece = [], [], ([], [])
+                    yield gathered.pop()
                     self._due += taken
                     taken = []
             taken.append((frozen.table, index))
@@ -126,6 +143,25 @@ class HeapPendingSnapshot:
 
     def _give_back(self, table: HeapTable, index: int) -> None:
         self._context.post(partial(table.release, self._cut, index))
+
+
+def _untracked(piece: Piece) -> tuple[Objects, Objects]:
+    """The same as arrays, which the garbage collections of the task thread meanwhile do not walk."""
+    return objects_of(piece[0]), objects_of(piece[1])
+
+
+def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, many small chunks at a time."""
+    block: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        block.append(chunk)
+        size += len(chunk)
+        if size >= BLOCK:
+            yield b"".join(block)
+            block, size = [], 0
+    if block:
+        yield b"".join(block)
 
 
 def state_form(state: StateRegistration, operator_name: str) -> StateForm:

@@ -40,11 +40,15 @@ class HeapState:
 
     def _found(self) -> Any:
         """The content, or MISSING; a copy where a snapshot holds it and it could be changed."""
-        backend, table = self._backend, self._table
+        table = self._table
+        key = self._backend.current_key
         try:
-            content = table.shard_of(backend.current_key)[backend.current_key]
-        except (KeyError, TypeError):
-            return table.miss(backend.require_key(self._name))[2]
+            # No KeyError: while a snapshot holds the table each key misses once, and an error costs as much as a copy.
+            content = table.shard_of(key).get(key, MISSING)
+        except TypeError:
+            content = MISSING
+        if content is MISSING:
+            return table.miss(self._backend.require_key(self._name))[2]
         return MISSING if content is REMOVED else content
 
     def _put(self, content: Any) -> None:

@@ -32,7 +32,7 @@ WEIGHTS: Final = (8, 9, 10, 11, 12, 13, 14, 15)
 #: The index of a single dict: it stands for all shards when the table is divided later.
 WHOLE: Final = -1
 #: Entries that are handled in one go where others wait for the interpreter.
-PIECE: Final = 10_000
+PIECE: Final = 4_000
 
 #: The dicts of one shard, the newest first.
 Layers = tuple[dict[Any, Any], ...]
@@ -134,18 +134,19 @@ class HeapTable(ValueTable):
             # Canonical already: `find` written out, since each key comes here once between a cut and its release.
             slot = 0 if self.flat else hash(key) % self._slots
             shard = self.live[slot]
-            if key not in shard:
+            value = shard.get(key, MISSING)
+            if value is MISSING:
                 index = self._shard_at[slot]
                 if not shard and index in self._frozen and self._take_back(index):
                     shard = self.live[slot]
                     return key, shard, shard.get(key, MISSING)
                 for layer in self._below[index]:
-                    if key in layer:
-                        value = layer[key]
+                    value = layer.get(key, MISSING)
+                    if value is not MISSING:
                         if value is not REMOVED and self.protect is not None:
-                            value = self.protect(value)
-                        return key, shard, MISSING if value is REMOVED else value
-                return key, shard, MISSING
+                            return key, shard, self.protect(value)
+                        break
+            return key, shard, MISSING if value is REMOVED else value
         key, shard, value = self.find(key)
         if value is not MISSING and self.protect is not None and key not in shard:
             value = self.protect(value)
@@ -194,6 +195,10 @@ class HeapTable(ValueTable):
         """Keys with content; while a snapshot is written, those changed since may count twice."""
         live = sum(len(self._live_of(index)) for index in range(self.shard_count))
         return live + sum(len(layer) for layers in self._below for layer in layers)
+
+    def entries_below(self, index: int) -> int:
+        """About how many entries a release may have to merge. Any thread."""
+        return sum(map(len, self._below[index]))
 
     @property
     def shard_count(self) -> int:

@@ -1,4 +1,4 @@
-"""Pacing: keeps a thread that makes snapshots from taking half of the interpreter from the task thread.
+"""Pacing: keeps a thread that makes snapshots to a small share of the interpreter, whatever else the machine does.
 
 Owner: the snapshot thread. Two busy threads share the interpreter half and half; a snapshot is in no such hurry. A
 thread that finds itself waiting for its turns rests after each stretch of work; one that is alone works on.
@@ -16,8 +16,10 @@ from yarrow.runtime.common.clock import perf_counter
 _STRETCH: Final = 0.005
 #: Elapsed over worked time from which on somebody else wants the interpreter, or the core.
 _CONTENDED: Final = 1.25
-#: Rest for each second of work; with the waiting that is there already, the task keeps about three quarters.
-_REST: Final = 2.0
+#: Share of the time that the thread works where it is contended; what it had to wait anyway counts as rest. A longer
+#: snapshot costs the task no more: each key is copied at its first change since the cut at most once, however long
+#: that was ago, so the smaller the share, the nearer the rate comes to that without a snapshot.
+_SHARE: Final = 1 / 6
 _LONGEST_REST: Final = 0.1
 
 
@@ -36,11 +38,14 @@ class Pacing:
         self._worked_at = worked()
         self._elapsed_at = elapsed()
 
-    def step(self) -> None:
-        """A piece of work is done."""
+    def step(self) -> bool:
+        """A piece of work is done; True once a stretch of them is, the rest behind it included."""
         work = self._worked() - self._worked_at
         if work < _STRETCH:
-            return
-        if self._elapsed() - self._elapsed_at > _CONTENDED * work:
-            self._rest(min(work * _REST, _LONGEST_REST))
+            return False
+        elapsed = self._elapsed() - self._elapsed_at
+        missing = work / _SHARE - elapsed
+        if elapsed > _CONTENDED * work and missing > 0:
+            self._rest(min(missing, _LONGEST_REST))
         self._worked_at, self._elapsed_at = self._worked(), self._elapsed()
+        return True

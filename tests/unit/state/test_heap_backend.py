@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.state.contexts import CHECKPOINT, InlineOutput, Mails, context, read_inline, snapshot_of
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
+from yarrow.container.state import heap_snapshot, pacing
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend, Timer
 from yarrow.container.state.errors import NoneInStateError, StateBackendError, StateConflictError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
@@ -154,6 +157,15 @@ class Model:
         return found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_steps() -> Iterator[None]:
+    """Snapshots go in as many steps as they can: each chunk is handed over by itself, each shard given back at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heap_snapshot, "BLOCK", 1)
+        patch.setattr(pacing, "_STRETCH", 0.0)
+        yield
+
+
 KEYS: list[Any] = [0, 1, True, 2, 1024, "a", 2.5, float("nan"), (1, "x"), Row(1, 2), None]
 #: Few keys are used often: most of what matters happens to a key that was there at a cut.
 OPERATIONS = st.tuples(
@@ -280,6 +292,69 @@ def test_snapshots_written_by_another_thread_while_state_changes() -> None:
         restored = States(HeapKeyedStateBackend(context(restored=results[0])))
         assert restored.all(keys) == then
         assert states.all(keys) == model.all(keys)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "change"),
+    [
+        (Types.LIST(Types.LONG()), [1, 2], lambda value: value.append(3)),
+        (Types.LIST(Types.LIST(Types.LONG())), [[1], [2]], lambda value: value[0].append(3)),
+        (Types.LIST(Types.TUPLE([Types.LONG()])), [(1,), None], lambda value: value.clear()),
+    ],
+)
+def test_a_list_changed_in_place_after_a_cut_is_in_the_snapshot_as_it_was(
+    declared: TypeInformation, value: list[Any], change: Callable[[Any], None]
+) -> None:
+    mails = Mails()
+    backend = HeapKeyedStateBackend(context(mails=mails))
+    descriptor = ValueStateDescriptor("values", declared)
+    state = backend.value_state(descriptor)
+    keys = range(100)
+    for key in keys:
+        backend.current_key = key
+        state.update(value)
+    untouched = read_inline(snapshot_of(backend)[0].handle)  # type: ignore[union-attr]
+    mails.run()
+    pending = backend.snapshot(2, CHECKPOINT)
+    for key in keys:
+        backend.current_key = key
+        changed = state.value()
+        assert changed == value
+        change(changed)
+        if key % 2:
+            state.update(changed)
+    (handle,) = pending.write(InlineOutput())
+    assert read_inline(handle.handle) == untouched  # type: ignore[union-attr]
+    mails.run()
+    expected = copy.deepcopy(value)
+    change(expected)
+    for key in keys:
+        backend.current_key = key
+        assert state.value() == (expected if key % 2 else value)
+
+
+def test_shards_go_back_to_their_table_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    mails = Mails()
+    backend = HeapKeyedStateBackend(context(mails=mails))
+    state = backend.value_state(ValueStateDescriptor("values", Types.LIST(Types.LONG())))
+    (table,) = backend._tables.values()
+    table._flat_limit, table._slots, table._weights = 100, 31, (1,)
+    monkeypatch.setattr(heap_snapshot, "PIECE", 10)
+    monkeypatch.setattr(heap_snapshot, "GATHERED", 310)
+    for key in range(620):
+        backend.current_key = key
+        state.update([key])
+    backend.end_of_chunk()
+    assert table.shard_count == 31
+    waiting: list[int] = []
+    pending = backend.snapshot(1, CHECKPOINT)
+    pending.write(InlineOutput(between=lambda: waiting.append(len(mails.waiting))))
+    given = [after - before for before, after in pairwise(waiting) if after > before]
+    assert sum(given) > 10
+    # What is left at the end goes at once.
+    assert max(given[:-1]) <= 4
+    mails.run()
+    assert not table.is_held
 
 
 @pytest.mark.parametrize("reverse", [False, True])

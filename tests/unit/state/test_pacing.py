@@ -25,12 +25,20 @@ class Thread:
         self.pacing.step()
 
 
-@pytest.mark.parametrize("step", [0.001, 0.004, 0.02])
-def test_a_thread_that_shares_takes_less_than_a_third(step: float) -> None:
-    thread = Thread(slowness=2)
+@pytest.mark.parametrize("slowness", [1.5, 2, 4])
+@pytest.mark.parametrize("step", [0.001, 0.004, 0.015])
+def test_a_thread_that_shares_takes_a_sixth(step: float, slowness: float) -> None:
+    thread = Thread(slowness)
     for _ in range(200):
         thread.work(step)
-    assert 0.2 < thread.worked / thread.elapsed < 0.34
+    assert thread.worked / thread.elapsed == pytest.approx(1 / 6, rel=0.1)
+
+
+def test_waiting_that_is_long_enough_is_not_followed_by_a_rest() -> None:
+    thread = Thread(slowness=8)
+    for _ in range(200):
+        thread.work(0.004)
+    assert thread.rested == 0
 
 
 def test_a_thread_that_is_alone_never_rests() -> None:
