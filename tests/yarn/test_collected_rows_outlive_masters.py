@@ -1,0 +1,63 @@
+"""Rows of execute_and_collect that a killed master had taken, and the client had not: the next one gives each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.standalone_masters import SlowGatedSource, StandaloneMasters, environment_of
+from tests.yarn.watched_jobs import RESTARTS
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.testing.hadoop.cluster import HadoopCluster
+
+pytestmark = [pytest.mark.fault, pytest.mark.slow]
+
+SPLITS, ROWS = 2, 600
+
+
+@pytest.fixture
+def masters(
+    tmp_path: Path, hadoop: HadoopCluster, hadoop_environment: None, hdfs_folder: str
+) -> Iterator[StandaloneMasters]:
+    folder = tmp_path / f"collected-{tmp_path.name}"
+    folder.mkdir()
+    cluster = StandaloneMasters(folder, hdfs_folder, hadoop.zookeeper_quorum, hadoop.environment())
+    try:
+        cluster.start(2)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def test_each_row_comes_once_whichever_master_leads(
+    masters: StandaloneMasters, tmp_path: Path, hdfs_folder: str
+) -> None:
+    (tmp_path / "gates").mkdir()
+    source = SlowGatedSource("s", str(tmp_path / "gates"), splits=SPLITS, rows=ROWS, patience=300.0)
+    env = environment_of(
+        {
+            **{key: value for key, value in masters.config.items() if key.startswith("high-availability.")},
+            "execution.target": "remote",
+            "security.cluster.directory": masters.config["security.cluster.directory"],
+            "execution.checkpointing.interval": "500 ms",
+            "execution.checkpointing.dir": f"{hdfs_folder}/checkpoints",
+            **RESTARTS,
+        }
+    ).set_parallelism(2)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").map(lambda row: row[2])
+    with stream.execute_and_collect("collected rows") as rows:
+        job_id = str(rows.get_job_client().get_job_id())
+        got = list(islice(rows, 50))
+        # Nobody fetches meanwhile: the master takes rows, and checkpoints cover them, until the gate of the source.
+        masters.until_checkpoints(job_id, masters.completed_checkpoints(job_id) + 3)
+        masters.leader().kill()
+        (tmp_path / "gates" / "fired").touch()
+        got += rows
+    assert masters.epoch() == 2, "another master led at the end"
+    assert sorted(got) == sorted(row[2] for row in source.all_rows())
+    for split in range(SPLITS):
+        numbers = [int(name.partition(":")[2]) for name in got if name.startswith(f"s{split}:")]
+        assert numbers == list(range(ROWS))
