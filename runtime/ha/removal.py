@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.settings import zookeeper_settings
 
 
 def remove_nodes(config: Settings) -> None:
     """Removes the nodes of the cluster id that the configuration names. Raises RecordsError."""
-    from kazoo.exceptions import KazooException
-
-    from yarrow.runtime.ha.zookeeper_client import ZooKeeperClient, refusal
+    from yarrow.runtime.ha.zookeeper_client import ZooKeeperClient
 
     # The application's secret is its own: nodes that only its members may change are beyond us.
     client = ZooKeeperClient(replace(zookeeper_settings(config), creator_only=False))
@@ -25,9 +22,5 @@ def remove_nodes(config: Settings) -> None:
     try:
         client.delete_all()
         client.delete_parents()
-    except KazooException as error:
-        raise RecordsError(
-            f"nodes below {client.path('')} in ZooKeeper are not removed: {refusal(error)}"
-        ) from error
     finally:
         client.stop()

@@ -6,6 +6,7 @@ lost session is followed by a new one by itself. kazoo's types do not leave runt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import threading
@@ -59,6 +60,12 @@ BROKEN = (
     SessionMovedError,
     KazooTimeoutError,
 )
+#: Part of the session timeout for which a server may be silent before another is tried.
+_SILENCE = 0.4
+#: Seconds for which a server's first word is waited for: as part of the session timeout, for each server; its bounds.
+_HANDSHAKE, _SHORTEST_HANDSHAKE, _LONGEST_HANDSHAKE = 1 / 6, 1.0, 5.0
+#: How often a node is looked at anew because somebody made another below it.
+_COLLISIONS = 20
 #: Longest pause between two attempts to reach a server.
 _RECONNECT_PAUSE = 1.0
 _log = logging.getLogger(__name__)
@@ -81,6 +88,13 @@ _EVENTS = {
     KazooState.SUSPENDED: SessionEvent.SUSPENDED,
     KazooState.LOST: SessionEvent.LOST,
 }
+
+
+def handshake_limit(settings: ZooKeeperSettings) -> float:
+    """Seconds given to one server for its first word: what is left of a session suffices for all of them."""
+    servers = settings.quorum.count(",") + 1
+    wanted = settings.session_timeout * _HANDSHAKE / servers
+    return min(max(wanted, _SHORTEST_HANDSHAKE), _LONGEST_HANDSHAKE)
 
 
 class ZooKeeperClient:
@@ -116,21 +130,34 @@ class ZooKeeperClient:
             },
         )
         self._session_timeout = 0.0
-        self._learn_session_timeout()
+        self._stopped = False
+        self._watch_over_connecting()
         self._connected = threading.Event()
         self._client.add_listener(self._note_connected)
 
-    def _learn_session_timeout(self) -> None:
-        """The server decides how long a session lives, and kazoo tells it to nobody but this function's caller."""
-        connection = self._client._connection
-        connect = connection._connect
+    def _watch_over_connecting(self) -> None:
+        """Learns how long the server keeps a session, which kazoo tells nobody else, and bounds three waits.
 
-        def noting(*arguments: Any) -> tuple[float, float]:
+        A server that takes a connection and says nothing - it starts, stands still, or is cut off from the others -
+        is given up while the session still lives, and another is tried.
+        """
+        connection, handler = self._client._connection, self._client.handler
+        connect, invoke, open_socket = connection._connect, connection._invoke, handler.create_connection
+        limit = handshake_limit(self.settings)
+
+        def learning(*arguments: Any) -> tuple[float, float]:
             read_timeout, connect_timeout = connect(*arguments)
             self._session_timeout = read_timeout * 1.5 / 1000
-            return read_timeout, connect_timeout
+            return min(read_timeout, self._session_timeout * 1000 * _SILENCE), connect_timeout
 
-        connection._connect = noting
+        def shaking_hands(timeout: float, *arguments: Any, **named: Any) -> Any:
+            return invoke(min(timeout, limit), *arguments, **named)
+
+        def opening(*arguments: Any, **named: Any) -> Any:
+            return open_socket(*arguments, **{**named, "timeout": min(named.get("timeout", limit), limit)})
+
+        connection._connect, connection._invoke = learning, shaking_hands
+        handler.create_connection = opening
 
     @property
     def session_timeout(self) -> float:
@@ -163,6 +190,7 @@ class ZooKeeperClient:
 
     def stop(self) -> None:
         """Ends the session. A second call does nothing."""
+        self._stopped = True
         self._client.stop()
         self._client.close()
 
@@ -181,6 +209,11 @@ class ZooKeeperClient:
             self._connected.set()
         else:
             self._connected.clear()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called: nothing comes any more."""
+        return self._stopped
 
     def wait_until_connected(self, seconds: float) -> bool:
         """False when there is no connection after that time."""
@@ -237,11 +270,12 @@ class ZooKeeperClient:
             len(absolute)
         ]:
             part = absolute[:end]
-            try:
-                access = acl if part.startswith(f"{root}/") else OPEN_ACL_UNSAFE
-                self._client.create_async(part, b"", acl=access).get(timeout=timeout)
-            except NodeExistsError:
+            if self._client.exists_async(part).get(timeout=timeout) is not None:
+                # Not tried: who may make nothing below its parent is refused, there or not.
                 continue
+            access = acl if part.startswith(f"{root}/") else OPEN_ACL_UNSAFE
+            with contextlib.suppress(NodeExistsError):
+                self._client.create_async(part, b"", acl=access).get(timeout=timeout)
 
     def transaction(self) -> ZooKeeperTransaction:
         """An empty one."""
@@ -256,23 +290,47 @@ class ZooKeeperClient:
         self._client.DataWatch(self.path(path), changed)
 
     def delete_all(self, path: str = "") -> None:
-        """Removes a node with all below it; what is gone already is no error."""
-        self._client.retry(self._client.delete, self.path(path), recursive=True)
+        """Removes a node with all below it; what is gone already is no error. RecordsError."""
+
+        def once(timeout: float) -> None:
+            self._delete_below(path, timeout)
+
+        self.repeated(once, f"removing {self.path(path)}")
+
+    def _delete_below(self, path: str, timeout: float) -> None:
+        for left in reversed(range(_COLLISIONS)):
+            try:
+                for name in self.children(path, timeout):
+                    self._delete_below(f"{path}/{name}" if path else name, timeout)
+                self.delete(path, timeout)
+                return
+            except NoNodeError:
+                return
+            except NotEmptyError:
+                # Somebody has made one meanwhile.
+                if not left:
+                    raise
 
     def delete_parents(self) -> None:
-        """Removes the nodes above the cluster id as far as they are empty."""
-        parent = self.settings.root.rpartition("/")[0]
-        while parent:
-            try:
-                self._client.delete(parent)
-            except (NotEmptyError, NoNodeError, NoAuthError):
-                return
-            parent = parent.rpartition("/")[0]
+        """Removes the nodes above the cluster id as far as they are empty. RecordsError."""
+
+        def once(timeout: float) -> None:
+            parent = self.settings.root.rpartition("/")[0]
+            while parent:
+                try:
+                    self._client.delete_async(parent).get(timeout=timeout)
+                except (NotEmptyError, NoAuthError):
+                    return
+                except NoNodeError:
+                    pass  # By the call before, of which the answer got lost.
+                parent = parent.rpartition("/")[0]
+
+        self.repeated(once, f"removing what is empty above {self.settings.root}")
 
     def repeated(self, call: Callable[[float], T], what: str) -> T:
-        """A read, tried again within the limits of the settings; `call` gets the timeout of one attempt.
+        """What may be done twice, tried again within the limits of the settings; `call` gets one attempt's timeout.
 
-        ZooKeeperUnreachableError when all attempts failed.
+        ZooKeeperUnreachableError when all attempts failed, RecordsError for what ZooKeeper refuses.
         """
         settings = self.settings
         cause: BaseException | None = None
@@ -283,6 +341,8 @@ class ZooKeeperClient:
                 return call(max(self.session_timeout, 1.0))
             except BROKEN as error:
                 cause = error
+            except KazooException as error:
+                raise RecordsError(f"{what} was refused by ZooKeeper: {refusal(error)}") from error
         raise ZooKeeperUnreachableError(self.unreachable(what, settings.max_retries + 1)) from cause
 
     def unreachable(self, what: str, attempts: int) -> str:

@@ -59,6 +59,8 @@ class ZooKeeperElection:
         self._leadership = Leadership()
         #: Version of the epoch's node by epoch, of the grants to this process.
         self._versions: dict[int, int] = {}
+        #: The largest epoch heard of: epochs go on from here where somebody has removed the nodes.
+        self._newest = 0
         #: Our node in the queue; "" = not in it.
         self._candidate = ""
         #: Begins the names of our nodes: finds one that was made though its answer got lost.
@@ -112,12 +114,18 @@ class ZooKeeperElection:
             self._client.ensure(LEADER_FOLDER, timeout, public=True)
             self._client.ensure(_CANDIDATES, timeout)
             try:
-                # Where somebody has removed it, epochs go on: nobody hears a leader of one that is over.
-                self._client.create(EPOCH_NODE, str(max(self._versions, default=0)).encode(), timeout)
+                self._client.create(EPOCH_NODE, str(self._newest).encode(), timeout)
             except NodeExistsError:
-                return
+                self._hear_of_epoch(timeout)
 
         self._client.repeated(make, f"making {self._client.path(LEADER_FOLDER)}")
+
+    def _hear_of_epoch(self, timeout: float) -> tuple[int, int]:
+        """The present epoch, no smaller than any heard of, and the version of its node."""
+        data, version = self._client.get(EPOCH_NODE, timeout)
+        # Nobody hears a leader of one that is over, whatever somebody has made of the node.
+        self._newest = max(self._newest, int(data))
+        return self._newest, version
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -257,6 +265,7 @@ class ZooKeeperElection:
         if not before:
             self._win(timeout)
             return 0.0
+        self._hear_of_epoch(timeout)
         # At the change before ours: nobody else has to wake up for it.
         gone = not self._client.exists(f"{_CANDIDATES}/{before[-1]}", timeout, self._queue_changed)
         return 0.0 if gone else _LOOK
@@ -266,8 +275,8 @@ class ZooKeeperElection:
         self._wake.set()
 
     def _win(self, timeout: float) -> None:
-        data, version = self._client.get(EPOCH_NODE, timeout)
-        epoch = int(data) + 1
+        newest, version = self._hear_of_epoch(timeout)
+        epoch = newest + 1
         transaction = self._client.transaction()
         transaction.check(self._candidate, -1)
         transaction.set(EPOCH_NODE, str(epoch).encode(), version)
@@ -276,7 +285,7 @@ class ZooKeeperElection:
             transaction.commit(timeout)
         except (BadVersionError, NoNodeError):
             return  # Another was quicker, or our session has just ended: looked at again.
-        self._versions[epoch] = version + 1
+        self._versions[epoch], self._newest = version + 1, epoch
         if self._events:
             return  # The session broke meanwhile: this epoch is spent, the next one is tried for.
         now = self._clock.monotonic()

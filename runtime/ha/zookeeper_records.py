@@ -6,9 +6,6 @@ from what is there then, so that it takes place once; where that cannot be found
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from kazoo.exceptions import KazooException
 
 from yarrow.runtime.ha.records import (
@@ -30,8 +27,6 @@ from yarrow.runtime.ha.zookeeper_client import (
     ZooKeeperUnreachableError,
     refusal,
 )
-
-T = TypeVar("T")
 
 #: The node whose version every write checks.
 EPOCH_NODE = "leader/epoch"
@@ -57,7 +52,7 @@ class ZooKeeperRecords:
             except NoNodeError:
                 return None
 
-        return self._refusals(lambda: self._client.repeated(once, f"reading {path}"), path)
+        return self._client.repeated(once, f"reading {path}")
 
     def children(self, path: str) -> tuple[str, ...]:
         """See LeaderRecords."""
@@ -68,7 +63,7 @@ class ZooKeeperRecords:
             except NoNodeError:
                 return ()
 
-        return self._refusals(lambda: self._client.repeated(once, f"reading {path}"), path)
+        return self._client.repeated(once, f"reading {path}")
 
     def write(self, *changes: Change) -> None:
         """See LeaderRecords."""
@@ -148,13 +143,6 @@ class ZooKeeperRecords:
             return []
         nodes = [node for name in names for node in self._below(f"{path}/{name}", timeout)]
         return [*nodes, path]
-
-    @staticmethod
-    def _refusals(call: Callable[[], T], path: str) -> T:
-        try:
-            return call()
-        except KazooException as error:
-            raise RecordsError(f"{path} was not read: {refusal(error)}") from error
 
 
 def _refused(what: str, why: str, doubtful: BaseException | None) -> RecordsError:

@@ -11,12 +11,15 @@ import logging
 import threading
 
 import msgspec
+from kazoo.exceptions import KazooException
 
 from yarrow.runtime.ha.services import epoch_of_token
-from yarrow.runtime.ha.zookeeper_client import BROKEN, ZooKeeperClient
+from yarrow.runtime.ha.zookeeper_client import BROKEN, ZooKeeperClient, refusal
 from yarrow.runtime.ha.zookeeper_election import leader_node
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderListener
 
+#: Seconds between attempts to watch.
+_PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -62,10 +65,17 @@ class ZooKeeperRetrieval:
             self._listeners = [entry for entry in self._listeners if entry[1] != listener]
 
     def _watch(self) -> None:
-        try:
-            self._client.watch_data(leader_node(self._component), self._changed)
-        except BROKEN as error:
-            _log.error("the leader of %s cannot be watched: %s", self._component, error)
+        """Until there is a watch, which then outlives sessions by itself."""
+        pause = threading.Event()
+        while not self._client.is_stopped:
+            try:
+                self._client.watch_data(leader_node(self._component), self._changed)
+                return
+            except BROKEN as error:
+                _log.info("the leader of %s is not watched yet: %s", self._component, type(error).__name__)
+            except KazooException as error:
+                _log.error("the leader of %s cannot be watched: %s", self._component, refusal(error))
+            pause.wait(_PAUSE)
 
     def _changed(self, data: bytes | None) -> bool:
         """On kazoo's thread."""

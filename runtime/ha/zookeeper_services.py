@@ -70,7 +70,10 @@ class ZooKeeperServices:
 
     def _remove_all_but(self, kept: Collection[str]) -> None:
         def names(timeout: float) -> list[str]:
-            return self.client.children("", timeout)
+            try:
+                return self.client.children("", timeout)
+            except NoNodeError:
+                return []
 
         for name in self.client.repeated(names, "reading what is stored"):
             if name not in kept and name != LEADER_FOLDER:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.yarn.private_zookeeper import PrivateZooKeeper
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
@@ -197,8 +198,10 @@ def test_a_pause_of_the_server_within_the_session_changes_nothing(zookeeper: Pri
 def test_a_restart_of_the_server_within_the_session_changes_nothing(zookeeper: PrivateZooKeeper) -> None:
     async def body() -> None:
         master = Master(zookeeper, "restart", [], "a")
-        # Time for a server to start on a busy machine.
-        master.services = ZooKeeperServices(settings(zookeeper, "restart", session_timeout=30.0))
+        # Time for a server to start on a busy machine; while it does it may take a connection and say nothing.
+        master.services = ZooKeeperServices(
+            settings(zookeeper, "restart", session_timeout=30.0, max_retries=20)
+        )
         await master.lead()
         await asyncio.to_thread(zookeeper.stop)
         await asyncio.to_thread(zookeeper.start)
@@ -351,5 +354,86 @@ def test_all_but_what_is_to_be_kept_goes_and_the_rest_with_the_session(
         assert found == (b"1", ()) and not (tmp_path / "ha").exists()
         await master.services.close_and_clean_up()
         await asyncio.to_thread(assert_gone, zookeeper, "kept")
+
+    run(body)
+
+
+def test_epochs_go_on_with_one_who_only_stood_by_when_the_nodes_were_removed(
+    zookeeper: PrivateZooKeeper,
+) -> None:
+    """Who has seen a leader of a later epoch would never hear one that began anew."""
+
+    async def body() -> None:
+        history: list[tuple[str, int]] = []
+        first, second = (Master(zookeeper, "stood-by", history, name) for name in "ab")
+        await first.start()
+        for epoch in (1, 2):
+            await eventually(lambda: first.epoch == epoch)  # noqa: B023
+            await first.expire()
+        await eventually(lambda: first.epoch == 3)
+        admin = KazooClient(zookeeper.quorum)
+        try:
+            await asyncio.to_thread(admin.start, DEADLINE)
+            # Stands before the second one, so that this does not lead while the first is gone.
+            queue = "/test/stood-by/leader/candidates"
+            await asyncio.to_thread(admin.create, f"{queue}/x-", b"", ephemeral=True, sequence=True)
+            await second.start()
+            await eventually(lambda: len(admin.get_children(queue)) == 3)
+            await first.services.close()
+            assert second.epoch is None
+            await asyncio.to_thread(admin.delete, "/test/stood-by", recursive=True)
+        finally:
+            await asyncio.to_thread(admin.stop)
+            admin.close()
+        await eventually(lambda: second.epoch is not None)
+        assert history[-1] == ("b", 4)
+        await second.services.close_and_clean_up()
+
+    run(body)
+
+
+def test_nodes_below_one_that_nobody_may_change_are_used(zookeeper: PrivateZooKeeper) -> None:
+    """As an administrator makes them: the node of the cluster is ours, the one above is not."""
+
+    async def body() -> None:
+        admin = KazooClient(zookeeper.quorum)
+        try:
+            await asyncio.to_thread(admin.start, DEADLINE)
+            admin.ensure_path("/locked/ours")
+            admin.set_acls("/locked", [make_acl("world", "anyone", read=True, admin=True)])
+            master = Master(zookeeper, "", [], "a")
+            master.services = ZooKeeperServices(
+                ZooKeeperSettings(quorum=zookeeper.quorum, root="/locked/ours", session_timeout=SESSION)
+            )
+            await master.start()
+            await eventually(lambda: master.epoch == 1)
+            await master.services.close()
+            outside = Master(zookeeper, "", [], "b")
+            outside.services = ZooKeeperServices(
+                ZooKeeperSettings(quorum=zookeeper.quorum, root="/locked/other", session_timeout=SESSION)
+            )
+            with pytest.raises(RecordsError, match=r"/locked/other/leader was refused by ZooKeeper.*may not"):
+                await outside.start()
+            await outside.services.close()
+        finally:
+            admin.set_acls("/locked", OPEN_ACL_UNSAFE)
+            await asyncio.to_thread(admin.delete, "/locked", recursive=True)
+            await asyncio.to_thread(admin.stop)
+            admin.close()
+
+    run(body)
+
+
+def test_what_is_gone_already_is_no_error_when_all_is_removed(
+    zookeeper: PrivateZooKeeper, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "gone", [], "a")
+        master.services.storage_directory = str(tmp_path / "ha")
+        (tmp_path / "ha" / "blobs").mkdir(parents=True)
+        await asyncio.to_thread(master.services.start)
+        await master.services.remove_all_but(("results",))
+        assert not (tmp_path / "ha").exists(), "the folder goes all the same"
+        await master.services.close_and_clean_up()
 
     run(body)

@@ -4,13 +4,16 @@ off from the others with a leading master. Servers are real, the network between
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.yarn.free_ports import free_port
 from tests.yarn.private_zookeeper import START, PrivateZooKeeper
 from tests.yarn.test_zookeeper_election import Master, eventually, leader, run
 from tests.yarn.waiting import until
@@ -25,15 +28,11 @@ from yarrow.testing.tcp_relay import TcpRelay
 SERVERS = (1, 2, 3)
 #: Seconds of a session that is to outlast an election among the servers, on a busy machine.
 LONG_SESSION = 20.0
+#: Of one that is to outlast a server's silence, and an election should it be the one that leads.
+STILL_SESSION = 12.0
 #: And of one that ends before the server that is cut off has noticed it.
 SHORT_SESSION = 2.0
 _clock = SystemClock()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Member(PrivateZooKeeper):
@@ -84,7 +83,8 @@ class Ensemble:
         }
         for member in self.members.values():
             opened.callback(member.stop)
-            member.start()
+        with ThreadPoolExecutor(len(SERVERS)) as pool:
+            list(pool.map(Member.start, self.members.values()))
         self.until_whole()
 
     @property
@@ -148,6 +148,16 @@ class WatchedMaster(Master):
         super().grant_leadership(epoch)
 
 
+def port_of_server(master: Master) -> int | None:
+    """Where the master's session is at present; None between two servers."""
+    if not master.services.client.is_connected:
+        return None
+    try:
+        return int(master.services.client._client._connection._socket.getpeername()[1])
+    except (AttributeError, OSError):
+        return None
+
+
 async def write(master: Master, epoch: int, *names: str) -> None:
     records = master.services.records(epoch)
     await asyncio.to_thread(records.write, *(Put(f"jobs/{name}", name.encode()) for name in names))
@@ -181,6 +191,29 @@ def test_a_server_dies_and_then_the_one_that_leads(ensemble: Ensemble) -> None:
         await first.services.close()
         await eventually(lambda: second.epoch == 2)
         await second.services.close_and_clean_up()
+
+    run(body)
+
+
+def test_a_server_stands_still_and_its_client_goes_to_another(ensemble: Ensemble) -> None:
+    """It takes connections, and answers nobody: who leads notices, and leads on by another server."""
+
+    async def body() -> None:
+        history: list[tuple[str, int]] = []
+        master = WatchedMaster(ensemble.quorum, "still", STILL_SESSION, history, "a")
+        await master.start()
+        await eventually(lambda: master.epoch == 1)
+        port = port_of_server(master)
+        victim = next(one for one in ensemble.members.values() if one.port == port)
+        victim.signal(signal.SIGSTOP)
+        try:
+            await eventually(lambda: port_of_server(master) not in (None, port))
+            await write(master, 1, "meanwhile")
+        finally:
+            victim.signal(signal.SIGCONT)
+        assert (history, master.revoked) == ([("a", 1)], [])
+        await asyncio.to_thread(ensemble.until_whole)
+        await master.services.close_and_clean_up()
 
     run(body)
 
