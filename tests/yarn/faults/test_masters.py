@@ -103,10 +103,14 @@ def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None
 
 def test_6_its_node_is_lost_and_it_lives_on(session: FaultSession, job: SteadyJob) -> None:
     epoch, last = session.epoch(), job.last_checkpoint()
+    before = session.get("/overview")
     orphan, skein = session.master(), session.processes(SKEIN_MASTER)[-1]
     session.hadoop.kill(session.node_of(orphan.container))
     until(lambda: session.epoch() > epoch and job.runs(), GRACE, "another attempt leads")
     assert job.restored_from() >= last
+    after = session.get("/overview")
+    assert after["yarn-attempt"] == before["yarn-attempt"] + 1
+    assert after["yarn-max-attempts"] == before["yarn-max-attempts"] + 1, "YARN does not count the lost one"
     until(lambda: not lives(orphan) and not lives(skein), GRACE, "the former master has ended")
     job.until_checkpoints()
     job.finish()
