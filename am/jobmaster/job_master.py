@@ -1,7 +1,7 @@
 """JobMaster: runs one job; carries out what its JobScheduler decides.
 
-Owner: its endpoint loop. Must not decide about tasks or slots itself (job_scheduler.py, slot_pool.py) and
-must not look into user code, rows or operator events.
+Owner: its endpoint loop. Must not decide about tasks or slots itself (job_scheduler.py, slot_pool.py), nor about
+checkpoints (checkpoint_link.py), and must not look into user code, rows or operator events (operator_events.py).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.named_timers import NamedTimers
+from yarrow.am.jobmaster.operator_events import OperatorEvents
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, Rescaling, parallelism_for_all
 from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.scheduler_actions import (
@@ -64,9 +66,9 @@ from yarrow.runtime.common.ids import (
     JobVertexID,
     ResourceID,
 )
-from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
@@ -85,7 +87,6 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
-    ResetSubtask,
     SlotOffer,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
@@ -95,6 +96,8 @@ from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
 _KILL_GRACE = 5.0
+#: Name of the timer of slot.request.timeout, which runs while the job waits for slots.
+_SLOT_REQUEST = "slot request"
 _log = logging.getLogger(__name__)
 
 
@@ -170,13 +173,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             settings.collect_buffer_rows,
             exactly_once=settings.checkpoints.covers_each_row_once,
         )
-        #: Events for executions that are not deployed yet.
-        self._early_events: dict[ExecutionAttemptID, list[OperatorEvent]] = {}
-        self._not_enough = ""
+        self._events = OperatorEvents(self.graph, self._links)
         #: Slots to give back at the end of the job.
         self._last_slots: list[FreeSlot] = []
-        self._slot_timer: TimerHandle | None = None
-        self._timers: dict[str, TimerHandle] = {}
+        self._timers = NamedTimers(services.timers)
         self._ended = asyncio.Event()
         #: Awaited when the job has ended for good and all its messages are out, before anything of it is removed.
         self.on_ending: Callable[[JobMaster], Awaitable[None]] = _nothing
@@ -204,14 +204,11 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._resource_manager.on_rejected = self._rejected
         self._carry_out(self._scheduler.start(self._now()))
         self._resource_manager.start(self.address)
-        self._every("heartbeat", self._settings.heartbeat.interval, self._beat)
-        self._every("check", self._settings.check_interval, self._check)
+        self._timers.every("heartbeat", self._settings.heartbeat.interval, self._beat)
+        self._timers.every("check", self._settings.check_interval, self._check)
 
     async def on_stop(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._stop_slot_timer()
+        self._timers.cancel_all()
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
@@ -220,13 +217,6 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     def _now(self) -> float:
         return self._services.clock.monotonic()
-
-    def _every(self, name: str, seconds: float, action: Callable[[], None]) -> None:
-        def run() -> None:
-            self._timers[name] = self._services.timers.call_later(seconds, run)
-            action()
-
-        self._timers[name] = self._services.timers.call_later(seconds, run)
 
     def on_background_failure(self, error: BaseException) -> None:
         """A bug of the control plane fails the job instead of leaving it hanging."""
@@ -313,9 +303,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         text = self._scheduler.explanation(self._now())
         if not text or not self._pool.waiting:
             return text
-        if not self._resource_manager.is_registered:
-            return f"{text}; not registered with a ResourceManager yet"
-        return f"{text}; ResourceManager: {self._not_enough}" if self._not_enough else text
+        said = self._resource_manager.explanation
+        return f"{text}; {said}" if said else text
 
     async def fetch_collected(
         self, collect_id: str, max_rows: int, position: CollectPosition
@@ -378,17 +367,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         return Acknowledge()
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
-        execution = self.graph.subtask(event.vertex_id, max(0, event.target_subtask))
-        if execution is None:
-            return Acknowledge()
-        to_enumerator = event.target_subtask < 0 and execution.enumerator_lives
-        if execution.state in (ExecutionState.CANCELED, ExecutionState.FAILED) and not to_enumerator:
-            return Acknowledge()
-        # A reader that has FINISHED may leave its source's coordinator behind: it still gets its events.
-        if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
-            self._early_events.setdefault(execution.attempt_id, []).append(event)
-        else:
-            self._route(execution, event)
+        self._events.send(event)
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
@@ -401,7 +380,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
     # The gateway: the ResourceManager.
 
     async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
-        self._not_enough = explanation
+        self._resource_manager.heard(explanation)
         return Acknowledge()
 
     def _rejected(self, reason: str) -> None:
@@ -414,10 +393,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self.assert_main_thread()
         for action in actions:
             self._do(action)
-        if self._pool.waiting and self.graph.status in (JobStatus.RUNNING, JobStatus.RESTARTING):
-            self._start_slot_timer()
-        else:
-            self._stop_slot_timer()
+        if not self._pool.waiting or self.graph.status not in (JobStatus.RUNNING, JobStatus.RESTARTING):
+            self._timers.cancel(_SLOT_REQUEST)
+        elif not self._timers.is_set(_SLOT_REQUEST):
+            self._timers.after(_SLOT_REQUEST, self._settings.slot_request_timeout, self._slots_timed_out)
         self._checkpoints.observe()
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
@@ -441,7 +420,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             case ArmCancellationTimeout(restart_id):
                 self._arm_cancellation_timeout(restart_id)
             case ArmRestart(restart_id, seconds):
-                self._after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
+                self._timers.after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
             case TasksRestarting(attempts, delay, cause):
                 if cause is not None:
                     self._tell_restart(len(attempts), delay, cause)
@@ -452,7 +431,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             case RescaleEnded(failure):
                 self._rescaling.ended(failure)
             case ResetReader():
-                self._reset_reader(action)
+                self._events.reset_reader(action, self._checkpoints.checkpoint_id)
             case JobEnded(status):
                 text = f"the job is {status.value}"
                 self._rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
@@ -476,15 +455,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         )
         for resource_id, deployment in deployments.items():
             self._links[resource_id].submit(deployment)
-        for execution in executions:
-            for event in self._early_events.pop(execution.attempt_id, ()):
-                self._route(execution, event)
-
-    def _route(self, execution: Execution, event: OperatorEvent) -> None:
-        if execution.worker is not None:
-            link = self._links.get(execution.worker.resource_id)
-            if link is not None:
-                link.send_event(event)
+        self._events.deployed(executions)
 
     def _submit_failed(self, attempts: tuple[ExecutionAttemptID, ...], error: YarrowError) -> None:
         cause = failure_of(type(error), f"tasks could not be deployed: {error}")
@@ -495,20 +466,13 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         if timeout <= 0:
             return
         if restart_id is None:
-            self._after("cancellation", timeout, self._cancellation_timed_out)
+            self._timers.after("cancellation", timeout, self._cancellation_timed_out)
         else:
             # The TaskExecutor kills the worker of such a task itself: this is for one that does not.
             name = f"cancellation of restart {restart_id}"
-            self._after(name, timeout + _KILL_GRACE, partial(self._restart_cancel_timed_out, restart_id))
-
-    def _after(self, name: str, seconds: float, action: Callable[[], None]) -> None:
-        def run() -> None:
-            self._timers.pop(name, None)
-            action()
-
-        if (former := self._timers.get(name)) is not None:
-            former.cancel()
-        self._timers[name] = self._services.timers.call_later(seconds, run)
+            self._timers.after(
+                name, timeout + _KILL_GRACE, partial(self._restart_cancel_timed_out, restart_id)
+            )
 
     def _not_ended_in_time(self) -> str:
         seconds = self._settings.cancellation_timeout
@@ -526,19 +490,6 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             _log.info("the job %r waits with its restart: its checkpoints are in doubt", self.graph.job.name)
         self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
 
-    def _reset_reader(self, reset: ResetReader) -> None:
-        link = self._links.get(reset.resource_id)
-        if link is not None:
-            link.reset_subtask(
-                ResetSubtask(
-                    job_id=self.graph.job.job_id,
-                    operator_id=reset.operator_id,
-                    subtask=reset.subtask,
-                    attempt_id=reset.attempt_id,
-                    checkpoint_id=self._checkpoints.checkpoint_id,
-                )
-            )
-
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
         await self._collects.close(complete=self.graph.status is JobStatus.FINISHED)
@@ -554,21 +505,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._ended.set()
         self.on_ended(self)
 
-    # Slots that do not come.
-
-    def _start_slot_timer(self) -> None:
-        if self._slot_timer is None:
-            self._slot_timer = self._services.timers.call_later(
-                self._settings.slot_request_timeout, self._slots_timed_out
-            )
-
-    def _stop_slot_timer(self) -> None:
-        if self._slot_timer is not None:
-            self._slot_timer.cancel()
-            self._slot_timer = None
-
     def _slots_timed_out(self) -> None:
-        self._slot_timer = None
         seconds = self._settings.slot_request_timeout
         text = f"no slots within {seconds:g} s (slot.request.timeout): the job {self.waiting_for()}"
         cause = failure_of(NoResourceAvailableError, text)

@@ -55,6 +55,8 @@ class ResourceManagerLink:
         self._address = ""
         self._required = 0
         self._left = False
+        #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
+        self._said = ""
         self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, clock)
         #: Called when the ResourceManager refused the job for good.
         self.on_rejected: Callable[[str], None] = lambda reason: None
@@ -66,6 +68,17 @@ class ResourceManagerLink:
     def is_registered(self) -> bool:
         """True while a ResourceManager knows the job."""
         return self._connection.gateway is not None
+
+    @property
+    def explanation(self) -> str:
+        """What is to be said of slots that do not come, "" = nothing."""
+        if not self.is_registered:
+            return "not registered with a ResourceManager yet"
+        return f"ResourceManager: {self._said}" if self._said else ""
+
+    def heard(self, explanation: str) -> None:
+        """The ResourceManager says why the job does not get its slots; "" = it lacks none any more."""
+        self._said = explanation
 
     def start(self, address: str) -> None:
         """Registers; `address` is the JobMaster's own."""
@@ -116,6 +129,8 @@ class ResourceManagerLink:
 
     def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
         self._beats.monitor(_TARGET)
+        # Another one may have other reasons; it is told what is needed, and answers.
+        self._said = ""
         self._owner.spawn(self._declare(gateway), "declare requirements")
 
     async def _declare(self, gateway: ResourceManagerGateway) -> None:

@@ -23,6 +23,7 @@ PURE = (
     "yarrow.am.jobmaster.execution_graph",
     "yarrow.am.jobmaster.failover",
     "yarrow.am.jobmaster.job_scheduler",
+    "yarrow.am.jobmaster.operator_events",
     "yarrow.am.jobmaster.regions",
     "yarrow.am.jobmaster.slot_pool",
     "yarrow.am.resourcemanager.resource_tracker",
