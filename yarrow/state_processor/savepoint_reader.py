@@ -22,7 +22,6 @@ from yarrow.runtime.snapshot.handles import (
     SerializerConfig,
     StateKind,
 )
-from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import KeyedStateReaderFunction
@@ -31,6 +30,7 @@ from yarrow.state_processor.keyed_tables import KeyedStateTable, TimersTable
 from yarrow.state_processor.observed import Observed
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.operator_tables import KINDS, OperatorStates
+from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import StoredState
 
 #: Rows of a batch.
@@ -83,14 +83,21 @@ class SavepointReader:
 
     @staticmethod
     def read(
-        path: str, *, trust_pickle: bool = False, working_directory: str | None = None
+        path: str,
+        *,
+        trust_pickle: bool = False,
+        working_directory: str | None = None,
+        configuration: Mapping[str, str] | None = None,
     ) -> SavepointReader:
         """Opens a savepoint, a retained checkpoint or its `_metadata`, whatever backend wrote it.
 
-        Pickled values are read only with `trust_pickle`: unpickling runs code that is in the file. Copies of state
-        files go to `working_directory` until `close`. Raises SnapshotError naming the path.
+        Pickled values are read only with `trust_pickle`, for unpickling runs code that is in the file; or where
+        `configuration` names the `security.snapshot.secret-file` that sealed them. Copies of state files go to
+        `working_directory` until `close`. Raises SnapshotError naming the path; UntrustedPickleError where there is a
+        secret and pickles that it did not seal.
         """
-        return SavepointReader(StoredState(open_snapshot(path), working_directory, trusted=trust_pickle))
+        opened, trusted = Seals.of(configuration).open(path, trust_pickle)
+        return SavepointReader(StoredState(opened, working_directory, trusted=trusted))
 
     @property
     def metadata(self) -> CheckpointMetadata:

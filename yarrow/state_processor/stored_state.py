@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yarrow.runtime.config.options.security import SNAPSHOT_SECRET_FILE
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotFormatError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import (
@@ -76,7 +77,8 @@ def refuse_pickles(meta: StateMetaInfo, operator: str) -> None:
         types = ", ".join(sorted({name for config in configs for name in config.pickled}))
         raise UntrustedPickleError(
             f"operator '{operator}', state '{meta.name}': its values are pickled{f' ({types})' if types else ''}, and "
-            "reading them runs code that is in the file. Give trust_pickle=True where the savepoint is your own."
+            f"reading them runs code that is in the file. Give the configuration with the"
+            f" {SNAPSHOT_SECRET_FILE.key} that sealed it, or trust_pickle=True where it is your own."
         )
 
 

@@ -407,7 +407,16 @@ def test_savepoints_are_sealed_for_jobs_of_a_secret(tmp_path: Path) -> None:
     trusting = SavepointWriter.from_existing_savepoint(unsealed, trust_pickle=True, configuration=sealing)
     sealed = trusting.write(f"{tmp_path}/sealed")
     assert is_trusted(sealed)
+    with pytest.raises(UntrustedPickleError, match="bears no seal"):
+        SavepointReader.read(unsealed, configuration=sealing)
     # What is sealed needs no trust.
+    with SavepointReader.read(sealed, configuration=sealing) as reader:
+        assert reader.read_keyed_state("op", "s").num_rows == 1
+    with (
+        SavepointReader.read(sealed) as reader,
+        pytest.raises(UntrustedPickleError, match=r"security\.snapshot\.secret-file that sealed"),
+    ):
+        reader.read_keyed_state("op", "s")
     with SavepointEnvironment(job, sealed, configuration=sealing) as environment:
         environment.push([("a", "x")])
         assert is_trusted(environment.write(f"{tmp_path}/again"))
