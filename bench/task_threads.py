@@ -107,7 +107,7 @@ def barriers_of(mode: str) -> list[float]:
         source, behind = running_tasks()
         arrived = threading.Event()
         passed: dict[int, float] = {}
-        broadcast = behind.broadcast
+        broadcast = behind.checkpoints._broadcast
 
         def note(element: ControlElement) -> None:
             broadcast(element)
@@ -115,10 +115,10 @@ def barriers_of(mode: str) -> list[float]:
                 passed[element.checkpoint_id] = time.perf_counter()
                 arrived.set()
 
-        behind.broadcast = note  # type: ignore[method-assign]
+        behind.checkpoints._broadcast = note
         time.sleep(1.0)
         delays = []
-        for number in range(BARRIERS):
+        for number in range(1, BARRIERS + 1):
             barrier = CheckpointBarrier(number, 0)
             arrived.clear()
             sent = time.perf_counter()
