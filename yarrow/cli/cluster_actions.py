@@ -57,7 +57,10 @@ def session(
         bool, typer.Option("-q", "--query", help="Show nodes, memory, cores and queues of YARN instead.")
     ] = False,
     streaming: Annotated[bool, typer.Option("-st", "--streaming", hidden=True)] = False,
-    zookeeper_namespace: Annotated[str | None, typer.Option("-z", "--zookeeperNamespace")] = None,
+    zookeeper_namespace: Annotated[
+        str | None,
+        typer.Option("-z", "--zookeeperNamespace", metavar="ID", help="high-availability.cluster-id."),
+    ] = None,
     node_label: Annotated[
         str | None, typer.Option("-nl", "--nodeLabel", help="Node label of the application.")
     ] = None,
@@ -115,7 +118,7 @@ def proxy(
 
 
 def doctor(dynamic: Dynamic = None) -> None:
-    """Look at Java, Hadoop, HDFS, YARN and Python before a first submission: OK, WARN or FAIL with the setting."""
+    """Looks at Java, Hadoop, HDFS, YARN and Python before a first submission: OK, WARN or FAIL with the setting."""
     from yarrow.cli.doctor import main as examine
 
     examine(configuration(dynamic))

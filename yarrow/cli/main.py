@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -24,39 +25,62 @@ _RUN_APPLICATION = (
 app = typer.Typer(
     name="yarrow",
     help="Runs stream programs and clusters. `yarrow ACTION -h` shows the flags of an action.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings=_HELP,
 )
 
+#: Lines of `yarrow -h`, for actions whose own text is longer than one.
+_SHORT = {
+    "run": "Runs a program: here, on a cluster, or on YARN.",
+    "run-application": "Runs a program in an application on YARN.",
+    "info": "Shows the plan of a program.",
+    "rescale": "Changes the parallelism of a running job.",
+    "check-savepoint": "Shows what a program would restore.",
+    "session": "Starts a session on YARN, or attaches to one.",
+    "token": "Prints the REST token of an application.",
+    "proxy": "Relays REST, with its token, to a loopback port.",
+    "doctor": "Looks at Java, Hadoop, HDFS, YARN and Python.",
+    "start-cluster": "Starts a cluster on this machine.",
+    "jobmanager": "Runs a standalone master in the foreground.",
+    "taskmanager": "Runs a TaskExecutor in the foreground.",
+    "shell": "Opens a Python prompt with an environment `env`.",
+}
+
+
+def _action(name: str, function: Callable[..., object], **options: Any) -> None:
+    app.command(name, short_help=_SHORT.get(name), **{"context_settings": _HELP, **options})(function)
+
+
 # In the order in which help shows them.
-app.command("run", context_settings=_PROGRAM)(program_actions.run)
-app.command("run-application", context_settings=_PROGRAM, help=_RUN_APPLICATION)(program_actions.run)
-app.command("info", context_settings=_PROGRAM)(program_actions.info)
-app.command("list", context_settings=_HELP)(job_actions.list_jobs)
-app.command("cancel", context_settings=_HELP)(job_actions.cancel)
-app.command("savepoint", context_settings=_HELP)(job_actions.savepoint)
-app.command("rescale", context_settings=_HELP)(job_actions.rescale)
-app.command("stop", context_settings=_HELP)(job_actions.stop)
-app.command("checkpoint", context_settings=_HELP)(job_actions.checkpoint)
-app.command("check-savepoint", context_settings=_PROGRAM)(program_actions.check_savepoint)
-app.command("session", context_settings=_HELP)(cluster_actions.session)
-app.command("yarn-session", context_settings=_HELP, hidden=True)(cluster_actions.session)
-app.command("token", context_settings=_HELP)(cluster_actions.token)
-app.command("proxy", context_settings=_HELP)(cluster_actions.proxy)
-app.command("doctor", context_settings=_HELP)(cluster_actions.doctor)
-app.command("start-cluster", context_settings=_HELP)(cluster_actions.start_cluster)
-app.command("stop-cluster", context_settings=_HELP)(cluster_actions.stop_cluster)
-app.command("jobmanager", context_settings=_HELP)(cluster_actions.jobmanager)
-app.command("taskmanager", context_settings=_HELP)(cluster_actions.taskmanager)
-app.command("shell", context_settings=_HELP)(program_actions.shell)
+_action("run", program_actions.run, context_settings=_PROGRAM)
+_action("run-application", program_actions.run, context_settings=_PROGRAM, help=_RUN_APPLICATION)
+_action("info", program_actions.info, context_settings=_PROGRAM)
+_action("list", job_actions.list_jobs)
+_action("cancel", job_actions.cancel)
+_action("savepoint", job_actions.savepoint)
+_action("rescale", job_actions.rescale)
+_action("stop", job_actions.stop)
+_action("checkpoint", job_actions.checkpoint)
+_action("check-savepoint", program_actions.check_savepoint, context_settings=_PROGRAM)
+_action("session", cluster_actions.session)
+_action("yarn-session", cluster_actions.session, hidden=True)
+_action("token", cluster_actions.token)
+_action("proxy", cluster_actions.proxy)
+_action("doctor", cluster_actions.doctor)
+_action("start-cluster", cluster_actions.start_cluster)
+_action("stop-cluster", cluster_actions.stop_cluster)
+_action("jobmanager", cluster_actions.jobmanager)
+_action("taskmanager", cluster_actions.taskmanager)
+_action("shell", program_actions.shell)
 
 
 def main() -> int:
     """The command; returns its exit status: 1 after an error, 130 after Ctrl-C, else the program's own."""
-    return _guarded(lambda: app(standalone_mode=False, prog_name="yarrow"))
+    arguments = sys.argv[1:]
+    status = _guarded(lambda: app(arguments or ["--help"], standalone_mode=False, prog_name="yarrow"))
+    return status if arguments else 1
 
 
 def _guarded(command: Callable[[], object]) -> int:
@@ -67,13 +91,23 @@ def _guarded(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        # Wrong flags: the library's own class differs between its versions, what it can do does not.
-        show = getattr(error, "show", None)
-        if show is not None:
-            show()
-        report_failure(CommandError(str(error)) if show is not None else error)
+        report_failure(_wrong_flags(error) or error)
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _wrong_flags(error: Exception) -> CommandError | None:
+    """One sentence for what the command line's library refuses: which flag, and where flags are explained."""
+    # Its own class differs between its versions, what that can do does not.
+    words = getattr(error, "format_message", None)
+    if words is None:
+        return None
+    context = getattr(error, "ctx", None)
+    action = context.command_path if context is not None else "yarrow ACTION"
+    said = words()
+    return CommandError(
+        f"{said}{'' if said.endswith(('.', '?')) else '.'} `{action} -h` shows what there is."
+    )
 
 
 if __name__ == "__main__":

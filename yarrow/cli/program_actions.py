@@ -62,14 +62,35 @@ def run(
     savepoint: Annotated[
         str | None, typer.Option("-s", "--fromSavepoint", help="Restore from a savepoint.")
     ] = None,
-    allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
-    claim_mode: Annotated[str | None, typer.Option("-cm", "--claimMode")] = None,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option(
+            "-n", "--allowNonRestoredState", help="Leave out state of operators that the program lacks."
+        ),
+    ] = False,
+    claim_mode: Annotated[
+        str | None,
+        typer.Option(
+            "-cm",
+            "--claimMode",
+            metavar="claim|no_claim",
+            help="Whether the savepoint becomes the job's own.",
+        ),
+    ] = None,
     restore_mode: Annotated[str | None, typer.Option("-rm", "--restoreMode", hidden=True)] = None,
     shutdown_on_exit: Annotated[
-        bool, typer.Option("-sae", "--shutdownOnAttachedExit", help="Ends the cluster with this command.")
+        bool,
+        typer.Option(
+            "-sae",
+            "--shutdownOnAttachedExit",
+            help="The job, and an application for it alone, end with this command, however that ends.",
+        ),
     ] = False,
     classpath: Annotated[list[str] | None, typer.Option("-C", "--classpath", hidden=True)] = None,
-    zookeeper_namespace: Annotated[str | None, typer.Option("-z", "--zookeeperNamespace")] = None,
+    zookeeper_namespace: Annotated[
+        str | None,
+        typer.Option("-z", "--zookeeperNamespace", metavar="ID", help="high-availability.cluster-id."),
+    ] = None,
     py_files: PyFiles = None,
     py_archives: PyArchives = None,
     py_requirements: PyRequirements = None,

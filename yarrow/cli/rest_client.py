@@ -27,7 +27,8 @@ _TIMEOUT = 15.0
 _UPLOAD_TIMEOUT = 300.0
 _MAX_ANSWER = 100 << 20
 _START_ONE = (
-    "Is the cluster running? Start one with `yarrow start-cluster`, or name another with -m host:port."
+    "Is the cluster running? Start one with `yarrow start-cluster`, or name another with -m host:port, or an"
+    " application on YARN with -yid."
 )
 
 

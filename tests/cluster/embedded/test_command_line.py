@@ -339,6 +339,14 @@ env.execute("fails")
     assert "ZeroDivisionError" in trace
 
 
+def test_without_an_action_the_actions_are_shown(yarrow: CommandLine) -> None:
+    alone, asked = yarrow(), yarrow("-h")
+    assert (alone.status, asked.status) == (1, 0)
+    assert alone.out == asked.out
+    assert "..." not in asked.out.partition("Commands:")[2]
+    assert alone.err == ""
+
+
 def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone: CommandLine) -> None:
     (standalone.folder / "job.py").write_text(_ENDLESS)
     beats = ("-D", "client.heartbeat.interval=200 ms", "-D", "client.heartbeat.timeout=2 s")
