@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import selectors
 import socket
 import threading
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
@@ -42,7 +44,11 @@ class _Way:
     source: socket.socket
     sink: socket.socket
     direction: Direction
-    pid: int | None
+    #: The client's port.
+    port: int
+    #: Whose connection it is, once a cut has asked for it; looked for among all processes, it would hold up the rest.
+    pid: int | None = None
+    others: frozenset[int] = frozenset()
     waiting: bytearray = field(default_factory=bytearray)
     ended: bool = False
 
@@ -95,7 +101,9 @@ class TcpRelay:
 
     def connected_pids(self) -> set[int]:
         """Processes that have a connection."""
-        return {way.pid for way in list(self._ways) if way.pid is not None}
+        ports, own = {way.port for way in list(self._ways)}, self._listener.getsockname()[1]
+        found = [one for one in psutil.net_connections("tcp") if one.raddr and one.raddr.port == own]
+        return {one.pid for one in found if one.laddr.port in ports and one.pid is not None}
 
     def close(self) -> None:
         """Ends all connections."""
@@ -148,7 +156,15 @@ class TcpRelay:
 
     def _is_cut(self, way: _Way) -> bool:
         pids, direction = self._cut
-        return (pids is None or way.pid in pids) and bool(way.direction & direction)
+        return bool(way.direction & direction) and (pids is None or self._is_of(way, pids))
+
+    def _is_of(self, way: _Way, pids: frozenset[int]) -> bool:
+        """Whether one of the processes is the connection's client."""
+        if way.pid is None and (unknown := pids - way.others):
+            inode = _inode_of(way.port, self._listener.getsockname()[1])
+            way.pid = next((pid for pid in unknown if _has_open(pid, inode)), None)
+            way.others |= unknown
+        return way.pid in pids
 
     def _accept(self) -> None:
         client, peer = self._listener.accept()
@@ -157,12 +173,11 @@ class TcpRelay:
         except OSError:
             client.close()
             return
-        pid = _process_at(peer[1], client.getsockname()[1])
         for connection in (client, server):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._ways.append(_Way(client, server, Direction.TO_SERVER, pid))
-        self._ways.append(_Way(server, client, Direction.TO_CLIENT, pid))
+        self._ways.append(_Way(client, server, Direction.TO_SERVER, peer[1]))
+        self._ways.append(_Way(server, client, Direction.TO_CLIENT, peer[1]))
 
     def _receive(self, way: _Way) -> None:
         try:
@@ -176,7 +191,7 @@ class TcpRelay:
         trap = self._trap
         if trap is not None and way.direction is Direction.TO_SERVER:
             text, pids, direction = trap
-            if way.pid in pids and text in way.waiting:
+            if text in way.waiting and self._is_of(way, pids):
                 self._trap, self._cut = None, (pids, direction)
 
     @staticmethod
@@ -201,10 +216,23 @@ class TcpRelay:
                     connection.close()
 
 
-def _process_at(port: int, to_port: int) -> int | None:
-    """The process on this machine whose connection has this local port."""
-    for connection in psutil.net_connections("tcp"):
-        if connection.raddr and connection.laddr.port == port and connection.raddr.port == to_port:
-            pid: int | None = connection.pid
-            return pid
-    return None
+def _inode_of(port: int, to_port: int) -> str:
+    """The inode of the connection between two ports of this machine, at the first; "" where there is none."""
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(f":{port:04X}") and fields[2].endswith(f":{to_port:04X}"):
+                return fields[9]
+    return ""
+
+
+def _has_open(pid: int, inode: str) -> bool:
+    try:
+        entries = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/{entry}") == f"socket:[{inode}]":
+                return True
+    return False
