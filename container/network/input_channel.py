@@ -15,7 +15,7 @@ from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRec
 from yarrow.container.network.element_codec import Buffer, ElementCodec, barrier_overtakes, decode_control
 from yarrow.container.network.frames import FrameHeader, FrameType
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, StreamElement
+from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, RowBatch, StreamElement
 
 #: Least byte window of a channel; a single larger batch still travels, alone.
 MIN_WINDOW_BYTES = 64 * 1024
@@ -132,6 +132,14 @@ class InputChannel:
         if self.blocked or self.closed:
             return False
         return bool(self._queue) or (self._failure is not None and not self.ended)
+
+    @property
+    def rows_follow(self) -> bool:
+        """True when `take` would return a batch of rows."""
+        if self.blocked or self.closed or not self._queue:
+            return False
+        head = self._queue[0][0]
+        return head.type is FrameType.ROWS if isinstance(head, FrameHeader) else isinstance(head, RowBatch)
 
     @property
     def queued(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from yarrow.container.state.backend import KeyedStateBackend
-from yarrow.container.state.value_table import chunk_keys
+from yarrow.container.state.value_table import KeysAhead
 from yarrow.container.task.code_writer import CodeWriter
 
 
@@ -34,16 +34,16 @@ def generate_key(
     `reader` is what may ask for the keys of the chunk: for the head of a chain only, whose rows are the function's
     parameter `rows`; None for operators behind others.
     """
-    key, select = code.fresh("k"), code.bind("key", selector)
+    key = code.fresh("k")
     if reader is not None and reader.wants_keys:
         next_key = code.fresh("next_key")
         keys = code.fresh("keys")
-        arguments = f"{select}, rows, {code.bind('prefetch', reader.prefetch)}"
-        code.at_start(f"rows, {keys} = {code.bind_as('chunk_keys', chunk_keys)}({arguments})")
+        code.keys_ahead = KeysAhead(selector, reader.prefetch)
+        code.at_start(f"rows, {keys} = {code.bind('keys_of', code.keys_ahead.of_chunk)}(rows)")
         code.at_start(f"{next_key} = {keys}.__next__")
         code.line(f"{key} = {next_key}()")
     else:
-        code.line(f"{key} = {select}({value})")
+        code.line(f"{key} = {code.bind('key', selector)}({value})")
     return key
 
 

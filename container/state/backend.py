@@ -132,6 +132,11 @@ class KeyedStateBackend(ABC):
     #: True where a state of it is read for a chunk at once, by `prefetch` of the backend or of a value table.
     reads_ahead: bool = False
 
+    @property
+    def read_ahead_rows(self) -> int:
+        """Rows that it may be told of at once, in advance of their chunks; 0 = those of a chunk only."""
+        return 0
+
     @abstractmethod
     def value_state(self, descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
         """The handle of a state; the same name with another kind or type is refused, as in all the following."""

@@ -102,6 +102,11 @@ class DebugBackend(KeyedStateBackend):
         return self._backend.reads_ahead
 
     @property
+    def read_ahead_rows(self) -> int:
+        """See KeyedStateBackend."""
+        return self._backend.read_ahead_rows
+
+    @property
     def current_key(self) -> Any:
         """See KeyedStateBackend; setting it ends the record before."""
         return self._backend.current_key

@@ -12,8 +12,9 @@ What generated code does (container.operators.keyed_aggregation writes it):
 - every key that was read is written in the same row: `table[key] = new value`, fixed already.
 
 What a table promises: the list `live` stays the same object for ever; its dicts are exchanged, and its length changes,
-between two calls of generated code only (in a cut, a mail or `end_of_chunk` of the backend), or, by adding entries,
-in `miss` and `prefetch`. No dict of `live` shows the code anything but values: no tombstone, nothing encoded.
+between two calls of generated code only (in a cut, a mail or `end_of_chunk` of the backend), or in `prefetch`, which
+the code calls before it looks at `live`; `miss` may add entries. No dict of `live` shows the code anything but values:
+no tombstone, nothing encoded.
 
 For a backend on disk: whatever stands in `live[0]` after a call was written by it, or prefetched for it. Such a table
 puts the decoded values of the keys of a chunk into `live[0]` in `prefetch`, reads single ones in `miss`, takes all of
@@ -25,6 +26,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from operator import length_hint
 from typing import Any, Final
 
 #: "No value": what a table gives for a key that has none; never stored.
@@ -81,6 +83,29 @@ def chunk_keys(
         failure = error
     prefetch(keys)
     return rows, iter(keys) if failure is None else _then(keys, failure)
+
+
+class KeysAhead:
+    """The keys of rows of which only the first are run at once: told to the state together, taken a chunk at a time.
+
+    The loop takes one key a row, so the keys that are left are those of the rows that are left, wherever it was cut.
+    """
+
+    def __init__(self, select: Callable[[Any], Any], prefetch: Callable[[Sequence[Any]], None]) -> None:
+        self._select = select
+        self._prefetch = prefetch
+        self._keys: Iterator[Any] = iter([])
+
+    def read(self, rows: Sequence[Any]) -> None:
+        """Tells the state the keys of `rows`, which come next, in one chunk or several."""
+        _, self._keys = chunk_keys(self._select, rows, self._prefetch)
+
+    def of_chunk(self, rows: Iterable[Any]) -> tuple[Iterable[Any], Iterator[Any]]:
+        """(the rows, their keys one by one); where nobody has read ahead, as `chunk_keys`."""
+        keys = self._keys
+        if type(keys) is _LIST_ITERATOR and not length_hint(keys):
+            return chunk_keys(self._select, rows, self._prefetch)
+        return rows, keys
 
 
 def _then(keys: list[Any], failure: BaseException) -> Iterator[Any]:

@@ -63,6 +63,14 @@ class ChainLoops:
         except BaseException as error:  # user code may raise anything, SystemExit included
             raise self._explain(error, code) from error
 
+    def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
+        """Has state read at once for rows that come next; False where it does not ask for that, or before the first."""
+        code = self._compiled.get((("input", input_index), self._timestamped))
+        if code is None or code.keys_ahead is None:
+            return False
+        code.keys_ahead.read(rows)
+        return True
+
     def _compile(self, key: tuple[Any, ...]) -> CompiledCode:
         if key[0] == "input":
             return self._compiler.compile_input(key[1], with_timestamps=self._timestamped)

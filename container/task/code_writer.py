@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from yarrow.container.state.value_table import KeysAhead
 from yarrow.container.task.failure import GENERATED_PREFIX
 
 _numbers = itertools.count(1)
@@ -53,6 +54,8 @@ class CodeWriter:
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
         self.owner: tuple[int, str] | None = None
+        #: Where the keys of rows that come may be told in advance: see CompiledCode.
+        self.keys_ahead: KeysAhead | None = None
 
     def bind(self, prefix: str, value: Any) -> str:
         """A parameter name that holds `value`: a local of the generated function, hence fast."""
@@ -134,7 +137,7 @@ class CodeWriter:
         exec(compile(source, file_name, "exec"), namespace)
         # A tuple without mtime stays until the entry is deleted: linecache.checkcache leaves it alone.
         linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
-        return CompiledCode(namespace[name], source, file_name, tuple(owners))
+        return CompiledCode(namespace[name], source, file_name, tuple(owners), self.keys_ahead)
 
 
 class CompiledCode:
@@ -146,8 +149,11 @@ class CompiledCode:
         source: str,
         file_name: str,
         owners: tuple[tuple[int, str] | None, ...],
+        keys_ahead: KeysAhead | None = None,
     ) -> None:
         self.function = function
+        #: What can be told the keys of the rows of several calls at once; None where no state asks for them.
+        self.keys_ahead = keys_ahead
         self.source = source
         self.file_name = file_name
         self._owners = owners

@@ -249,6 +249,11 @@ class OperatorChain:
         self.loops.run(("input", input_index), rows, timestamps)
         self.end_of_chunk()
 
+    def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
+        """Has the head's state read at once for the rows of several chunks; False = each reads for itself."""
+        with self.attributed(0):
+            return self.loops.read_ahead(input_index, rows)
+
     def run_source_rows(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
         """Rows that the source at the head has read."""
         self.loops.run(("behind", 0, None), rows, timestamps)

@@ -15,6 +15,11 @@ MAX_CHUNK_ROWS = 2048
 _SLICES_PER_READ = 2
 #: And has as many rows at most as a write to a database has entries.
 MAX_ROWS_PER_READ = 1024
+#: Rows that state is read for at once, in advance of their chunks, aim at so many slices: nothing cuts such a read, and
+#: the more keys are sorted together the cheaper each is.
+_SLICES_AHEAD = 4
+#: And so many rows at most.
+_MAX_ROWS_AHEAD = 4096
 #: How much longer or shorter the next chunk may be at most. A thread that lost its core within a chunk measures twenty
 #: times the cost: were the next chunks so much shorter, a busy machine would see tiny chunks only, and batched reads
 #: of state nothing worth batching. A function that did become slower is followed within a third more time.
@@ -29,6 +34,11 @@ class SliceSizer:
         self._max_rows = max_rows
         #: Rows of the next chunk; one row first, since nothing is known of the function.
         self.rows = 1
+
+    @classmethod
+    def of_reads(cls, slice_seconds: float) -> SliceSizer:
+        """For the rows that state is read for at once; `measured` is told what the reads alone took."""
+        return cls(slice_seconds * _CHUNKS_PER_SLICE * _SLICES_AHEAD, _MAX_ROWS_AHEAD)
 
     def measured(self, rows: int, seconds: float) -> None:
         """A chunk of `rows` took `seconds`."""

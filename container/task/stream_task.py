@@ -171,6 +171,8 @@ class StreamTask:
             return
         if self.chain.head.context.state.reads_ahead:
             self.sizer.read_ahead()
+        if self.chain.head.context.state.read_ahead_rows:
+            self.inputs.read_ahead()
         self.stage = TaskStage.RUNNING
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 

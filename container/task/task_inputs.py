@@ -6,13 +6,16 @@ barrier or the end of the slice, and a snapshot finds the rest here. It never lo
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.task_stage import TaskStage
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import (
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
     from yarrow.container.task.stream_task import StreamTask
 
 
+def stamps_of(batch: RowBatch) -> list[int | None]:
+    """The timestamp of each row, None where it has none."""
+    return [None] * len(batch) if batch.timestamps is None else batch.timestamps
+
+
 class TaskInputs:
     """The way of a task's input into its chain."""
 
@@ -47,10 +55,18 @@ class TaskInputs:
         self._batch: tuple[int, list[Any], list[int | None] | None, int, ChannelOrigin | None] | None = None
         #: Records in flight of the restored checkpoint, which come before all others.
         self.recovered = RecoveredRecords()
+        #: Rows that state is read for at once, in advance of their chunks; see `read_ahead`.
+        self._ahead: SliceSizer | None = None
+        #: Of the batch at hand, where the rows end whose state has been read.
+        self._read_to = 0
         #: A barrier that may overtake waits in a queue; set by any thread, for what came before the task, too.
         self._announced = True
         for entry in task.gate.channels:
             entry.channel.on_announced = self._on_announced
+
+    def read_ahead(self) -> None:
+        """The head's state is read for more rows at once than a chunk has. Called once, before the first."""
+        self._ahead = SliceSizer.of_reads(self._task.slice_seconds)
 
     def _on_announced(self) -> None:
         """Any thread: the chunk at hand is cut, as for a mail; the channel wakes the task."""
@@ -116,13 +132,15 @@ class TaskInputs:
 
     def _on_element(self, position: int, entry: GateChannel, element: StreamElement) -> None:
         if isinstance(element, RowBatch | ArrowBatch):
+            if self._ahead is not None and isinstance(element, RowBatch):
+                element = self._with_following(element, entry.channel)
             self._on_batch(entry.input_index, element, entry.channel.origin)
         else:
             self._on_control(position, entry, element)
 
     def _on_batch(self, input_index: int, batch: Batch, origin: ChannelOrigin | None) -> None:
         if isinstance(batch, RowBatch):
-            self._batch = (input_index, batch.rows, batch.timestamps, 0, origin)
+            self._batch, self._read_to = (input_index, batch.rows, batch.timestamps, 0, origin), 0
             self._run_chunk()
         else:
             self.records_in += len(batch)
@@ -131,7 +149,7 @@ class TaskInputs:
     def _run_chunk(self) -> None:
         assert self._batch is not None
         input_index, rows, timestamps, position, origin = self._batch
-        end = min(position + self._task.sizer.rows, len(rows))
+        end = min(position + self._task.sizer.rows, self._read_ahead(input_index, rows, position))
         if position == 0 and end == len(rows):
             chunk, stamps = rows, timestamps
         else:
@@ -149,6 +167,40 @@ class TaskInputs:
         self.records_in += done
         self._chain.counts.records_in += done
         self._task.sizer.measured(done, perf_counter() - started)
+
+    def _read_ahead(self, input_index: int, rows: list[Any], position: int) -> int:
+        """Has state read for the rows from `position` on, unless that was done; gives where those end."""
+        ahead = self._ahead
+        if ahead is None:
+            return len(rows)
+        if position >= self._read_to:
+            # In equal parts: of a small rest each row would cost more.
+            left = len(rows) - position
+            end = position + ceil(left / ceil(left / self._rows_ahead(ahead)))
+            started = perf_counter()
+            if not self._chain.read_ahead(input_index, rows[position:end]):
+                return len(rows)
+            ahead.measured(end - position, perf_counter() - started)
+            self._read_to = end
+        return self._read_to
+
+    def _rows_ahead(self, ahead: SliceSizer) -> int:
+        return max(1, min(ahead.rows, self._chain.head.context.state.read_ahead_rows))
+
+    def _with_following(self, batch: RowBatch, channel: InputChannel) -> RowBatch:
+        """A batch, and those that wait behind it in its channel as far as state is read for their rows at once."""
+        assert self._ahead is not None
+        wanted = self._rows_ahead(self._ahead)
+        if len(batch) >= wanted or not channel.rows_follow:
+            return batch
+        rows, timestamps = list(batch.rows), batch.timestamps
+        while len(rows) < wanted and channel.rows_follow:
+            following = channel.take()
+            assert isinstance(following, RowBatch)
+            if timestamps is not None or following.timestamps is not None:
+                timestamps = [*(timestamps or [None] * len(rows)), *stamps_of(following)]
+            rows += following.rows
+        return RowBatch(rows, timestamps)
 
     def _on_control(self, position: int, entry: GateChannel, element: ControlElement) -> None:
         valve = self._gate.valves[entry.input_index]

@@ -228,6 +228,12 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             for store in self._prefetched:
                 store.prefetch(canonical)
 
+    @property
+    def read_ahead_rows(self) -> int:
+        # A store is told of no more keys than it keeps values of a generation.
+        limits = [s.generation for s in self._stores.values() if isinstance(s, TableStore | ValueStore)]
+        return min(limits) if self.reads_ahead and limits else 0
+
     def end_of_chunk(self) -> None:
         for store in self._stores.values():
             store.sweep()

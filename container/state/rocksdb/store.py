@@ -20,7 +20,7 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
 
 #: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each.
-MOST_CHANGES: Final = 4096
+MOST_CHANGES: Final = 8192
 #: Bytes they may have, by the mean size of the values written last.
 MOST_BYTES: Final = 2 << 20
 _LEAST_CHANGES: Final = 64
@@ -90,6 +90,11 @@ class StateStore(ABC):
         if self._mean_size * most <= MOST_BYTES:
             return most
         return min(most, max(_LEAST_CHANGES, int(MOST_BYTES / self._mean_size)))
+
+    @property
+    def generation(self) -> int:
+        """Half of it: where changes are kept in two generations, those of one; keys that are read in advance."""
+        return self.most_changes // 2
 
     def bound(self) -> None:
         """Between two chunks: writes what is above the bound."""

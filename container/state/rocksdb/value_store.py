@@ -95,8 +95,14 @@ class ValueStore(StateStore):
         changed, read = self._changed, self._read
         wanted = [key for key in keys if key not in changed and key not in read]
         if wanted:
-            data = self.family.get_all(self.context.keys.encode_all(wanted))
-            read.update(zip(wanted, self.values.load_all(data, MISSING), strict=True))
+            if len(read) + len(wanted) > _READS * self.most_changes:
+                # Now, and not in the middle of the rows that these are read for.
+                read.clear()
+                wanted = [key for key in keys if key not in changed]
+            database_keys, order = self.context.keys.encode_sorted(wanted)
+            data = self.family.get_all(database_keys)
+            values = self.values.load_all(data, MISSING)
+            read.update(zip([wanted[position] for position in order], values, strict=True))
 
     @property
     def changes(self) -> int:
@@ -124,7 +130,8 @@ class ValueStore(StateStore):
         self.context.database.put_all(self.family, keys, self.all_checked(keys, data))
 
     def forget_reads(self) -> None:
-        if len(self._read) > _READS * self.most_changes:
+        # What was written out since has come to what was read; and a program that only writes never reads in advance.
+        if len(self._read) > 2 * _READS * self.most_changes:
             self._read.clear()
 
     def _forget(self, database_key: bytes) -> None:
@@ -173,6 +180,10 @@ class RocksDBValueTable(ValueTable):
 
     def miss(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         rows = self.live[0]
+        kind = key.__class__
+        if kind is int or kind is str:
+            # It is canonical, and the code has not found it among these rows.
+            return key, rows, self._store.read(key)
         key = canonicalize(key)
         found = rows.get(key)
         return key, rows, self._store.read(key) if found is None else found
@@ -184,10 +195,11 @@ class RocksDBValueTable(ValueTable):
 class TableStore(StateStore):
     """Values that generated code has written, or is about to write, in two generations.
 
-    The young one is the dict that the code works on. When it has half of the changes that may be kept back, it becomes
-    the old one, which is written a batch a chunk and goes on serving reads until the next takes its place: so no chunk
-    pays for many, and no dict is taken apart. A generation is written in the order of the database: RocksDB looks for
-    the place of an entry from that of the one before, which is nearer the more entries were sorted together.
+    The young one is the dict that the code works on. Before it would have more than half of the changes that may be
+    kept back, it becomes the old one, which is written a batch a chunk and goes on serving reads until the next takes
+    its place: so no chunk pays for many, and no dict is taken apart. A generation is written, and keys are read, in the
+    order of the database: RocksDB looks for the place of an entry from that of the one before, and its caches serve
+    neighbours, which are the nearer the more were sorted together.
     """
 
     def __init__(
@@ -200,8 +212,10 @@ class TableStore(StateStore):
         #: Database keys of the old generation that are not written yet, in their order, and the values.
         self._unwritten: list[bytes] = []
         self._unwritten_values: list[Any] = []
-        #: Keys of the chunk that have no value in RocksDB.
+        #: Keys that were read in advance and have no value in RocksDB.
         self._absent: set[Any] = set()
+        #: Keys are told in advance.
+        self._told = False
 
     def put(self, key: Any, value: Any) -> None:
         """Sets the value of a canonical key."""
@@ -219,7 +233,9 @@ class TableStore(StateStore):
 
     def prefetch(self, keys: Sequence[Any]) -> None:
         """Has the values of the keys of a chunk in the young generation."""
-        young, old = self.live[0], self._old
+        self._told = True
+        self._absent.clear()
+        young = self.live[0]
         try:
             # Keys that all are there already, as with few hot ones, are found without a call for each.
             # `difference` looks up what is wanted; `difference_update` would go through all of the generation.
@@ -228,14 +244,23 @@ class TableStore(StateStore):
             wanted = set(canonical_keys(keys))
         if not set(map(type, wanted)) <= _CANONICAL:
             wanted = set(canonical_keys(wanted)).difference(young)
+        if young and len(young) + len(wanted) > self.generation and self._may_write:
+            # Here, and not at the end of a chunk: what was read for the rows that come is never put aside before them.
+            wanted.update(young.keys() & canonical_keys(keys))
+            self.write_out(len(self._unwritten))
+            self._turn()
+            young = self.live[0]
+        old = self._old
         absent = wanted.difference(old)
         if len(absent) < len(wanted):
             young.update([(key, old[key]) for key in wanted - absent])
         if absent:
             self._read(list(absent), young)
 
-    def _read(self, keys: list[Any], young: dict[Any, Any]) -> None:
-        data = self.family.get_all(self.context.keys.encode_all(keys))
+    def _read(self, wanted: list[Any], young: dict[Any, Any]) -> None:
+        database_keys, order = self.context.keys.encode_sorted(wanted)
+        keys = [wanted[position] for position in order]
+        data = self.family.get_all(database_keys)
         found = zip(keys, self.values.load_all(data, MISSING), strict=True)
         if None in data:
             for key, value in found:
@@ -250,22 +275,28 @@ class TableStore(StateStore):
     def changes(self) -> int:
         return len(self.live[0]) + len(self._unwritten)
 
+    @property
+    def _may_write(self) -> bool:
+        """False while a checkpoint holds writes, unless far too much is kept back."""
+        return not self.context.database.held or self.changes >= HOLD_FACTOR * self.most_changes
+
     def bound(self) -> None:
-        self._absent.clear()
-        if not self.changes or (
-            self.context.database.held and self.changes < HOLD_FACTOR * self.most_changes
-        ):
+        if not self.changes or not self._may_write:
             return
-        half = self.most_changes // 2
         if self._unwritten:
-            # A generation is written before the next is full, whatever the size of the chunks.
-            self.write_out(max(BATCH_ENTRIES, len(self.live[0]) * 2 - half))
-        if len(self.live[0]) >= half:
+            self.write_out(BATCH_ENTRIES)
+        if len(self.live[0]) > self._most_young:
             self.write_out(len(self._unwritten))
             self._turn()
 
+    @property
+    def _most_young(self) -> int:
+        """With more changes the young generation ends though nobody has told keys in advance."""
+        return self.most_changes if self._told else self.generation
+
     def _turn(self) -> None:
         """The young generation becomes the old one."""
+        self._absent.clear()
         self._old = self.live[0]
         keys, values = list(self._old), list(self._old.values())
         if not set(map(type, keys)) <= _CANONICAL:

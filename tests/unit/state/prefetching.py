@@ -60,3 +60,11 @@ class PrefetchingBackend(HeapKeyedStateBackend):
         super().end_of_chunk()
         for table in self.stored:
             table.write_back()
+
+
+class ReadingAheadBackend(PrefetchingBackend):
+    """Is told the keys of several chunks at once."""
+
+    @property
+    def read_ahead_rows(self) -> int:
+        return 64

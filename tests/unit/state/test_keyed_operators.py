@@ -34,7 +34,12 @@ from yarrow.datastream.state import (
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 PREFETCHING = {"state.backend.type": f"{prefetching.__name__}:PrefetchingBackend"}
-BACKENDS: dict[str, dict[str, str]] = {"heap": {}, "prefetching": PREFETCHING}
+READING_AHEAD = {"state.backend.type": f"{prefetching.__name__}:ReadingAheadBackend"}
+BACKENDS: dict[str, dict[str, str]] = {
+    "heap": {},
+    "prefetching": PREFETCHING,
+    "reading ahead": READING_AHEAD,
+}
 
 
 def summed(stream: DataStream) -> DataStream:
@@ -82,7 +87,7 @@ def test_keys_that_are_one_key_meet_in_any_form_of_the_table(backend: str, divid
         if divided and backend == "heap":
             assert isinstance(state, HeapKeyedStateBackend)
             assert not state._tables["_aggregation"].flat
-        assert state.entries == (0 if backend == "prefetching" else 7)
+        assert state.entries == (7 if backend == "heap" else 0)
 
 
 @pytest.fixture
@@ -132,6 +137,33 @@ def test_a_chunk_whose_keys_are_told_is_cut_where_it_stands(
         assert harness.output[-6:] == [("a", 1), ("a", 8), ("a", 9), ("b", 1), ("b", 8), ("a", 10)]
     assert told == [list("aaabba"), list("abba"), list("a")]
     assert Cutting.cuts == [before + 2, before + 5]
+
+
+@pytest.mark.parametrize("timestamps", [None, 5])
+def test_keys_that_are_told_for_several_chunks_are_told_once(
+    told: list[list[Any]], timestamps: int | None
+) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        return stream.key_by(lambda row: row[0]).reduce(Cutting())
+
+    keys = [letter for number in range(40) for letter in "abcab"[: 1 + number % 5]]
+    rows = [(key, 7 if number % 11 == 3 else 1) for number, key in enumerate(keys)]
+    expected: list[tuple[str, int]] = []
+    sums = dict.fromkeys("abc", 0)
+    for key, amount in rows:
+        sums[key] += amount
+        expected.append((key, sums[key]))
+    with OperatorHarness(fragment, configuration=READING_AHEAD, chunk_rows=5) as harness:
+        Cutting.task = harness.tasks[0]
+        # One loop is made for rows without timestamps and one for those with, each at its first chunk.
+        stamps = None if timestamps is None else [timestamps]
+        harness.push(("first", 0), timestamps=stamps)
+        harness.push(("first", 0), timestamps=stamps)
+        told.clear()
+        harness.push(*rows, timestamps=None if timestamps is None else [timestamps] * len(rows))
+        assert harness.output[2:] == expected
+    assert [key for part in told for key in part] == keys
+    assert len(told) < len(keys)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

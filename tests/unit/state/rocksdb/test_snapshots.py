@@ -334,6 +334,37 @@ def test_a_table_reads_a_chunk_at_once_and_writes_by_generations(worker: Worker)
     assert sorted(backend.state_keys("sums")) == sorted(expected)
 
 
+@pytest.mark.parametrize("cut_every", [1, 2, 5])
+def test_keys_told_for_several_chunks_survive_cuts_between_them(worker: Worker, cut_every: int) -> None:
+    backend = worker.backend(limits=StoreLimits(most_changes=16))
+    assert backend.read_ahead_rows == 0
+    table = backend.value_table("sums", Types.TUPLE([Types.LONG(), Types.LONG()]))
+    assert backend.read_ahead_rows == 8
+    expected: dict[int, int] = {}
+    chunks = 0
+    for number in range(30):
+        keys = [(number * 5 + n * n) % 40 for n in range(12)] * 2
+        table.prefetch(keys)
+        for start in range(0, len(keys), 4):
+            live = table.live[0]
+            for key in keys[start : start + 4]:
+                value = live.get(key)
+                if value is None:
+                    _, live, value = table.miss(key)
+                count = 0 if value is MISSING else value[1]
+                live[key] = (key, count + 1)
+                expected[key] = expected.get(key, 0) + 1
+            backend.end_of_chunk()
+            chunks += 1
+            if not chunks % cut_every:
+                handles = worker.snapshot(backend, chunks)
+                backend.checkpoint_completed(chunks)
+    handles = worker.snapshot(backend, 1000)
+    for restored in (worker.backend(handles), backend):
+        table = restored.value_table("sums", Types.TUPLE([Types.LONG(), Types.LONG()]))
+        assert {key: table.miss(key)[2][1] for key in expected} == expected
+
+
 def test_databases_of_a_worker_share_one_bounded_memory(worker: Worker) -> None:
     settings = {"state.backend.rocksdb.memory.fixed-per-slot": "8 mb"}
     backends = [worker.backend(settings=settings, subtask=n, parallelism=4) for n in range(4)]
