@@ -105,7 +105,7 @@ def test_an_unknown_application_is_named(yarrow: Commands, arguments: tuple[str,
 def test_a_folder_on_hdfs_that_may_not_be_written_is_named(yarrow: Commands, hdfs_folder: str) -> None:
     # Simple authentication: HDFS believes the name that a client gives.
     outcome = yarrow(*START, HADOOP_USER_NAME="stranger")
-    refused(outcome, "Permission denied", "stranger")
+    refused(outcome, "Permission denied", "stranger", "home directory")
 
 
 def test_hdfs_without_room_is_named(yarrow: Commands) -> None:

@@ -61,6 +61,7 @@ def test_containers_are_seen_while_they_run_and_their_logs_afterwards(
     )
 
 
+@pytest.mark.soak
 def test_container_over_its_memory_is_killed(hadoop: HadoopCluster, client: skein.Client) -> None:
     # `tail` holds a line of 600 MB, and cannot write it to somebody who does not read.
     application = submit(client, "head -c 600000000 /dev/zero | tail -n 1 | sleep 600")

@@ -40,23 +40,33 @@ def test_a_cluster_that_is_well(commands: Commands, hadoop: HadoopCluster) -> No
 
 
 @pytest.mark.parametrize(
-    ("setting", "text"),
+    "wrong",
     [
-        ("yarn.application.queue=nowhere", "YARN has no queue 'nowhere'"),
-        ("taskmanager.memory.process.size=60g", "taskmanager.memory.process.size"),
-        ("jobmanager.memory.process.size=60g", "jobmanager.memory.process.size"),
-        ("yarn.application.node-label=gpu", "no running node has the label gpu"),
-        ("env.yarn.conf.dir=/nowhere", "env.yarn.conf.dir is /nowhere, but there is no yarn-site.xml"),
-        (
-            "yarn.staging-directory=file:///staging",
-            "yarn.staging-directory is 'file:///staging', which nodes cannot read",
-        ),
+        # Where the queue is wrong, neither sizes nor labels can be held against it.
+        {"taskmanager.memory.process.size=60g": "taskmanager.memory.process.size"},
+        {"jobmanager.memory.process.size=60g": "jobmanager.memory.process.size"},
+        {"yarn.application.node-label=gpu": "no running node has the label gpu"},
+        {
+            "yarn.application.queue=nowhere": "YARN has no queue 'nowhere'",
+            "yarn.staging-directory=file:///staging": (
+                "yarn.staging-directory is 'file:///staging', which nodes cannot read"
+            ),
+        },
     ],
+    ids=["large-task-executor", "large-master", "label", "places"],
 )
-def test_one_wrong_setting(commands: Commands, setting: str, text: str) -> None:
-    outcome = commands("doctor", "-D", setting)
+def test_wrong_settings_are_said(commands: Commands, wrong: dict[str, str]) -> None:
+    outcome = commands("doctor", *(f"-D{setting}" for setting in wrong))
     assert outcome.status == 1
-    assert any(text in line for line in failures(outcome.out)), outcome.out
+    for text in wrong.values():
+        assert any(text in line for line in failures(outcome.out)), (text, outcome.out)
+
+
+def test_a_folder_without_configuration(commands: Commands) -> None:
+    outcome = commands("doctor", "-D", "env.yarn.conf.dir=/nowhere")
+    assert outcome.status == 1
+    wanted = "env.yarn.conf.dir is /nowhere, but there is no yarn-site.xml"
+    assert any(wanted in line for line in failures(outcome.out)), outcome.out
 
 
 def test_a_staging_directory_of_another_user(

@@ -165,6 +165,7 @@ def test_killed_name_node_comes_back_out_of_safe_mode_with_its_files(
     write(f"{hdfs_folder}/new", b"written after safe mode")
 
 
+@pytest.mark.soak
 def test_killed_data_node_comes_back_with_its_blocks(
     fault_cluster: HadoopCluster, hadoop_environment: None, hdfs_folder: str
 ) -> None:
@@ -176,6 +177,7 @@ def test_killed_data_node_comes_back_with_its_blocks(
     assert read(f"{hdfs_folder}/kept") == b"content"
 
 
+@pytest.mark.soak
 def test_killed_resource_manager_knows_its_nodes_again(fault_cluster: HadoopCluster) -> None:
     fault_cluster.kill("resourcemanager")
     fault_cluster.start("resourcemanager")
@@ -209,6 +211,7 @@ def test_stopped_daemon_is_told_from_one_that_serves(fault_cluster: HadoopCluste
     fault_cluster.wait_until_ready("nodemanager2")
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_two_clusters_stand_side_by_side(
     hadoop: HadoopCluster, hadoop_environment: None, hdfs_folder: str

@@ -178,13 +178,10 @@ def test_a_master_that_fails_says_why_with_its_log(
     ("wrong", "message"),
     [
         ({"yarn.application.queue": "nowhere"}, r"no queue 'nowhere'.*there are: default, small"),
-        ({"jobmanager.memory.process.size": "64g"}, r"65536 MiB .*at most \d+ MiB.*maximum-allocation-mb"),
-        ({"taskmanager.memory.process.size": "64g"}, r"TaskExecutor .*65536 MiB .*at most \d+ MiB"),
         (
             {"flink.yarn.resourcemanager.address": DEAD},
             r"ResourceManager does not answer; tried 127\.0\.0\.1:1",
         ),
-        ({"flink.hadoop.fs.defaultFS": f"hdfs://{DEAD}"}, r"NameNode does not answer; tried 127\.0\.0\.1:1"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(
@@ -205,33 +202,6 @@ def test_without_the_web_server_yarn_itself_refuses(hadoop: HadoopCluster, setti
         with pytest.raises(ApplicationNotFoundError, match=UNKNOWN):
             descriptor.retrieve(UNKNOWN)
         assert_nothing_left(hadoop, descriptor)
-
-
-def test_a_user_without_a_home_is_told(
-    hadoop: HadoopCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HADOOP_USER_NAME", "nobody-here")
-    with YarnClusterDescriptor(settings) as descriptor:
-        with pytest.raises(YarnError, match=r"user=nobody-here.*home directory") as refused:
-            descriptor.deploy_session()
-        assert "\n" not in str(refused.value)
-        assert_nothing_left(hadoop, descriptor)
-
-
-def test_a_home_without_room_is_told(
-    hadoop: HadoopCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hadoop.run("hdfs", "dfs", "-mkdir", "-p", "/user/poor")
-    hadoop.run("hdfs", "dfs", "-chown", "poor", "/user/poor")
-    hadoop.run("hdfs", "dfsadmin", "-setSpaceQuota", "1m", "/user/poor")
-    monkeypatch.setenv("HADOOP_USER_NAME", "poor")
-    try:
-        with YarnClusterDescriptor(settings) as descriptor:
-            with pytest.raises(YarnError, match=r"HDFS has no room.*quota of /user/poor"):
-                descriptor.deploy_session()
-            assert_nothing_left(hadoop, descriptor)
-    finally:
-        hadoop.run("hdfs", "dfs", "-rm", "-r", "-skipTrash", "/user/poor")
 
 
 def test_an_unknown_application_is_told(descriptor: YarnClusterDescriptor) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.yarn.private_zookeeper import PrivateZooKeeper
 from tests.yarn.standalone_masters import GRACE, CountedRows, StandaloneMasters
-from tests.yarn.waiting import until
+from tests.yarn.waiting import slowed, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
@@ -58,7 +58,7 @@ def test_a_killed_leader_is_replaced(start: Start) -> None:
     cluster, job = start()
     before = cluster.epoch()
     cluster.leader().kill()
-    job.until_running(BACK)
+    job.until_running(slowed(BACK))
     assert cluster.epoch() > before
     assert job.restored_from() > 1, "it went on from a checkpoint, not from the beginning"
     job.until_checkpoints(1)

@@ -1,7 +1,8 @@
-"""The one way in which tests on a real cluster wait: for a condition, never for a time."""
+"""The one way in which tests on a real cluster wait: for a condition, never for a time; and what a busy machine adds."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -19,3 +20,9 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
         assert _clock.monotonic() < began + seconds, f"not within {seconds:g} s: {what}"
         time.sleep(LOOK)
     return _clock.monotonic() - began
+
+
+def slowed(seconds: float) -> float:
+    """What takes so long on a quiet machine may take this long here, where others may keep it busy."""
+    # The tests themselves make up for two processes a core.
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 2)

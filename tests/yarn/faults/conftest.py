@@ -112,7 +112,7 @@ def relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
 
 @pytest.fixture(scope="package")
 def session(hadoop: HadoopCluster, start_session: StartSession, relay: TcpRelay) -> Iterator[FaultSession]:
-    """The one that most tests share: its masters may be ended four times in all."""
+    """The one that most tests share."""
     made = start_session("shared", relay.address)
     yield made
     hadoop.bring_back()
@@ -140,11 +140,6 @@ def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
 @pytest.fixture
 def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
     """The steady job in the shared session, running and with completed checkpoints."""
-    return start_job(session, submitted)
-
-
-def start_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
-    """The steady job, running and with completed checkpoints."""
     started = session.submit()
     submitted.append(started)
     started.until_running()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import urllib.error
@@ -17,6 +18,7 @@ from tests.yarn.highly_available import ClusterNodes, high_availability, zookeep
 from tests.yarn.rest import ask, client_secrets
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import ENDED, GRACE, RESTARTS, Cluster, WatchedJob
+from yarrow.cli.errors import CommandError
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.containers import ContainerProcess
@@ -28,13 +30,15 @@ MASTER = "-m yarrow.am.application_master"
 SKEIN_MASTER = "com.anaconda.skein.ApplicationMaster"
 TASK_EXECUTOR = "-m yarrow.container.yarn_task_executor"
 ROOT = "/yarrow-faults"
+#: The tests that share a session end its master nine times in all.
+ATTEMPTS = "15"
 PROGRAM = "import sys\nfrom yarrow.testing.steady_rows import main\nmain(*sys.argv[1:])\n"
 
 
 def steady(checkpoints: str) -> dict[str, str]:
     """Settings of the steady job."""
     return {
-        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.interval": "500 ms",
         "execution.checkpointing.timeout": "20 s",
         "execution.checkpointing.tolerable-failed-checkpoints": "1000",
         "execution.checkpointing.dir": checkpoints,
@@ -56,7 +60,7 @@ class FaultSession:
                 **high_availability(
                     quorum or hadoop.zookeeper_quorum, ROOT, f"{storage}/ha", f"{SESSION_TIMEOUT:g} s"
                 ),
-                "yarn.application-attempts": "5",
+                "yarn.application-attempts": ATTEMPTS,
                 "taskmanager.numberOfTaskSlots": "2",
                 "taskmanager.memory.process.size": "1024m",
                 "parallelism.default": "2",
@@ -193,11 +197,17 @@ class SteadyJob(WatchedJob):
             assert error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT), error.read()
 
     def end(self) -> None:
-        """Cancels it if it has not ended; a master that came after its end may not know it."""
-        until(lambda: self.cluster.get("/overview") is not None, GRACE, "a master answers")
-        if self.state() not in ("", *ENDED):
-            self.cancel()
-            until(lambda: self.state() in ("", *ENDED), GRACE, "the job is cancelled")
+        """Cancels it until it has ended, whoever leads meanwhile; a master that came after its end may not know it."""
+
+        def has_ended() -> bool:
+            state = self.state()
+            if state in ENDED or (state == "" and self.cluster.get("/overview") is not None):
+                return True
+            with contextlib.suppress(OSError, CommandError):
+                self.cancel()
+            return False
+
+        until(has_ended, GRACE, "the job is cancelled")
 
 
 def kill(process: ContainerProcess, number: signal.Signals = signal.SIGKILL) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.yarn.faults.conftest import StartSession, start_job
+from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
-from tests.yarn.waiting import until
+from tests.yarn.waiting import slowed, until
 from tests.yarn.watched_jobs import GRACE
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 #: Seconds from the death of the master to all tasks running from the last checkpoint, on a quiet machine.
 BACK = 20.0
-#: Seconds in which one half of the master's container follows the other.
+#: Seconds in which one half of the master's container follows the other, there.
 FOLLOWS = 5.0
 
 
@@ -25,24 +25,10 @@ def lives(process: ContainerProcess) -> bool:
     return os.path.exists(f"/proc/{process.pid}")
 
 
-@pytest.fixture(scope="module")
-def own_session(start_session: StartSession) -> Iterator[FaultSession]:
-    """Not the shared one: an application has five attempts, and four are ended here."""
-    session = start_session("masters")
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def own_job(own_session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
-    return start_job(own_session, submitted)
-
-
 @pytest.mark.parametrize("half", [MASTER, SKEIN_MASTER])
 def test_3_killed(
-    own_session: FaultSession, own_job: SteadyJob, half: str, record_property: Callable[..., None]
+    session: FaultSession, job: SteadyJob, half: str, record_property: Callable[..., None]
 ) -> None:
-    session, job = own_session, own_job
     epoch, attempts, last = session.epoch(), session.attempts(), job.last_checkpoint()
     (victim,) = session.processes(half)
     (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
@@ -60,13 +46,12 @@ def test_3_killed(
     )
     assert len(session.processes(MASTER)) == len(session.processes(SKEIN_MASTER)) == 1
     job.until_checkpoints()
-    assert follows <= FOLLOWS and back <= BACK, (follows, back)
+    assert follows <= slowed(FOLLOWS) and back <= slowed(BACK), (follows, back)
     job.finish()
     until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
 
 
-def test_28_cancelled_while_its_master_restarts(own_session: FaultSession, own_job: SteadyJob) -> None:
-    session, job = own_session, own_job
+def test_28_cancelled_while_its_master_restarts(session: FaultSession, job: SteadyJob) -> None:
     epoch = session.epoch()
     kill(session.master())
     until(lambda: session.epoch() > epoch and job.state() != "", GRACE, "another attempt leads")

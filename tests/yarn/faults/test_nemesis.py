@@ -4,7 +4,6 @@ with YARROW_NEMESIS_SEEDS=SEED; `bench/soak --nemesis` runs many seeds, and for 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.nemesis import Nemesis, Target, make_schedule
 from yarrow.testing.tcp_relay import TcpRelay
 
-SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1").split(",")]
-SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "40"))
+SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "3").split(",")]
+SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "25"))
 
 
 def unleash(target: Target, seed: int) -> None:
@@ -27,23 +26,16 @@ def unleash(target: Target, seed: int) -> None:
     Nemesis(target, GRACE).run(make_schedule(seed, SECONDS, target.kinds()), then_cancel=seed % 2 == 0)
 
 
-@pytest.fixture
-def own_relay(hadoop: HadoopCluster) -> Iterator[TcpRelay]:
-    host, _, port = hadoop.zookeeper_quorum.partition(":")
-    with TcpRelay((host, int(port))) as made:
-        yield made
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nemesis_on_yarn(
-    start_session: StartSession, own_relay: TcpRelay, submitted: list[SteadyJob], seed: int
+    start_session: StartSession, relay: TcpRelay, submitted: list[SteadyJob], seed: int
 ) -> None:
-    session = start_session(f"nemesis-{seed}", own_relay.address)
+    session = start_session(f"nemesis-{seed}", relay.address)
     job = session.submit()
     submitted.append(job)
     job.until_running()
     job.until_checkpoints()
-    unleash(YarnTarget(session, job, own_relay), seed)
+    unleash(YarnTarget(session, job, relay), seed)
     session.stop()
 
 
