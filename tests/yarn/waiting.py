@@ -1,4 +1,4 @@
-"""The one way in which tests on a real cluster wait: for a condition, never for a time; and what a busy machine adds."""
+"""The one way in which tests on a real cluster wait, for a condition and never for a time; what a busy machine adds."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def yarn_site(layout: Layout, ports: Ports, jars: Path) -> dict[str, str]:
         "yarn.resourcemanager.fs.state-store.uri": f"file://{layout.data_of('resourcemanager')}",
         "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
         "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
-        "yarn.resourcemanager.am.max-attempts": "5",
+        "yarn.resourcemanager.am.max-attempts": "20",
         "yarn.scheduler.minimum-allocation-mb": "128",
         "yarn.scheduler.maximum-allocation-mb": str(NODE_MEMORY_MB),
         "yarn.scheduler.maximum-allocation-vcores": str(NODE_VCORES),
