@@ -16,9 +16,9 @@ from yarrow.runtime.common.clock import perf_counter
 _STRETCH: Final = 0.005
 #: Elapsed over worked time from which on somebody else wants the interpreter, or the core.
 _CONTENDED: Final = 1.25
-#: Share of the time that the thread works where it is contended; what it had to wait anyway counts as rest. A longer
-#: snapshot costs the task no more: each key is copied at its first change since the cut at most once, however long
-#: that was ago, so the smaller the share, the nearer the rate comes to that without a snapshot.
+#: Share of the process's work that is the thread's where it is contended. A longer snapshot costs the task no more:
+#: each key is copied at its first change since the cut at most once, however long that was ago, so the smaller the
+#: share, the nearer the rate comes to that without a snapshot.
 _SHARE: Final = 1 / 6
 _LONGEST_REST: Final = 0.1
 
@@ -29,14 +29,19 @@ class Pacing:
     def __init__(
         self,
         worked: Callable[[], float] = time.thread_time,
+        all_worked: Callable[[], float] = time.process_time,
         elapsed: Callable[[], float] = perf_counter,
         rest: Callable[[float], None] = time.sleep,
     ) -> None:
         self._worked = worked
+        self._all_worked = all_worked
         self._elapsed = elapsed
         self._rest = rest
-        self._worked_at = worked()
-        self._elapsed_at = elapsed()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._worked_at, self._all_worked_at = self._worked(), self._all_worked()
+        self._elapsed_at = self._elapsed()
 
     def step(self) -> bool:
         """A piece of work is done; True once a stretch of them is, the rest behind it included."""
@@ -44,8 +49,11 @@ class Pacing:
         if work < _STRETCH:
             return False
         elapsed = self._elapsed() - self._elapsed_at
-        missing = work / _SHARE - elapsed
-        if elapsed > _CONTENDED * work and missing > 0:
-            self._rest(min(missing, _LONGEST_REST))
-        self._worked_at, self._elapsed_at = self._worked(), self._elapsed()
+        if elapsed > _CONTENDED * work:
+            # Work and not time: on a machine that is too busy all threads wait, and none has gained by it.
+            of_all = max(self._all_worked() - self._all_worked_at, work)
+            missing = (work / _SHARE - of_all) * elapsed / of_all
+            if missing > 0:
+                self._rest(min(missing, _LONGEST_REST))
+        self._begin()
         return True
