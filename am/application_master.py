@@ -141,7 +141,11 @@ async def _run(
     stop_watching()
     told = await tell_end(gateway, end)
     if not attempts.ends_by(end.status):
-        _log.info("Skein reports this only from attempt %d on: those before it tell the same", attempts.limit)
+        _log.info(
+            "Skein reports this only from attempt %d on: those before it tell the same, or, without high availability,"
+            " run the application again",
+            attempts.limit,
+        )
     # Not before YARN knows: another attempt would run finished jobs again.
     await master.forget(told=told and attempts.ends_by(end.status))
     return 0
