@@ -20,7 +20,7 @@ settings.register_profile("yarrow", deadline=None, suppress_health_check=[Health
 settings.load_profile("yarrow")
 
 #: Seconds a test's processes and threads have to end after it.
-GRACE = 5.0
+GRACE = 15.0
 
 
 @pytest.fixture(autouse=True)

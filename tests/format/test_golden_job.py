@@ -19,7 +19,9 @@ from yarrow.testing.transactional_files import CommittedFiles
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster(task_executors=2, slots=2) as running:
+    # A slot of the former job may still be ending: no TaskExecutor is started in its place.
+    fixed = {"slotmanager.number-of-slots.max": 4}
+    with mini_cluster(task_executors=2, slots=2, configuration=fixed) as running:
         yield running
 
 

@@ -327,7 +327,7 @@ class CheckpointHarness(WorkerHarness):
 
     # ------------------------------------------------------------------ messages
 
-    def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Takes messages until the condition holds."""
         deadline = perf_counter() + seconds
         while not condition():

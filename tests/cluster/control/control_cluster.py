@@ -35,7 +35,7 @@ from yarrow.runtime.rpc.service import RpcService
 from yarrow.testing.fake_task_executor import FakeBehaviour, FakeTaskExecutor
 
 #: Real seconds after which a condition that does not come true fails the test.
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class FakeDriver:

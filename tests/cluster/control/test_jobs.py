@@ -348,7 +348,7 @@ def test_shutting_down_while_a_job_runs_leaves_nothing(tmp_path: Path) -> None:
             waiting = asyncio.ensure_future(cluster.dispatcher.request_job_result(job_id))
             await settled()
             await cluster.dispatcher.shut_down_cluster()
-            await asyncio.wait_for(cluster.plane.wait_for_shut_down(), 5)
+            await asyncio.wait_for(cluster.plane.wait_for_shut_down(), 60)
             await cluster.plane.stop()
             await asyncio.gather(waiting, return_exceptions=True)
             assert waiting.exception() is not None

@@ -98,7 +98,7 @@ class LocalContainers(ContainersOfYarn):
     def release_container(self, handle: str) -> None:
         process = self.processes[handle]
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         super().release_container(handle)
 
 

@@ -186,7 +186,7 @@ def test_a_program_that_nobody_waits_for_any_more_is_ended_with_its_children(tmp
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -71,7 +71,7 @@ async def driving(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -137,10 +137,10 @@ def test_who_waits_for_an_end_does_not_wait_for_the_next_look() -> None:
             yarn.grant("taskexecutor_0")
             waiting = [asyncio.create_task(driver.await_end(name)) for _ in range(2)]
             yarn.end("taskexecutor_0", "FAILED", KILLED)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await asyncio.gather(*waiting)
             assert "used more memory than it may" in heard.ended[name], "the handler knows before who waits"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await driver.await_end(name)
                 await driver.await_end(ResourceID("nobody"))
 
@@ -152,7 +152,7 @@ def test_an_end_that_yarn_says_nothing_of_is_not_waited_for_for_ever() -> None:
         yarn = ContainersOfYarn()
         async with driving(yarn, end_patience=0.02) as (driver, heard):
             name = await driver.request_task_executor(ANY)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await driver.await_end(name)
             assert heard.ended == {}
 

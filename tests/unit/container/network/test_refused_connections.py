@@ -80,9 +80,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
     """Waits for a condition that another thread makes true; hands over the processor meanwhile."""
     import os
 
-    deadline = perf_counter() + 10
+    deadline = perf_counter() + 60
     while not condition():
-        assert perf_counter() < deadline, f"not within 10 s: {what}"
+        assert perf_counter() < deadline, f"not within 60 s: {what}"
         os.sched_yield()
 
 

@@ -86,7 +86,7 @@ def run_until_lost(culprit: Any, harness: WorkerHarness) -> None:
 def test_a_segmentation_fault_in_the_second_of_three_maps(capfd: pytest.CaptureFixture[str]) -> None:
     with WorkerHarness(1) as harness:
         run_until_lost(crash, harness)
-        harness._processes[0].wait(10)
+        harness._processes[0].wait(60)
         frame = crashed_frame(capfd.readouterr().err)
         assert frame is not None
         call = read_chain_call(Path(harness._folder.name) / "0", *frame)
@@ -98,7 +98,7 @@ def test_a_segmentation_fault_in_the_second_of_three_maps(capfd: pytest.CaptureF
 def test_an_exit_names_the_chain() -> None:
     with WorkerHarness(1) as harness:
         run_until_lost(leave, harness)
-        assert harness._processes[0].wait(10) == 3
+        assert harness._processes[0].wait(60) == 3
         call = read_current_call(Path(harness._folder.name) / "0")
     assert call is not None
     assert "second" in call.operator_name

@@ -44,7 +44,7 @@ def run(workers: WorkerHarness, env: StreamExecutionEnvironment) -> list[str]:
 
 def until(workers: WorkerHarness, condition: Callable[[], bool]) -> None:
     """Takes messages until the condition holds."""
-    deadline = perf_counter() + 20
+    deadline = perf_counter() + 60
     while not condition():
         workers.next_message(deadline)
 
@@ -136,14 +136,14 @@ def test_a_source_function_waits_for_a_slow_consumer_and_ends_when_cancelled(wor
     states: list[ExecutionState] = []
     before = Calls.emitted[0]
     # A report comes a second later: the source has had time to run on.
-    message = workers.next_message(perf_counter() + 20)
+    message = workers.next_message(perf_counter() + 60)
     while not isinstance(message, MetricsReport):
-        message = workers.next_message(perf_counter() + 20)
+        message = workers.next_message(perf_counter() + 60)
     assert Calls.emitted[0] <= before + 1 <= source_function._HANDOVER_ROWS + 2
     workers.cancel()
     Calls.go.set()
     while not states or not states[-1].is_terminal:
-        message = workers.next_message(perf_counter() + 20)
+        message = workers.next_message(perf_counter() + 60)
         if isinstance(message, TaskStateChanged):
             states.append(message.state)
     assert states == [ExecutionState.CANCELED]
@@ -209,7 +209,7 @@ def test_accumulators_and_metrics_are_in_the_last_report(workers: WorkerHarness)
     workers.deploy(env.get_job_graph("metrics"))
     ended: list[TaskStateChanged] = []
     while not ended:
-        message = workers.next_message(perf_counter() + 20)
+        message = workers.next_message(perf_counter() + 60)
         if isinstance(message, TaskStateChanged) and message.state.is_terminal:
             ended.append(message)
     assert ended[0].state is ExecutionState.FINISHED
