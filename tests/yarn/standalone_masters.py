@@ -15,6 +15,7 @@ from typing import Any
 from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
+from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestError, RestUnavailableError
 from yarrow.cli.targets import masters_rest_client
 from yarrow.common.configuration import Configuration
@@ -122,7 +123,14 @@ class StandaloneMasters:
         self.task_executors: list[Process] = []
 
     def start(self, masters: int = 2, task_executors: int = 1) -> None:
-        """Returns when a leader answers and all TaskExecutors are registered."""
+        """Returns when a leader answers and all TaskExecutors are registered; of what does not, nothing runs on."""
+        try:
+            self._start(masters, task_executors)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, masters: int, task_executors: int) -> None:
         for _ in range(masters):
             self.add_master()
         for number in range(task_executors):
@@ -158,7 +166,8 @@ class StandaloneMasters:
         """The leader's answer, None while there is none."""
         try:
             return masters_rest_client(self.settings).get(path)
-        except (RestError, RestUnavailableError):
+        except (RestError, RestUnavailableError, CommandError):
+            # The last: nobody leads. How long that may last the caller decides.
             return None
 
     def ask(self, method: str, path: str) -> Any:
