@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from yarrow.am.jobmaster.deployment_queue import DeploymentQueue
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.failover import Failover
+from yarrow.am.jobmaster.pending_rescale import PendingRescale
 from yarrow.am.jobmaster.regions import Subtask
 from yarrow.am.jobmaster.restart_strategies import NoRestartBackoff, RestartBackoff
 from yarrow.am.jobmaster.restarts import PendingRestart, Restarts
@@ -19,7 +20,6 @@ from yarrow.am.jobmaster.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
-    CancelTasks,
     FreeSlot,
     JobEnded,
     JobReplaced,
@@ -30,6 +30,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_holds import SlotHolds
 from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
+from yarrow.am.jobmaster.task_ends import cancel_tasks, cause_of, fail_tasks, unexpected_cancel
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
@@ -64,14 +65,7 @@ class JobScheduler:
         #: Whether no task may begin yet, since it is not known from which checkpoint.
         self.checkpoints_in_doubt: Callable[[], bool] = lambda: False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
-        #: What the job becomes at its next restart: the same at another parallelism.
-        self._next_job: JobGraph | None = None
-        #: What it goes back to if something fails before all its tasks run.
-        self._fallback: JobGraph | None = None
-        #: A checkpoint with which all tasks end is under way or complete: the job does not end with them.
-        self._stops_to_rescale = False
-        #: Why it goes back; None while it does not.
-        self._rescale_failure: FailureCause | None = None
+        self._rescale = PendingRescale()
 
     def start(self, now: float) -> Actions:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
@@ -101,8 +95,9 @@ class JobScheduler:
                 actions += self._worker_polluted(execution, update.threads_left, now)
             else:
                 actions += self._changed(execution, now)
-        if self._fallback is not None and self.graph.status is JobStatus.RUNNING and self.graph.all_running:
-            self._fallback = None
+        rescaled = self._rescale.awaits_all_running and self.graph.status is JobStatus.RUNNING
+        if rescaled and self.graph.all_running:
+            self._rescale.all_run()
             actions.append(RescaleEnded(None))
         return actions
 
@@ -173,15 +168,15 @@ class JobScheduler:
 
     def stop_to_rescale(self, stops: bool) -> Actions:
         """Whether tasks that finish do so to be rescaled; what becomes possible when they do not any more."""
-        self._stops_to_rescale = stops
+        self._rescale.stops_tasks = stops
         return self._conclude()
 
     def rescale(self, job: JobGraph, now: float) -> Actions:
         """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
-        self._stops_to_rescale = False
+        self._rescale.stops_tasks = False
         if self.graph.status not in _ACTIVE:
             return []
-        self._next_job = job
+        self._rescale.begins(job)
         return self._restart_everything("rescaled", now)
 
     def _restart_everything(self, why: str, now: float) -> Actions:
@@ -275,12 +270,12 @@ class JobScheduler:
         restart = self._restarts.of(subtask)
         if restart is not None:
             if state is ExecutionState.FAILED:
-                self.graph.record_concurrent(execution.cause or _unexplained(execution), execution)
+                self.graph.record_concurrent(cause_of(execution), execution)
             return self._restart_when_ready(restart, now)
         if state is ExecutionState.FAILED:
-            return self._fail_together([execution], execution.cause or _unexplained(execution), now)
+            return self._fail_together([execution], cause_of(execution), now)
         if state is ExecutionState.CANCELED and status in _ACTIVE:
-            return self._fail_together([execution], _unexpected_cancel(execution), now)
+            return self._fail_together([execution], unexpected_cancel(execution), now)
         if state is ExecutionState.FINISHED and status in _ACTIVE:
             if left_behind := self._failover.readers_left_behind(execution):
                 return self._restart_uncounted(left_behind, "a reader's split enumerator has ended", now)
@@ -337,17 +332,7 @@ class JobScheduler:
         along: Iterable[Subtask] = (),
     ) -> Actions:
         """Marks all first, so that none of them is asked to cancel; then reacts once for all of them."""
-        ended, failed = [], []
-        for execution in executions:
-            if execution.state.is_terminal:
-                continue
-            if execution.state is ExecutionState.CANCELING:
-                execution.machine.transition(ExecutionState.CANCELED, cause.message)
-                ended.append(execution)
-            else:
-                execution.cause = cause
-                execution.machine.transition(ExecutionState.FAILED, cause.message)
-                failed.append(execution)
+        failed, ended = fail_tasks(executions, cause)
         actions = self._fail_together(failed, cause, now, along)
         return [*actions, *(action for execution in ended for action in self._changed(execution, now))]
 
@@ -383,9 +368,8 @@ class JobScheduler:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):
             return self._fail_job(cause, now)
-        if self._fallback is not None:
-            self._next_job, self._fallback, self._rescale_failure = self._fallback, None, cause
-        if self._next_job is not None or self.needs_global_restart():
+        self._rescale.failed(cause)
+        if self._rescale.next_job is not None or self.needs_global_restart():
             members = self._failover.everything()
         else:
             members = self._failover.tasks_to_restart(failed)
@@ -411,7 +395,7 @@ class JobScheduler:
             for each in executions
             if each.allocation_id is not None or each.state is ExecutionState.SCHEDULED
         )
-        cancels = self._cancel(executions)
+        cancels = cancel_tasks(executions)
         attempts = frozenset(each.attempt_id for each in executions)
         actions: Actions = [TasksRestarting(attempts, restart.delay, cause), *cancels]
         if any(True for _ in self._live(restart)):
@@ -436,8 +420,8 @@ class JobScheduler:
         readers = self._failover.readers_to_reset(restart.members)
         resets = self._resets(readers)
         replaced: Actions = []
-        if self._next_job is not None:
-            replaced = self._replace_job(self._next_job)
+        if (next_job := self._rescale.next_job) is not None:
+            replaced = self._replace_job(next_job)
         else:
             for subtask in restart.members:
                 following = self.graph.next_attempt(self._execution(subtask))
@@ -460,8 +444,7 @@ class JobScheduler:
 
     def _replace_job(self, job: JobGraph) -> Actions:
         """All tasks have ended: the job goes on with other parallelisms, in the slots that it has."""
-        failure, self._rescale_failure, self._next_job = self._rescale_failure, None, None
-        self._fallback = self.graph.job if failure is None else None
+        failure = self._rescale.replaced(self.graph.job)
         self.graph.replace_job(job)
         self._failover = Failover(self.graph, self._scope)
         self._holds = SlotHolds(job, self.pool)
@@ -477,21 +460,10 @@ class JobScheduler:
         self.graph.transition(JobStatus.FAILING, cause.message)
         return self._cancel_all(now, arm=True)
 
-    def _cancel(self, executions: Iterable[Execution]) -> Actions:
-        """Cancels what lives: here what was not deployed, by its TaskExecutor the rest."""
-        asked: dict[ResourceID, list[ExecutionAttemptID]] = {}
-        for execution in executions:
-            if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
-                execution.machine.transition(ExecutionState.CANCELED)
-            elif execution.machine.can(ExecutionState.CANCELING) and execution.worker is not None:
-                execution.machine.transition(ExecutionState.CANCELING)
-                asked.setdefault(execution.worker.resource_id, []).append(execution.attempt_id)
-        return [CancelTasks(resource, tuple(attempts)) for resource, attempts in asked.items()]
-
     def _cancel_all(self, now: float, arm: bool) -> Actions:
         self._queue.clear()
         self._restarts.clear()
-        actions = self._cancel(self.graph.executions())
+        actions = cancel_tasks(self.graph.executions())
         for execution in self.graph.executions():
             if execution.state.is_terminal:
                 self._holds.let_go(Subtask(execution.vertex.id, execution.subtask), now)
@@ -504,7 +476,7 @@ class JobScheduler:
         graph = self.graph
         if not graph.all_ended or graph.machine.is_terminal or self._restarts:
             return []
-        if self._stops_to_rescale and graph.status is JobStatus.RUNNING:
+        if self._rescale.stops_tasks and graph.status is JobStatus.RUNNING:
             return []
         ends = {
             JobStatus.RUNNING: JobStatus.FINISHED,
@@ -516,13 +488,3 @@ class JobScheduler:
         frees: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
         # Slots that become free before the ResourceManager knows would come back to this job.
         return [*self._queue.declare(), *frees, JobEnded(graph.status)]
-
-
-def _unexplained(execution: Execution) -> FailureCause:
-    text = f"{execution.title} failed and its worker gave no cause"
-    return FailureCause(exception_name="", message=text, stacktrace=text)
-
-
-def _unexpected_cancel(execution: Execution) -> FailureCause:
-    text = f"{execution.title} was cancelled by its worker, not by the JobMaster"
-    return FailureCause(exception_name="", message=text, stacktrace=text)
