@@ -28,7 +28,7 @@ from yarrow.runtime.fs.hdfs_settings import http_addresses
 from yarrow.runtime.yarn.abandoned_files import abandoned_folders
 from yarrow.runtime.yarn.deployment import check_resources
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
-from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb
+from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb, ResourceManagerWebError
 from yarrow.runtime.yarn.staging_root import staging_root
 from yarrow.runtime.yarn.submission import ContainerContent, build_submission
 
@@ -38,6 +38,8 @@ _SKEW_REFUSED = 300.0
 _SKEW_NOTED = 10.0
 #: A packed environment and checkpoints need some room.
 _LITTLE_SPACE = 5 << 30
+#: In the error of a page that asks for a login.
+_LOGIN_WANTED = f"status {HTTPStatus.UNAUTHORIZED.value}"
 #: Of a list, at most.
 _SHOWN = 5
 #: Hadoop's default of the longest life of a delegation token: 7 days.
@@ -161,7 +163,17 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
     )
     web = ResourceManagerWeb.of(hadoop)
     yield from _left_on_hdfs(web)
-    metrics, nodes = web.metrics(), web.nodes()
+    try:
+        metrics, nodes = web.metrics(), web.nodes()
+    except ResourceManagerWebError as error:
+        if not (hadoop.is_secured and _LOGIN_WANTED in str(error)):
+            raise
+        yield warned(
+            "yarn",
+            "the pages of the ResourceManager ask for a login, which is not made here: nodes and queues cannot be"
+            " looked at. Applications are submitted without them",
+        )
+        return
     running = [node for node in nodes if node.state == "RUNNING"]
     if not running:
         yield failed("yarn", f"none of {len(nodes)} NodeManagers is RUNNING: no container can start")
