@@ -55,7 +55,7 @@ ROWS = (
 STATE_ROWS = (
     Target("checkpoints", "keyed row job, heap, 1000 keys, a checkpoint every second, against none", 9),
     Target("checkpoints-2m", "the same with 2 M keys, a checkpoint every 10 s", 9),
-    Target("rocksdb-random", "keyed row job, RocksDB, 5 M keys drawn uniformly at random", 2),
+    Target("rocksdb-random", "keyed row job, RocksDB, 5 M keys drawn uniformly at random", 9),
     Target("recovery-apart", "kill -9 of a worker, two regions in slots of their own: all running again", 1),
     Target("recovery-shared", "the same, both regions in one slot", 1),
     Target("unaligned", "unaligned barrier through a job whose sink is ten times too slow", 1),

@@ -184,3 +184,22 @@ def test_a_row_above_the_longest_frame_is_refused_naming_the_option() -> None:
     sender.grant(8, 1 << 30)
     with pytest.raises(BatchTooLargeError, match=r"taskmanager\.network\.max-frame-size"):
         sender.send_batch(RowBatch([b"x" * (2 << 20)]))
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_can_be_taken_with_a_batch_is_the_batches_right_behind_it(remote: bool) -> None:
+    sender, receiver = pair(remote)
+    assert not receiver.rows_follow
+    sender.send_batch(RowBatch([1, 2]))
+    assert receiver.rows_follow
+    receiver.blocked = True
+    assert not receiver.rows_follow
+    receiver.blocked = False
+    sender.send_control(Watermark(5))
+    sender.send_batch(RowBatch([3]))
+    receiver.take()
+    assert not receiver.rows_follow
+    receiver.take()
+    assert receiver.rows_follow
+    receiver.close()
+    assert not receiver.rows_follow

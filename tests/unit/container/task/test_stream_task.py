@@ -339,6 +339,16 @@ def test_chunks_are_longer_where_state_is_read_for_all_of_a_chunk() -> None:
     assert sizer.rows == 1024
 
 
+def test_rows_that_state_is_read_for_at_once_fill_four_slices() -> None:
+    sizer = SliceSizer.of_reads(0.005)
+    for _ in range(10):
+        sizer.measured(sizer.rows, sizer.rows * 1e-5)
+    assert sizer.rows == pytest.approx(2000, abs=1)
+    for _ in range(10):
+        sizer.measured(sizer.rows, sizer.rows * 1e-6)
+    assert sizer.rows == 4096
+
+
 def test_times_of_phases_add_up() -> None:
     times = TimeAccounting(0.0)
     times.enter(Phase.BUSY, 1.0)
