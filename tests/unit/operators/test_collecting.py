@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -390,6 +391,48 @@ def test_the_operator_lets_go_of_what_the_client_has_and_of_nothing_else() -> No
     job.read(1)
     job.deliver()
     assert _held(job) == [6] and operator.is_available
+
+
+def test_a_slow_client_holds_the_operator_up_and_its_state_is_bounded() -> None:
+    window, limit, message = 3000, CollectOperator(collect_id="c").max_buffered_rows, 1000
+    job = Job(exactly_once=False)
+    job.buffer = CollectBuffer(JOB, "c", 1, window, version="small")
+    operator = job.subtasks[0]
+
+    async def carry() -> None:
+        while True:
+            if not job.on_their_way:
+                await asyncio.sleep(0)
+                continue
+            subtask, sent, attempt = job.on_their_way.pop(0)
+            rows = CollectRows(
+                job_id=JOB, subtask=subtask, attempt_number=job.attempt, attempt_id=attempt, **sent._asdict()
+            )
+            confirmation = await job.buffer.push(rows)
+            operator.on_credit(sent.sequence, confirmation.positions)
+
+    async def read_all_that_is_let() -> None:
+        for _ in range(1000):
+            if operator.is_available:
+                job.read(100)
+            await asyncio.sleep(0)
+        assert not operator.is_available, "it is held up"
+
+    async def body() -> None:
+        carrying = asyncio.ensure_future(carry())
+        await read_all_that_is_let()
+        assert job.position <= window + message + limit
+        while len(job.got) < job.position:
+            job.got += job.client.take(await job.buffer.fetch(message, job.client.position)) or ()
+        waiting = asyncio.ensure_future(job.buffer.fetch(message, job.client.position))
+        before = job.position
+        await read_all_that_is_let()
+        assert job.position > before and job.got == list(range(before))
+        assert len(_held(job)) <= window + 2 * message + limit
+        for task in (carrying, waiting):
+            task.cancel()
+
+    asyncio.run(body())
 
 
 def _held(job: Job) -> list[Any]:
