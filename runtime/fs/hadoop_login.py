@@ -20,6 +20,7 @@ from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, HadoopToken, TokenFileError, read_tokens
+from yarrow.runtime.fs.retries import TransientError
 
 _MAIN: Final = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher"
 _JAVA_OPTIONS: Final = (
@@ -117,10 +118,15 @@ def fetch_token(file_system: str, login: HadoopLogin, configuration: Path | None
     )
 
 
-def explained(said: str, file_system: str, login: HadoopLogin) -> HadoopLoginError:
-    """The error that Hadoop's text means, as one sentence."""
-    reason = known_reason(said) or _telling_line(said) or "no reason given"
-    return HadoopLoginError(f"{file_system} asks for Kerberos, and the login by {login} failed: {reason}")
+def explained(said: str, file_system: str, login: HadoopLogin) -> FileSystemError:
+    """The error that Hadoop's text means, as one sentence; a TransientError where somebody may come back."""
+    reason = known_reason(said)
+    passes = reason is None and _PASSING.search(said) is not None
+    text = (
+        f"{file_system} asks for Kerberos, and the login by {login} failed:"
+        f" {reason or _telling_line(said) or 'no reason given'}"
+    )
+    return TransientError(text) if passes else HadoopLoginError(text)
 
 
 def known_reason(said: str) -> str | None:
@@ -133,6 +139,10 @@ def known_reason(said: str) -> str | None:
     return None
 
 
+#: The NameNode, or the KDC, is down or on its way up.
+_PASSING: Final = re.compile(
+    r"ConnectException|Connection refused|SocketTimeoutException|StandbyException|RetriableException|EOFException"
+)
 _NO_TICKET: Final = (
     "there is no valid ticket (or it has expired): run `kinit`, or set {keytab} and {principal}."
 )

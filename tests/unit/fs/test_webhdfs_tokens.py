@@ -17,6 +17,7 @@ from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.runtime.fs.hadoop_login import HadoopLogin, HadoopLoginError, explained, fetch_token
 from yarrow.runtime.fs.hadoop_tokens import TOKEN_FILE_VARIABLE, HadoopToken
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.fs.retries import TransientError
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 
 CORE_SITE = """<configuration>
@@ -149,7 +150,6 @@ def test_a_login_that_cannot_be_is_refused_at_once(login: HadoopLogin, said: str
         ("LoginException: Checksum failed", "the KDC refuses the key"),
         ("AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]", "run `kinit`"),
         ("KrbException: Cannot locate default realm", "krb5.conf"),
-        ("ConnectException: Connection refused\n\tat java.base/x", "Connection refused"),
     ],
 )
 def test_what_hadoop_says_of_a_login_becomes_a_sentence(hadoop: str, said: str) -> None:
@@ -157,3 +157,10 @@ def test_what_hadoop_says_of_a_login_becomes_a_sentence(hadoop: str, said: str) 
     assert "\n" not in str(error)
     with pytest.raises(HadoopLoginError, match=said):
         raise error
+
+
+def test_a_name_node_that_is_down_is_asked_again() -> None:
+    said = "WARN ipc.Client: failed\njava.net.ConnectException: Connection refused\n\tat java.base/x\n"
+    error = explained(said, "hdfs://a:1", HadoopLogin())
+    assert isinstance(error, TransientError)
+    assert "by the ticket cache failed: java.net.ConnectException: Connection refused" in str(error)

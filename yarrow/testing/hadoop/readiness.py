@@ -103,9 +103,11 @@ def _name_node_state(ports: Ports) -> dict[str, Any] | None:
     try:
         return web.name_node_state(ports["namenode.web"])
     except urllib.error.HTTPError as error:
-        if error.code == HTTPStatus.UNAUTHORIZED:
-            return None
-        raise
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            raise
+        # Its pages come before it has read what it keeps, its RPC after that.
+        socket.create_connection((LOOPBACK, ports["namenode.rpc"]), 1.0).close()
+        return None
 
 
 def _resource_manager(ports: Ports) -> str | None:
