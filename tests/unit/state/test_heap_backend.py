@@ -307,7 +307,7 @@ def test_a_list_changed_in_place_after_a_cut_is_in_the_snapshot_as_it_was(
 ) -> None:
     mails = Mails()
     backend = HeapKeyedStateBackend(context(mails=mails))
-    descriptor = ValueStateDescriptor("values", declared)
+    descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("values", declared)
     state = backend.value_state(descriptor)
     keys = range(100)
     for key in keys:
