@@ -189,17 +189,16 @@ def test_a_row_above_the_longest_frame_is_refused_naming_the_option() -> None:
 @pytest.mark.parametrize("remote", [False, True])
 def test_what_can_be_taken_with_a_batch_is_the_batches_right_behind_it(remote: bool) -> None:
     sender, receiver = pair(remote)
-    assert not receiver.rows_follow
+    seen = [receiver.rows_follow]
     sender.send_batch(RowBatch([1, 2]))
-    assert receiver.rows_follow
+    seen.append(receiver.rows_follow)
     receiver.blocked = True
-    assert not receiver.rows_follow
+    seen.append(receiver.rows_follow)
     receiver.blocked = False
     sender.send_control(Watermark(5))
     sender.send_batch(RowBatch([3]))
-    receiver.take()
-    assert not receiver.rows_follow
-    receiver.take()
-    assert receiver.rows_follow
+    for _ in range(2):
+        receiver.take()
+        seen.append(receiver.rows_follow)
     receiver.close()
-    assert not receiver.rows_follow
+    assert [*seen, receiver.rows_follow] == [False, True, False, False, True, False]
