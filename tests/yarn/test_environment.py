@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,31 @@ from yarrow.runtime.yarn.environment import prepare
 from yarrow.runtime.yarn.environment_libraries import is_c_runtime
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
+#: What a process of the job loads, and from where; in application mode main() tells of itself as well.
+PLACES = """
+import json
+import sys
+from yarrow.datastream import StreamExecutionEnvironment
+
+def facts(whose):
+    import os, sys, numpy, pyarrow, ssl, yarrow.container
+    with open("/proc/self/maps") as maps:
+        libraries = sorted({line.split()[5] for line in maps if ".so" in line})
+    # The program's own path is one below the working directory.
+    modules = {name: os.path.abspath(module.__file__) for name, module in sys.modules.items()
+               if getattr(module, "__file__", None)}
+    return json.dumps({
+        "whose": whose, "base_prefix": sys.base_prefix, "path": sys.path, "libraries": libraries, "modules": modules,
+    })
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+if sys.argv[1:] == ["main"]:
+    print("FACTS", facts("main"), flush=True)
+with env.from_collection(["worker"]).map(facts).execute_and_collect("places") as rows:
+    for row in rows:
+        print("FACTS", row, flush=True)
+"""
 FACTS = """
 import json
 import sys
@@ -59,6 +85,16 @@ def outside(places: list[str], folders: tuple[str, ...]) -> list[str]:
     return [place for place in places if not place.startswith(folders)]
 
 
+def assert_inside(facts: dict[str, Any], local: str) -> None:
+    """All of a process is in its container's folder, or where links of that lead to, in the node's cache `local`."""
+    container = facts["base_prefix"].removesuffix("/environment")
+    inside = (f"{container}/", f"{local}/")
+    assert re.search(r"/container_[^/]*$", container)
+    assert outside(facts["path"], inside) == []
+    assert outside(list(facts["modules"].values()), inside) == []
+    assert [one for one in outside(facts["libraries"], inside) if not is_c_runtime(one)] == []
+
+
 def content(folder: Path) -> None:
     """An archive, and a requirement with the wheel that fulfils it."""
     with zipfile.ZipFile(folder / "model.zip", "w") as archive:
@@ -91,14 +127,8 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
     assert found is not None, output
     facts = json.loads(found[1])
 
-    container = facts["base_prefix"].removesuffix("/environment")
     local = str(hadoop.directory / "nm-local-dir")
-    # What links in the container's folder lead to, in the node's cache.
-    inside = (f"{container}/", f"{local}/")
-    assert re.search(r"/container_[^/]*$", container)
-    assert outside(facts["path"], inside) == []
-    assert outside(list(facts["modules"].values()), inside) == []
-    assert [one for one in outside(facts["libraries"], inside) if not is_c_runtime(one)] == []
+    assert_inside(facts, local)
     assert any(one.endswith("/lib/libssl.so.3") or "/lib/libssl.so" in one for one in facts["libraries"])
     assert facts["shipped"] == ["the user", "required"]
     assert facts["files"] == ["as it is", "1,2", "0.5"]
@@ -117,6 +147,31 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
 
     commands.ok("session", "-id", application, text="stop\n")
     assert commands.final_status(application) == "SUCCEEDED"
+
+
+def test_a_job_and_a_program_of_their_own_use_nothing_outside_either(
+    hadoop: HadoopCluster, commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "places.py").write_text(PLACES)
+    name = ("-ynm", commands.name("environment"))
+    job = commands.ok("run", "-m", "yarn-cluster", *name, "places.py")
+    attached = ("-D", "execution.attached=true")
+    program = commands.ok("run-application", "-t", "yarn-application", *name, *attached, "places.py", "main")
+    found: list[str] = []
+
+    def told() -> bool:
+        logs = "\n".join(hadoop.container_logs(program.application, 1 << 20).values())
+        found[:] = re.findall(r"^FACTS (.*)$", logs, re.MULTILINE)
+        return len(found) == 2
+
+    commands.eventually(told, "what the program has printed is in the logs")
+    found += re.findall(r"^FACTS (.*)$", job.out, re.MULTILINE)
+    facts = [json.loads(text) for text in found]
+    assert sorted(each["whose"] for each in facts) == ["main", "worker", "worker"]
+    for each in facts:
+        assert_inside(each, str(hadoop.directory / "nm-local-dir"))
+    for outcome in (job, program):
+        assert commands.final_status(outcome.application) == "SUCCEEDED"
 
 
 @pytest.mark.usefixtures("hadoop_environment")
