@@ -19,8 +19,8 @@ from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.runtime.data.key_groups import KeyGroupRange
 
-#: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each. Half of them are
-#: as many keys as are read at once.
+#: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each. Half of
+#: them are as many keys as are read at once.
 MOST_CHANGES: Final = 8192
 #: Bytes they may have, by the mean size of the values written last.
 MOST_BYTES: Final = 2 << 20
