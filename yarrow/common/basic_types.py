@@ -1,0 +1,193 @@
+"""The declared types of single values: basic values, SQL times, and values that are pickled.
+
+Immutable values, usable from any thread. Tags are part of the stored form of a type: they are added, never renamed.
+The types that hold other types stand in `collection_types` and `composite_types`.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from yarrow.common.time import Instant
+from yarrow.common.type_information import TypeInformation, TypeSpec
+
+_EPOCH_DATE = date(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _bits(count: int) -> tuple[int, int]:
+    return -(1 << (count - 1)), (1 << (count - 1)) - 1
+
+
+#: tag -> (name as Flink prints it, Python class)
+BASIC_TYPES: dict[str, tuple[str, type]] = {
+    "STRING": ("String", str),
+    "BYTE": ("Byte", int),
+    "BOOLEAN": ("Boolean", bool),
+    "SHORT": ("Short", int),
+    "INT": ("Integer", int),
+    "LONG": ("Long", int),
+    "FLOAT": ("Float", float),
+    "DOUBLE": ("Double", float),
+    "CHAR": ("Character", str),
+    "BIG_INT": ("BigInteger", int),
+    "BIG_DEC": ("BigDecimal", Decimal),
+    "INSTANT": ("Instant", Instant),
+}
+
+#: Inclusive limits of the fixed-width integers.
+_RANGES: dict[str, tuple[int, int]] = {
+    "BYTE": _bits(8),
+    "SHORT": _bits(16),
+    "INT": _bits(32),
+    "LONG": _bits(64),
+}
+
+#: The tags of what a primitive array may hold.
+PRIMITIVES = frozenset({"BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "CHAR"})
+
+
+class BasicTypeInfo(TypeInformation):
+    """A single value: string, boolean, number, character or Instant."""
+
+    __slots__ = ()
+
+    def __init__(self, tag: str) -> None:
+        if tag not in BASIC_TYPES:
+            raise ValueError(f"{tag!r} is not a basic type; there are {', '.join(BASIC_TYPES)}")
+        object.__setattr__(self, "_identity", (tag,))
+
+    @property
+    def tag(self) -> str:
+        """The name of the method of `Types` that makes this type."""
+        tag: str = self._identity[0]
+        return tag
+
+    @property
+    def value_range(self) -> tuple[int, int] | None:
+        """The smallest and largest integer of a fixed-width integer type, else None."""
+        return _RANGES.get(self.tag)
+
+    @property
+    def python_type(self) -> type:
+        return BASIC_TYPES[self.tag][1]
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    def accepts(self, value: object) -> bool:
+        if self.python_type is int or self.python_type is float:
+            # An integer in a floating-point column is a number without a fraction; a bool is not a number
+            # here.
+            if isinstance(value, bool):
+                return False
+            limits = _RANGES.get(self.tag)
+            if limits is not None:
+                return isinstance(value, int) and limits[0] <= value <= limits[1]
+            return isinstance(value, int | self.python_type)
+        if self.tag == "CHAR":
+            return isinstance(value, str) and len(value) == 1
+        return isinstance(value, self.python_type)
+
+    def to_spec(self) -> TypeSpec:
+        return self.tag
+
+    def __repr__(self) -> str:
+        return BASIC_TYPES[self.tag][0]
+
+
+#: tag -> Python class
+SQL_TIMES: dict[str, type] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
+
+
+class SqlTimeTypeInfo(TypeInformation):
+    """A date, a time of day or a date with time, all without a zone.
+
+    Internal forms: days since 1970-01-01, microseconds since midnight, microseconds since 1970-01-01T00:00.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, tag: str) -> None:
+        if tag not in SQL_TIMES:
+            raise ValueError(f"{tag!r} is not an SQL time type; there are {', '.join(SQL_TIMES)}")
+        object.__setattr__(self, "_identity", (tag,))
+
+    @property
+    def tag(self) -> str:
+        """The name of the method of `Types` that makes this type."""
+        tag: str = self._identity[0]
+        return tag
+
+    @property
+    def python_type(self) -> type:
+        return SQL_TIMES[self.tag]
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    def accepts(self, value: object) -> bool:
+        if isinstance(value, datetime):
+            return self.tag == "SQL_TIMESTAMP" and value.tzinfo is None
+        if isinstance(value, time):
+            return self.tag == "SQL_TIME" and value.tzinfo is None
+        return self.tag == "SQL_DATE" and isinstance(value, date)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        if not self.accepts(obj):
+            raise TypeError(
+                f"{self.tag} takes a {self.python_type.__name__} without time zone, not {obj!r}; "
+                "convert it, or declare Types.INSTANT() for points in time"
+            )
+        if self.tag == "SQL_DATE":
+            return (obj - _EPOCH_DATE).days
+        if self.tag == "SQL_TIME":
+            return ((obj.hour * 60 + obj.minute) * 60 + obj.second) * 1_000_000 + obj.microsecond
+        return (obj - _EPOCH) // _MICROSECOND
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        if self.tag == "SQL_DATE":
+            return _EPOCH_DATE + timedelta(days=obj)
+        moment = _EPOCH + timedelta(microseconds=obj)
+        return moment.time() if self.tag == "SQL_TIME" else moment
+
+    def to_spec(self) -> TypeSpec:
+        return self.tag
+
+    def __repr__(self) -> str:
+        return {"SQL_DATE": "Date", "SQL_TIME": "Time", "SQL_TIMESTAMP": "Timestamp"}[self.tag]
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python value that pickles; the type of values that nothing was declared about."""
+
+    __slots__ = ()
+
+    @property
+    def python_type(self) -> type:
+        return object
+
+    @property
+    def is_immutable(self) -> bool:
+        return False
+
+    def accepts(self, value: object) -> bool:
+        return True
+
+    def to_spec(self) -> TypeSpec:
+        return "PICKLED_BYTE_ARRAY"
+
+    def __repr__(self) -> str:
+        return "PickledByteArrayTypeInfo"
