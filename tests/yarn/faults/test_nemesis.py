@@ -17,7 +17,7 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.nemesis import Nemesis, Target, make_schedule
 from yarrow.testing.tcp_relay import TcpRelay
 
-SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "3").split(",")]
+SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1").split(",")]
 SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "25"))
 
 
