@@ -1,0 +1,130 @@
+"""Process functions over a stream and a broadcast stream, which share broadcast state.
+
+Interfaces alone; called by the thread that owns the task. Only what is called for a broadcast record gets the state
+for writing: every subtask sees these records alike, and so holds the same state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from yarrow.datastream.functions.function import Function
+from yarrow.datastream.time_domain import TimeDomain
+from yarrow.datastream.timerservice import TimerService
+
+if TYPE_CHECKING:
+    from yarrow.datastream.state import (
+        BroadcastState,
+        MapStateDescriptor,
+        ReadOnlyBroadcastState,
+        State,
+        StateDescriptor,
+    )
+
+KEY = TypeVar("KEY")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What the functions over a stream and a broadcast stream have in common."""
+
+    class BaseContext(ABC):
+        """What is known while a record is processed."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Return the event time of the record, or None."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the machine's time."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the event time reached."""
+
+    class Context(BaseContext):
+        """What is known while a broadcast record is processed."""
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
+            """Return broadcast state for reading and writing.
+
+            Each subtask must write the same: what is written may depend on broadcast records alone.
+            """
+
+    class ReadOnlyContext(BaseContext):
+        """What is known while a record of the other stream is processed."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor[K, V]
+        ) -> ReadOnlyBroadcastState[K, V]:
+            """Return broadcast state for reading."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """Any number of results for each record of a stream without keys and of a broadcast stream."""
+
+    class Context(BaseBroadcastProcessFunction.Context):
+        """What is known while a broadcast record is processed."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
+        """What is known while a record of the other stream is processed."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[Any] | None:
+        """Return or yield the results of a record of the stream that is not broadcast."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[Any] | None:
+        """Return or yield the results of a broadcast record, which every subtask sees."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """Any number of results for each record of a keyed stream and of a broadcast stream."""
+
+    class Context(BaseBroadcastProcessFunction.Context):
+        """What is known while a broadcast record is processed."""
+
+        @abstractmethod
+        def apply_to_keyed_state(
+            self, state_descriptor: StateDescriptor, function: Callable[[Any, State], None]
+        ) -> None:
+            """Call `function(key, state)` for every key of the subtask that has this state, in any order."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
+        """What is known while a record of the keyed stream is processed."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return the clocks and the timers of the key."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """Return the key of the record."""
+
+    class OnTimerContext(ReadOnlyContext):
+        """What is known while a timer fires; its timestamp is the timer's."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Return the clock of the timer."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[Any] | None:
+        """Return or yield the results of a record of the keyed stream."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[Any] | None:
+        """Return or yield the results of a broadcast record, which every subtask sees."""
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
+        """Return or yield what a timer of the key brings forth; by default nothing."""
+        return None

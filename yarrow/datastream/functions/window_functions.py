@@ -1,0 +1,91 @@
+"""Functions over the elements of a window, by key or of a whole stream.
+
+Interfaces alone; called by the thread that owns the task when a trigger fires. Which window an element belongs to and
+when it fires is not theirs to say: that is for window assigners and triggers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from yarrow.datastream.functions.function import Function, KeyedStateStore
+
+if TYPE_CHECKING:
+    from yarrow.datastream.window import Window
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W", bound="Window")
+# The contexts nested in window functions need a variable of their own.
+WINDOW = TypeVar("WINDOW", bound="Window")
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Any number of results for each window of a key."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
+        """Return or yield the results of a window that fires."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Any number of results for each window of a stream without keys."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
+        """Return or yield the results of a window that fires."""
+
+
+class _WindowContext(ABC, Generic[WINDOW]):
+    """What is known while a window fires."""
+
+    @abstractmethod
+    def window(self) -> WINDOW:
+        """Return the window."""
+
+    @abstractmethod
+    def window_state(self) -> KeyedStateStore:
+        """Return the state of this key and window; what is put there is removed in `clear`."""
+
+    @abstractmethod
+    def global_state(self) -> KeyedStateStore:
+        """Return the state of this key in all windows."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Any number of results for each window of a key, with state, time and side outputs."""
+
+    class Context(_WindowContext[WINDOW]):
+        """What is known while a window fires."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the machine's time."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the event time reached."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
+        """Return or yield the results of a window that fires."""
+
+    def clear(self, context: Context[W]) -> None:
+        """Remove the window's own state; called once when the window is purged for good."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Any number of results for each window of a stream without keys, with state and side outputs."""
+
+    class Context(_WindowContext[WINDOW]):
+        """What is known while a window fires."""
+
+    @abstractmethod
+    def process(self, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
+        """Return or yield the results of a window that fires."""
+
+    def clear(self, context: Context[W]) -> None:
+        """Remove the window's own state; called once when the window is purged for good."""
