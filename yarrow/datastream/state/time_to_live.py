@@ -1,0 +1,199 @@
+"""StateTtlConfig: how long the values of a state live, and how expired ones are removed.
+
+Settings alone, immutable once built; the builder belongs to the thread that made it. Which clean-up a backend can do
+is its own business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from yarrow.common.time import Duration, Time, milliseconds_of
+
+
+@dataclass(frozen=True)
+class StateTtlConfig:
+    """How long values of a state live.
+
+    Made by `StateTtlConfig.new_builder(ttl)`; an expired value counts as removed.
+
+    Raises ValueError for a time to live that is not positive.
+    """
+
+    class UpdateType(Enum):
+        """What makes a value young again."""
+
+        Disabled = 0
+        OnCreateAndWrite = 1
+        OnReadAndWrite = 2
+
+    class StateVisibility(Enum):
+        """Whether an expired value that is still stored may be read."""
+
+        ReturnExpiredIfNotCleanedUp = 0
+        NeverReturnExpired = 1
+
+    class TtlTimeCharacteristic(Enum):
+        """The clock that values age by."""
+
+        ProcessingTime = 0
+
+    @dataclass(frozen=True)
+    class CleanupStrategies:
+        """When expired values are removed from storage besides being hidden from readers."""
+
+        #: Whether the backend's own background clean-up runs.
+        in_background: bool = True
+        #: Whether expired values are left out of full snapshots.
+        in_full_snapshot: bool = False
+        #: Entries looked at by each access; 0: no incremental clean-up was asked for.
+        incremental_cleanup_size: int = 0
+        run_cleanup_for_every_record: bool = False
+        #: Entries between two looks at the clock during RocksDB's clean-up; 0: none was asked for.
+        rocksdb_query_time_after_num_entries: int = 0
+        rocksdb_periodic_compaction_time_ms: int | None = None
+
+    class Builder:
+        """Collects the settings."""
+
+        def __init__(self, ttl: Time | Duration) -> None:
+            self._ttl: Time | Duration = ttl
+            self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
+            self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
+            self._time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+            self._cleanup: dict[str, Any] = {}
+
+        def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
+            """Set what makes a value young again."""
+            self._update_type = update_type
+            return self
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """Only writing makes a value young again, as is the default."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """Reading makes a value young again too."""
+            return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(
+            self, state_visibility: StateTtlConfig.StateVisibility
+        ) -> StateTtlConfig.Builder:
+            """Set whether an expired value that is still stored may be read."""
+            self._state_visibility = state_visibility
+            return self
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """An expired value is read until it is removed from storage."""
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            """An expired value is never read, as is the default."""
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(
+            self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+        ) -> StateTtlConfig.Builder:
+            """Set the clock that values age by."""
+            self._time_characteristic = ttl_time_characteristic
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Values age by the machine's clock, as is the default."""
+            return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Leave expired values out of full snapshots."""
+            self._cleanup["in_full_snapshot"] = True
+            return self
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool = False
+        ) -> StateTtlConfig.Builder:
+            """Look at this many entries of a heap state at each access, or at each record.
+
+            ValueError below 1.
+            """
+            if cleanup_size < 1:
+                raise ValueError(f"cleanup_size must be at least 1, not {cleanup_size}")
+            self._cleanup["incremental_cleanup_size"] = cleanup_size
+            self._cleanup["run_cleanup_for_every_record"] = run_cleanup_for_every_record
+            return self
+
+        def cleanup_in_rocksdb_compact_filter(
+            self,
+            query_time_after_num_entries: int,
+            periodic_compaction_time: Time | Duration | None = None,
+        ) -> StateTtlConfig.Builder:
+            """Remove expired values of RocksDB in the background, reading the clock every so many entries."""
+            if query_time_after_num_entries < 1:
+                raise ValueError(
+                    f"query_time_after_num_entries must be at least 1, not {query_time_after_num_entries}"
+                )
+            self._cleanup["rocksdb_query_time_after_num_entries"] = query_time_after_num_entries
+            if periodic_compaction_time is not None:
+                self._cleanup["rocksdb_periodic_compaction_time_ms"] = milliseconds_of(
+                    periodic_compaction_time
+                )
+            return self
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Remove expired values only when they are read."""
+            self._cleanup["in_background"] = False
+            return self
+
+        def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
+            """Set the time to live."""
+            self._ttl = ttl
+            return self
+
+        def build(self) -> StateTtlConfig:
+            """Return the settings."""
+            return StateTtlConfig(
+                self._update_type,
+                self._state_visibility,
+                self._time_characteristic,
+                self._ttl,
+                StateTtlConfig.CleanupStrategies(**self._cleanup),
+            )
+
+    update_type: UpdateType
+    state_visibility: StateVisibility
+    ttl_time_characteristic: TtlTimeCharacteristic
+    ttl: Time | Duration
+    cleanup_strategies: CleanupStrategies = field(default_factory=CleanupStrategies)
+
+    def __post_init__(self) -> None:
+        if milliseconds_of(self.ttl) < 1:
+            raise ValueError(f"the time to live of a state must be at least 1 ms, not {self.ttl!r}")
+
+    @staticmethod
+    def new_builder(ttl: Time | Duration) -> Builder:
+        """Begin settings with this time to live."""
+        return StateTtlConfig.Builder(ttl)
+
+    def get_update_type(self) -> UpdateType:
+        """Return what makes a value young again."""
+        return self.update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Return whether an expired value that is still stored may be read."""
+        return self.state_visibility
+
+    def get_ttl(self) -> Time | Duration:
+        """Return the time to live."""
+        return self.ttl
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Return the clock that values age by."""
+        return self.ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        """Whether values expire at all."""
+        return self.update_type is not StateTtlConfig.UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """Return when expired values are removed from storage."""
+        return self.cleanup_strategies
