@@ -30,26 +30,23 @@ from yarrow.common.typeinfo import (
 from yarrow.runtime.data.errors import RowFormatError, SerializationError, UnsupportedTypeInfoError
 from yarrow.runtime.data.serializers_columns import (
     MISFITS,
-    BigIntCoder,
-    BoolCoder,
     Buffer,
-    BytesCoder,
     ColumnCoder,
-    DateCoder,
-    DecimalCoder,
-    FixedIntCoder,
-    FloatCoder,
-    InstantCoder,
-    PickledCoder,
-    TextCoder,
-    TimeCoder,
-    TimestampCoder,
     check_value,
     read_column,
     write_column,
 )
 from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_form
 from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
+from yarrow.runtime.data.serializers_numbers import (
+    BigIntCoder,
+    BoolCoder,
+    DecimalCoder,
+    FixedIntCoder,
+    FloatCoder,
+)
+from yarrow.runtime.data.serializers_texts import BytesCoder, PickledCoder, TextCoder
+from yarrow.runtime.data.serializers_times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
 from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
 
 __all__ = [

@@ -16,7 +16,6 @@ from yarrow.runtime.data.serializers_columns import (
     Buffer,
     ColumnCoder,
     Misfit,
-    TextCoder,
     check_value,
     cut,
     pack_lengths,
@@ -25,6 +24,7 @@ from yarrow.runtime.data.serializers_columns import (
     unpack_lengths,
     write_column,
 )
+from yarrow.runtime.data.serializers_texts import TextCoder
 
 Names = tuple[str, ...] | None
 
