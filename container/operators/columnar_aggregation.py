@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yarrow.container.operators.aggregate_states import (
+from yarrow.container.operators.aggregate_state import (
     AggregateState,
     ForeignStateError,
     SumOverflowError,
     UnsupportedColumnError,
-    state_for,
 )
+from yarrow.container.operators.aggregate_states import state_for
 from yarrow.container.operators.base import ColumnarOperator, OperatorContext
 from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown, key_index
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
