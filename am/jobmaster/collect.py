@@ -33,8 +33,11 @@ class CollectBuffer:
         *,
         version: str = "",
         exactly_once: bool = False,
+        checkpoint_id: int = -1,
     ) -> None:
-        """`exactly_once`: the client keeps rows until a checkpoint covers them, and hears of each attempt."""
+        """`exactly_once`: the client keeps rows until a checkpoint covers them, and hears of each attempt.
+        `checkpoint_id`: from which all tasks begin, -1 = none.
+        """
         self._job_id = job_id
         self._collect_id = collect_id
         self._version = version
@@ -52,15 +55,20 @@ class CollectBuffer:
         self._confirmed: dict[int, dict[str, int]] = {}
         #: Subtasks that have sent their last rows.
         self._ended: set[int] = set()
+        #: Number of the first attempts at the present parallelism.
+        self._oldest_attempt = 0
         self._exactly_once = exactly_once
         #: The job has ended.
         self._closed = False
         self._complete = False
         self._changed = asyncio.Condition()
+        self._begin_anew(checkpoint_id)
 
     async def push(self, rows: CollectRows) -> CollectConfirmation:
         """Returns when there is room for the next, with what the client has; at once after the end of the job."""
         async with self._changed:
+            if rows.attempt_number < self._oldest_attempt:
+                return CollectConfirmation()
             attempt, sequence = self._taken.get(rows.subtask, (-1, -1))
             if (rows.attempt_number, rows.sequence) > (attempt, sequence):
                 if rows.attempt_number != attempt:
@@ -136,10 +144,29 @@ class CollectBuffer:
             self._ended.remove(subtask)
             self._open += 1
 
-    def replaced(self, subtasks: int) -> None:
-        """The operator goes on with so many subtasks, all of which begin anew."""
+    def replaced(self, subtasks: int, attempt_number: int, checkpoint_id: int) -> None:
+        """The operator goes on with so many subtasks, all of which begin anew: with attempts of that number, from that
+        checkpoint.
+        """
         self._ended.clear()
         self._open = subtasks
+        self._oldest_attempt = attempt_number
+        self._begin_anew(checkpoint_id)
+
+    def _begin_anew(self, checkpoint_id: int) -> None:
+        """With a stream that is not in the checkpoint nobody may go on: what the client keeps of it is void."""
+        if self._exactly_once:
+            self._put(
+                CollectRows(
+                    job_id=self._job_id,
+                    collect_id=self._collect_id,
+                    subtask=-1,
+                    sequence=-1,
+                    payload=b"",
+                    row_count=0,
+                    restored=checkpoint_id,
+                )
+            )
 
     async def close(self, complete: bool) -> None:
         """The job has ended: what is there can still be fetched, no more comes. `complete`: it has finished."""

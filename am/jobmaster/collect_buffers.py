@@ -17,8 +17,18 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 class CollectBuffers:
     """One buffer for each collect operator."""
 
-    def __init__(self, job: JobGraph, version: str, max_rows: int, *, exactly_once: bool = False) -> None:
-        """`version` names the buffers of this JobMaster: no other's are so called."""
+    def __init__(
+        self,
+        job: JobGraph,
+        version: str,
+        max_rows: int,
+        *,
+        exactly_once: bool = False,
+        checkpoint_id: int = -1,
+    ) -> None:
+        """`version` names the buffers of this JobMaster: no other's are so called. `checkpoint_id`: from which the job
+        begins, -1 = none.
+        """
         self._job_id = job.job_id
         self._buffers = {
             collect_id: CollectBuffer(
@@ -28,6 +38,7 @@ class CollectBuffers:
                 max_rows,
                 version=version,
                 exactly_once=exactly_once,
+                checkpoint_id=checkpoint_id,
             )
             for vertex in job.vertices
             for collect_id in _collects_of(vertex)
@@ -46,11 +57,11 @@ class CollectBuffers:
             for collect_id in _collects_of(execution.vertex):
                 self._buffers[collect_id].restarts(execution.subtask)
 
-    def replaced(self, job: JobGraph) -> None:
-        """The job goes on at other parallelisms."""
+    def replaced(self, job: JobGraph, attempt_number: int, checkpoint_id: int) -> None:
+        """The job goes on at other parallelisms, with attempts of that number, from that checkpoint."""
         for vertex in job.vertices:
             for collect_id in _collects_of(vertex):
-                self._buffers[collect_id].replaced(vertex.parallelism)
+                self._buffers[collect_id].replaced(vertex.parallelism, attempt_number, checkpoint_id)
 
     async def close(self, complete: bool) -> None:
         """The job has ended; `complete`: it has finished."""

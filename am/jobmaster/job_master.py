@@ -172,6 +172,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             self.leader_id,
             settings.collect_buffer_rows,
             exactly_once=settings.checkpoints.covers_each_row_once,
+            checkpoint_id=self._checkpoints.checkpoint_id,
         )
         self._events = OperatorEvents(self.graph, self._links)
         #: Slots to give back at the end of the job.
@@ -265,7 +266,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
     def _job_replaced(self, job: JobGraph) -> None:
         self._encoded = self._prepared[id(job)]
         self._checkpoints.job_replaced(job)
-        self._collects.replaced(job)
+        attempt_number = min(execution.attempt_number for execution in self.graph.executions())
+        self._collects.replaced(job, attempt_number, self._checkpoints.checkpoint_id)
 
     # For the Dispatcher.
 

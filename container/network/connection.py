@@ -65,6 +65,8 @@ class Connection:
         self.tls_ready = not self._is_tls
         self.authenticated = False
         self.closed = False
+        #: What its channels are told that come too late to fail with it.
+        self.closed_because = ""
         self._lock = threading.Lock()
         #: Frames sent before the proof was given wait here.
         self._held: list[Buffer] = []

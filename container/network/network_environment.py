@@ -157,9 +157,7 @@ class NetworkEnvironment:
         with self._lock:
             peer = self._peers.get(connection)
             if peer is None:
-                return failed_output(
-                    codec, wake, f"the connection to worker {consumer.worker_id} broke at once"
-                )
+                return failed_output(codec, wake, connection.closed_because)
             number = peer.next_number
             peer.next_number += 1
             remote = RemoteOutputChannel(number, codec, connection, wake)
@@ -215,7 +213,7 @@ class NetworkEnvironment:
             else:
                 connected = False
         if not connected:
-            channel.fail(f"the connection to worker {producer.worker_id} broke at once")
+            channel.fail(connection.closed_because)
             return
         payload = msgspec.msgpack.encode(request)
         connection.send([encode_header(FrameType.FETCH, 0, len(payload)) + payload])
@@ -355,6 +353,7 @@ class NetworkEnvironment:
     def on_closed(self, connection: Connection, reason: str) -> None:
         """A connection has broken or is given up: all its channels fail."""
         with self._lock:
+            connection.closed_because = connection.closed_because or reason
             peer = self._peers.pop(connection, None)
             if self._by_worker.get(connection.peer_id) is connection:
                 del self._by_worker[connection.peer_id]

@@ -115,14 +115,22 @@ class SessionWindowTimeGapExtractor(ABC):
         """Return the gap of a record in milliseconds, at least 1."""
 
 
-class _EventTimeWindows(WindowAssigner[Any, TimeWindow]):
+class _TimeWindows(WindowAssigner[Any, TimeWindow]):
+    """What the assigners of windows of time have in common, whichever clock they go by."""
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+    @abstractmethod
+    def _time(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        """Return the time of a record by the clock of the windows."""
+
+
+class _EventTimeWindows(_TimeWindows):
     """What all assigners of event time have in common."""
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger()
-
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
         return True
@@ -136,14 +144,11 @@ class _EventTimeWindows(WindowAssigner[Any, TimeWindow]):
         return timestamp
 
 
-class _ProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
+class _ProcessingTimeWindows(_TimeWindows):
     """What all assigners of processing time have in common."""
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return ProcessingTimeTrigger()
-
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
         return False
@@ -152,12 +157,21 @@ class _ProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
         return context.get_current_processing_time()
 
 
-class TumblingEventTimeWindows(_EventTimeWindows):
-    """Windows of one size, one after the other, by event time."""
+class _TumblingWindows(_TimeWindows):
+    """Windows of one size, one after the other."""
 
     def __init__(self, size: int, offset: int) -> None:
         _check_size_and_offset(self, size, size, offset)
         self.size, self.offset = size, offset
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return _sliding(self._time(timestamp, context), self.size, self.size, self.offset)
+
+
+class TumblingEventTimeWindows(_EventTimeWindows, _TumblingWindows):
+    """Windows of one size, one after the other, by event time."""
 
     @staticmethod
     def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingEventTimeWindows:
@@ -166,18 +180,9 @@ class TumblingEventTimeWindows(_EventTimeWindows):
         """
         return TumblingEventTimeWindows(milliseconds_of(size), _offset_of(offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _sliding(self._time(timestamp, context), self.size, self.size, self.offset)
 
-
-class TumblingProcessingTimeWindows(_ProcessingTimeWindows):
+class TumblingProcessingTimeWindows(_ProcessingTimeWindows, _TumblingWindows):
     """Windows of one size, one after the other, by processing time."""
-
-    def __init__(self, size: int, offset: int) -> None:
-        _check_size_and_offset(self, size, size, offset)
-        self.size, self.offset = size, offset
 
     @staticmethod
     def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingProcessingTimeWindows:
@@ -186,18 +191,22 @@ class TumblingProcessingTimeWindows(_ProcessingTimeWindows):
         """
         return TumblingProcessingTimeWindows(milliseconds_of(size), _offset_of(offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _sliding(self._time(timestamp, context), self.size, self.size, self.offset)
 
-
-class SlidingEventTimeWindows(_EventTimeWindows):
-    """Windows of one size, one starting every slide, by event time."""
+class _SlidingWindows(_TimeWindows):
+    """Windows of one size, one starting every slide."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
         _check_size_and_offset(self, size, slide, offset)
         self.size, self.slide, self.offset = size, slide, offset
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return _sliding(self._time(timestamp, context), self.size, self.slide, self.offset)
+
+
+class SlidingEventTimeWindows(_EventTimeWindows, _SlidingWindows):
+    """Windows of one size, one starting every slide, by event time."""
 
     @staticmethod
     def of(
@@ -206,18 +215,9 @@ class SlidingEventTimeWindows(_EventTimeWindows):
         """Return windows of a size, one starting at `offset` and at every slide from there."""
         return SlidingEventTimeWindows(milliseconds_of(size), milliseconds_of(slide), _offset_of(offset))
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _sliding(self._time(timestamp, context), self.size, self.slide, self.offset)
 
-
-class SlidingProcessingTimeWindows(_ProcessingTimeWindows):
+class SlidingProcessingTimeWindows(_ProcessingTimeWindows, _SlidingWindows):
     """Windows of one size, one starting every slide, by processing time."""
-
-    def __init__(self, size: int, slide: int, offset: int) -> None:
-        _check_size_and_offset(self, size, slide, offset)
-        self.size, self.slide, self.offset = size, slide, offset
 
     @staticmethod
     def of(
@@ -225,11 +225,6 @@ class SlidingProcessingTimeWindows(_ProcessingTimeWindows):
     ) -> SlidingProcessingTimeWindows:
         """Return windows of a size, one starting at `offset` and at every slide from there."""
         return SlidingProcessingTimeWindows(milliseconds_of(size), milliseconds_of(slide), _offset_of(offset))
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _sliding(self._time(timestamp, context), self.size, self.slide, self.offset)
 
 
 class _FixedGap(SessionWindowTimeGapExtractor):
@@ -242,48 +237,39 @@ class _FixedGap(SessionWindowTimeGapExtractor):
         return self.gap
 
 
-class DynamicEventTimeSessionWindows(_EventTimeWindows, MergingWindowAssigner[Any, TimeWindow]):
-    """Sessions by event time: each ends when no record comes within the gap of its last ones."""
+class _SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
+    """Sessions: each ends when no record comes within the gap of its last ones."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         self.extractor = session_window_time_gap_extractor
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return _session(self._time(timestamp, context), element, self.extractor)
+
+    def merge_windows(
+        self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
+    ) -> None:
+        TimeWindow.merge_windows(windows, callback.merge)
+
+
+class DynamicEventTimeSessionWindows(_EventTimeWindows, _SessionWindows):
+    """Sessions by event time: each ends when no record comes within the gap of its last ones."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
         """Return sessions whose gap is extracted from each record."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _session(self._time(timestamp, context), element, self.extractor)
 
-    def merge_windows(
-        self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
-    ) -> None:
-        TimeWindow.merge_windows(windows, callback.merge)
-
-
-class DynamicProcessingTimeSessionWindows(_ProcessingTimeWindows, MergingWindowAssigner[Any, TimeWindow]):
+class DynamicProcessingTimeSessionWindows(_ProcessingTimeWindows, _SessionWindows):
     """Sessions by processing time: each ends when no record comes within the gap of its last ones."""
-
-    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        self.extractor = session_window_time_gap_extractor
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
         """Return sessions whose gap is extracted from each record."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return _session(self._time(timestamp, context), element, self.extractor)
-
-    def merge_windows(
-        self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
-    ) -> None:
-        TimeWindow.merge_windows(windows, callback.merge)
 
 
 class EventTimeSessionWindows(DynamicEventTimeSessionWindows):
@@ -398,8 +384,7 @@ def _check_size_and_offset(assigner: object, size: int, slide: int, offset: int)
     if size < 1 or slide < 1 or abs(offset) >= slide:
         raise ValueError(
             f"{type(assigner).__name__} needs a size and a slide of at least 1 ms and an offset smaller than "
-            f"the "
-            f"slide, got size {size} ms, slide {slide} ms, offset {offset} ms"
+            f"the slide, got size {size} ms, slide {slide} ms, offset {offset} ms"
         )
 
 

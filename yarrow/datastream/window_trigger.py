@@ -123,7 +123,17 @@ class Trigger(ABC, Generic[T, W]):
         """Remove the timers and state of a window that is purged."""
 
 
-class EventTimeTrigger(Trigger[Any, TimeWindow]):
+class _WaitingTrigger(Trigger[T, W]):
+    """Does nothing when a timer fires, unless a subclass says so for its clock."""
+
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
+class EventTimeTrigger(_WaitingTrigger[Any, TimeWindow]):
     """Fires when the watermark passes the end of the window, and then at each late record."""
 
     @staticmethod
@@ -137,9 +147,6 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -157,7 +164,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+class ProcessingTimeTrigger(_WaitingTrigger[Any, TimeWindow]):
     """Fires when the machine's clock passes the end of the window."""
 
     @staticmethod
@@ -174,9 +181,6 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def can_merge(self) -> bool:
         return True
 
@@ -188,7 +192,7 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
-class _ContinuousTrigger(Trigger[Any, TimeWindow]):
+class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
     """What firing at intervals needs on either clock: the time of the next firing, kept as state."""
 
     def __init__(self, interval: int) -> None:
@@ -276,9 +280,6 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         self._start(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE if time == window.max_timestamp() else self._fire(time, window, ctx)
 
@@ -306,11 +307,8 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return self._fire(time, window, ctx)
 
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
-
-class CountTrigger(Trigger[Any, Window]):
+class CountTrigger(_WaitingTrigger[Any, Window]):
     """Fires at every `window_size`-th record of the window."""
 
     def __init__(self, window_size: int) -> None:
@@ -333,12 +331,6 @@ class CountTrigger(Trigger[Any, Window]):
             return TriggerResult.CONTINUE
         state.clear()
         return TriggerResult.FIRE
-
-    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
@@ -380,18 +372,12 @@ class PurgingTrigger(Trigger[T, W]):
         self.nested_trigger.clear(window, ctx)
 
 
-class NeverTrigger(Trigger[Any, Window]):
+class NeverTrigger(_WaitingTrigger[Any, Window]):
     """Never fires: the trigger of global windows for which none was set."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:

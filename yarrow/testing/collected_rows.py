@@ -13,11 +13,16 @@ from typing import Any
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 
+#: Of a stream without a name: nobody gives it up.
+_UNKNOWN = -2
+
 
 class _Stream:
     """What is known of one stream of rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        #: The checkpoint with which it began, which does not know of it: its name begins so.
+        self.born = int(name.rpartition("-")[0]) if name else _UNKNOWN
         #: Who wrote it last.
         self.attempt: ExecutionAttemptID | None = None
         #: Those before: what comes late of them is void.
@@ -28,6 +33,13 @@ class _Stream:
         self.kept: list[Any] = []
         #: The beginning of a row that is longer than a message.
         self.parts: list[bytes] = []
+
+    def give_up(self) -> None:
+        """Nobody goes on with what has come; another attempt may begin it once more."""
+        self.kept.clear()
+        self.end = 0
+        if self.attempt is not None:
+            self.former.add(self.attempt)
 
     def begin(self, message: CollectRows) -> list[Any]:
         """Another attempt goes on with the stream: its first message. The rows that are confirmed by that."""
@@ -82,7 +94,7 @@ class CollectedRows:
                 ended = True
                 rows += self._rest(message.complete)
             elif not self._has_come(message):
-                rows += self._take(message)
+                rows += self._begin_anew(message.restored) if message.subtask < 0 else self._take(message)
         return None if ended and not rows else rows
 
     def _has_come(self, message: CollectRows) -> bool:
@@ -95,10 +107,21 @@ class CollectedRows:
         self.position = CollectPosition(version=message.version, delivery=message.delivery)
         return False
 
+    def _begin_anew(self, checkpoint_id: int) -> tuple[()]:
+        """All tasks begin from that checkpoint: a stream that began with it or later is not in it, and void.
+
+        So it is with what a rescale has begun that is taken back, or that another master does not know. Others go on,
+        or have ended before the checkpoint, which covers them then.
+        """
+        for stream in self._streams.values():
+            if stream.born >= checkpoint_id:
+                stream.give_up()
+        return ()
+
     def _take(self, message: CollectRows) -> list[Any]:
         # Streams are named by the operator; where they are not, a subtask has one.
         name = (-1, message.stream) if message.stream else (message.subtask, "")
-        stream = self._streams.setdefault(name, _Stream())
+        stream = self._streams.setdefault(name, _Stream(message.stream))
         if message.attempt_id in stream.former:
             return []
         rows = stream.begin(message) if message.attempt_id != stream.attempt else []

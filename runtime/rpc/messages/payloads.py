@@ -31,7 +31,11 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
 
 class CollectRows(Message, frozen=True, kw_only=True):
     """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on
-    unread."""
+    unread.
+
+    One of the subtask -1 is of the JobMaster, which says by it that all tasks begin anew, from the checkpoint
+    `restored` (-1 = none).
+    """
 
     job_id: JobID
     collect_id: str
@@ -45,7 +49,8 @@ class CollectRows(Message, frozen=True, kw_only=True):
     #: The subtask's attempt: each begins anew with its sequence, and leaves unfinished what the former continued.
     attempt_number: int = 0
     attempt_id: ExecutionAttemptID = ExecutionAttemptID("")
-    #: Rows in one order, whose positions count on over attempts; a subtask may go on with several.
+    #: Rows in one order, whose positions count on over attempts; a subtask may go on with several. The name is
+    #: CHECKPOINT-SUBTASK: from which checkpoint it began, -1 = none, and where.
     stream: str = ""
     #: Position of the first row.
     first: int = 0

@@ -61,11 +61,11 @@ class Job:
         self.exactly_once = exactly_once
         self.masters = 0
         self.parallelism = parallelism
+        self.complete: Checkpoint | None = None
         self.elect()
         self.client = CollectedRows()
         self.got: list[Any] = []
         self.ended = False
-        self.complete: Checkpoint | None = None
         self.attempt = -1
         self.number = 0
         self.start(parallelism)
@@ -75,11 +75,21 @@ class Job:
         self.masters += 1
         version = f"master-{self.masters}"
         self.buffer = CollectBuffer(
-            JOB, "c", self.parallelism, 1 << 30, version=version, exactly_once=self.exactly_once
+            JOB,
+            "c",
+            self.parallelism,
+            1 << 30,
+            version=version,
+            exactly_once=self.exactly_once,
+            checkpoint_id=self.complete.number if self.complete else -1,
         )
 
-    def new_master(self) -> None:
-        """The master dies; the next one starts all tasks from the last complete checkpoint."""
+    def new_master(self, parallelism: int | None = None) -> None:
+        """The master dies; the next one starts all tasks from the last complete checkpoint.
+
+        It knows the job as it was submitted, not what a rescale has made of it.
+        """
+        self.parallelism = parallelism or self.parallelism
         self.elect()
         self.start(self.parallelism)
 
@@ -181,7 +191,12 @@ class Job:
         """As the engine does it: with a checkpoint at which all stand still."""
         self.cut()
         self.completes(notify=False)
+        self.replace(parallelism)
+
+    def replace(self, parallelism: int) -> None:
+        """All tasks start again at that parallelism, as when a rescale has failed behind its checkpoint."""
         self.start(parallelism)
+        self.buffer.replaced(parallelism, self.attempt, self.complete.number if self.complete else -1)
 
     def fetch(self) -> None:
         while not self.ended and (messages := self.available()):
@@ -352,6 +367,24 @@ def test_what_the_client_has_is_not_handed_out_again_by_the_next_master() -> Non
     assert job.got == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("former", [False, True], ids=["rescale fails", "master dies"])
+def test_rows_of_a_parallelism_that_is_given_up_are_void(former: bool) -> None:
+    job = Job(1)
+    job.read(2)
+    job.deliver()
+    job.rescale(2)
+    job.read(2)
+    job.deliver()
+    job.fetch()
+    if former:
+        job.new_master(1)
+    else:
+        job.replace(1)
+    job.read(4)
+    job.finish()
+    assert sorted(job.got) == list(range(6))
+
+
 def test_an_answer_that_is_lost_is_given_again() -> None:
     job = Job()
     job.read(2)
@@ -469,6 +502,10 @@ STEPS: dict[str, Callable[[Job], None]] = {
     "at 1": lambda job: job.rescale(1),
     "at 2": lambda job: job.rescale(2),
     "at 3": lambda job: job.rescale(3),
+    "back to 1": lambda job: job.replace(1),
+    "back to 3": lambda job: job.replace(3),
+    "new master at 1": lambda job: job.new_master(1),
+    "new master at 2": lambda job: job.new_master(2),
 }
 
 
