@@ -7,7 +7,7 @@ Owner: the task thread that runs the chain. Life cycle: constructed from a spec 
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -288,6 +288,24 @@ class RowOperator(Operator):
     def end_of_chunk(self) -> None:
         """Called after each run of the loop: operators that collect rows for a bulk call make it here."""
         return None
+
+
+class KeyReadingOperator(RowOperator):
+    """A RowOperator that computes the key of a row; at the head of a chain its state may ask for keys in advance."""
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        self.generate_at(code, value, timestamp, emit, is_head=False)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        self.generate_at(code, value, timestamp, emit, is_head=True)
+
+    @abstractmethod
+    def generate_at(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
+        """Writes the code for one row; `is_head`: the rows come from a channel, not from another operator."""
 
 
 class ColumnarOperator(Operator):

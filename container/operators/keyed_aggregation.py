@@ -6,12 +6,13 @@ it with the raw key, and only a miss makes the canonical key (see runtime.data.k
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
-from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
 from yarrow.container.operators.key_selection import generate_key
 from yarrow.container.operators.row_functions import FunctionOperator
 from yarrow.container.operators.user_functions import load_function, method_of
@@ -30,44 +31,50 @@ def state_type(declared: TypeInformation | None) -> TypeInformation:
     return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
 
 
-class ReducingOperator(FunctionOperator):
-    """reduce(function): the first record of a key is its first value."""
+class FoldingOperator(KeyReadingOperator):
+    """Combines each record with the value of its key; the first record of a key is its first value."""
 
     one_to_one = True
 
-    def __init__(self, name: str, spec: ReduceOperator, output_type: TypeInformation | None) -> None:
-        super().__init__(name, spec.function, keyed=True)
-        self._selector_blob = spec.key_selector
-        self._type = output_type
+    _selector_blob: bytes
+    _type: TypeInformation | None
+
+    @abstractmethod
+    def bind_combination(self, code: CodeWriter) -> str:
+        """The name in the code of (value so far, new record) -> new value."""
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
         self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
 
-    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        self._generate(code, value, timestamp, emit, is_head=False)
-
-    def generate_input(
-        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
-    ) -> None:
-        self._generate(code, value, timestamp, emit, is_head=True)
-
-    def _generate(
+    def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
-        reduce = code.bind("reduce", method_of(self.function, "reduce", self.name))
+        combine = self.bind_combination(code)
         result = generate_keyed_update(
             code,
             self._table,
             generate_key(code, self._selector, value, self._table if is_head else None),
             first=lambda target: code.line(f"{target} = {value}"),
-            update=lambda target: code.line(f"{target} = {reduce}({target}, {value})"),
+            update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
             fixed=lambda target: generate_fixed(
                 code, target, self._type, self.context.environment.object_reuse
             ),
         )
         emit(result, timestamp)
+
+
+class ReducingOperator(FoldingOperator, FunctionOperator):
+    """reduce(function)."""
+
+    def __init__(self, name: str, spec: ReduceOperator, output_type: TypeInformation | None) -> None:
+        super().__init__(name, spec.function, keyed=True)
+        self._selector_blob = spec.key_selector
+        self._type = output_type
+
+    def bind_combination(self, code: CodeWriter) -> str:
+        return code.bind("reduce", method_of(self.function, "reduce", self.name))
 
 
 def generate_keyed_update(
@@ -103,44 +110,17 @@ def generate_keyed_update(
     return result
 
 
-class FieldAggregation(RowOperator):
+class FieldAggregation(FoldingOperator):
     """sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
-
-    one_to_one = True
 
     def __init__(self, name: str, spec: AggregateOperator, output_type: TypeInformation | None) -> None:
         super().__init__(name)
         self._spec = spec
+        self._selector_blob = spec.key_selector
         self._type = output_type
 
-    def setup(self, context: OperatorContext) -> None:
-        super().setup(context)
-        self._selector = method_of(load_function(self._spec.key_selector, self.name), "get_key", self.name)
-        self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
-
-    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        self._generate(code, value, timestamp, emit, is_head=False)
-
-    def generate_input(
-        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
-    ) -> None:
-        self._generate(code, value, timestamp, emit, is_head=True)
-
-    def _generate(
-        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
-    ) -> None:
-        combine = code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
-        result = generate_keyed_update(
-            code,
-            self._table,
-            generate_key(code, self._selector, value, self._table if is_head else None),
-            first=lambda target: code.line(f"{target} = {value}"),
-            update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
-            fixed=lambda target: generate_fixed(
-                code, target, self._type, self.context.environment.object_reuse
-            ),
-        )
-        emit(result, timestamp)
+    def bind_combination(self, code: CodeWriter) -> str:
+        return code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
 
 
 def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:

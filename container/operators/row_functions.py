@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
 from yarrow.container.operators.checkpointed import (
     initialize_function,
     notify_function_aborted,
@@ -67,7 +67,7 @@ class FunctionOperator(RowOperator):
                 self._runtime_context.close_state_functions()
 
 
-class StatelessFunctionOperator(FunctionOperator):
+class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
     """map, flat_map or filter."""
 
     def __init__(self, name: str, spec: RowFunctionOperator) -> None:
@@ -77,15 +77,7 @@ class StatelessFunctionOperator(FunctionOperator):
         self._selector_blob = spec.key_selector
         self.one_to_one = spec.shape is RowShape.MAP
 
-    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        self._generate(code, value, timestamp, emit, is_head=False)
-
-    def generate_input(
-        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
-    ) -> None:
-        self._generate(code, value, timestamp, emit, is_head=True)
-
-    def _generate(
+    def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         if self._selector_blob is not None:
