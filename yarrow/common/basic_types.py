@@ -50,7 +50,26 @@ _RANGES: dict[str, tuple[int, int]] = {
 PRIMITIVES = frozenset({"BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "CHAR"})
 
 
-class BasicTypeInfo(TypeInformation):
+class _TaggedTypeInfo(TypeInformation):
+    """A type that its tag alone tells from the others, of values that never change."""
+
+    __slots__ = ()
+
+    @property
+    def tag(self) -> str:
+        """The name of the method of `Types` that makes this type."""
+        tag: str = self._identity[0]
+        return tag
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    def to_spec(self) -> TypeSpec:
+        return self.tag
+
+
+class BasicTypeInfo(_TaggedTypeInfo):
     """A single value: string, boolean, number, character or Instant."""
 
     __slots__ = ()
@@ -61,12 +80,6 @@ class BasicTypeInfo(TypeInformation):
         object.__setattr__(self, "_identity", (tag,))
 
     @property
-    def tag(self) -> str:
-        """The name of the method of `Types` that makes this type."""
-        tag: str = self._identity[0]
-        return tag
-
-    @property
     def value_range(self) -> tuple[int, int] | None:
         """The smallest and largest integer of a fixed-width integer type, else None."""
         return _RANGES.get(self.tag)
@@ -74,10 +87,6 @@ class BasicTypeInfo(TypeInformation):
     @property
     def python_type(self) -> type:
         return BASIC_TYPES[self.tag][1]
-
-    @property
-    def is_immutable(self) -> bool:
-        return True
 
     def accepts(self, value: object) -> bool:
         if self.python_type is int or self.python_type is float:
@@ -93,9 +102,6 @@ class BasicTypeInfo(TypeInformation):
             return isinstance(value, str) and len(value) == 1
         return isinstance(value, self.python_type)
 
-    def to_spec(self) -> TypeSpec:
-        return self.tag
-
     def __repr__(self) -> str:
         return BASIC_TYPES[self.tag][0]
 
@@ -104,7 +110,7 @@ class BasicTypeInfo(TypeInformation):
 SQL_TIMES: dict[str, type] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
 
 
-class SqlTimeTypeInfo(TypeInformation):
+class SqlTimeTypeInfo(_TaggedTypeInfo):
     """A date, a time of day or a date with time, all without a zone.
 
     Internal forms: days since 1970-01-01, microseconds since midnight, microseconds since 1970-01-01T00:00.
@@ -118,18 +124,8 @@ class SqlTimeTypeInfo(TypeInformation):
         object.__setattr__(self, "_identity", (tag,))
 
     @property
-    def tag(self) -> str:
-        """The name of the method of `Types` that makes this type."""
-        tag: str = self._identity[0]
-        return tag
-
-    @property
     def python_type(self) -> type:
         return SQL_TIMES[self.tag]
-
-    @property
-    def is_immutable(self) -> bool:
-        return True
 
     def accepts(self, value: object) -> bool:
         if isinstance(value, datetime):
@@ -162,9 +158,6 @@ class SqlTimeTypeInfo(TypeInformation):
             return _EPOCH_DATE + timedelta(days=obj)
         moment = _EPOCH + timedelta(microseconds=obj)
         return moment.time() if self.tag == "SQL_TIME" else moment
-
-    def to_spec(self) -> TypeSpec:
-        return self.tag
 
     def __repr__(self) -> str:
         return {"SQL_DATE": "Date", "SQL_TIME": "Time", "SQL_TIMESTAMP": "Timestamp"}[self.tag]

@@ -21,19 +21,39 @@ IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
 
+class _ElementContext(ABC):
+    """What is known while a record is processed, of any stream."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """Return the clocks and the timers of the key; timers need a keyed stream."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Return the event time of the record, or None."""
+
+
+class _KeyedElementContext(_ElementContext):
+    """What is known while a record of a keyed stream is processed."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Return the key of the record."""
+
+
+class _TimerContext(ABC):
+    """What is known besides while a timer fires."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """Return the clock of the timer."""
+
+
 class ProcessFunction(Function, Generic[IN, OUT]):
     """Any number of results for each record, with time and side outputs."""
 
-    class Context(ABC):
+    class Context(_ElementContext):
         """What is known while a record is processed."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the clocks; timers need a keyed stream."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the event time of the record, or None."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> Iterable[Any] | None:
@@ -43,27 +63,11 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     """Any number of results for each record of a keyed stream, with state, timers and side outputs."""
 
-    class Context(ABC):
+    class Context(_KeyedElementContext):
         """What is known while a record is processed."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the key of the record."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the clocks and the timers of the key."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the event time of the record, or None."""
-
-    class OnTimerContext(Context):
+    class OnTimerContext(Context, _TimerContext):
         """What is known while a timer fires; its timestamp is the timer's."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return the clock of the timer."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context) -> Iterable[Any] | None:
@@ -77,16 +81,8 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each record of two connected streams, with time and side outputs."""
 
-    class Context(ABC):
+    class Context(_ElementContext):
         """What is known while a record is processed."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the clocks; timers need keyed streams."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the event time of the record, or None."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: Context) -> Iterable[Any] | None:
@@ -100,27 +96,11 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """Any number of results for each record of two connected keyed streams, which share state and timers."""
 
-    class Context(ABC):
+    class Context(_KeyedElementContext):
         """What is known while a record is processed."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the key of the record."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the clocks and the timers of the key."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the event time of the record, or None."""
-
-    class OnTimerContext(Context):
+    class OnTimerContext(Context, _TimerContext):
         """What is known while a timer fires; its timestamp is the timer's."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return the clock of the timer."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: Context) -> Iterable[Any] | None:

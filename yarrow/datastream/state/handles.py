@@ -80,24 +80,12 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class MapState(State, Generic[K, V]):
-    """A map from keys of the user to values, for each key of the stream."""
+class _ReadableMap(State, Generic[K, V]):
+    """What is read of a map."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
         """Return the value of a key, or None."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set the value of a key."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None:
-        """Set the values of many keys."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove a key; one that is not there is no error."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -122,12 +110,6 @@ class MapState(State, Generic[K, V]):
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
 
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
 
@@ -135,45 +117,8 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
-    """A map that is the same in every subtask, for reading."""
-
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether a key is there."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Iterate over keys with their values."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Iterate over the keys."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Iterate over the values."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no key."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
-    """A map that is the same in every subtask, for reading and writing."""
+class _WritableMap(_ReadableMap[K, V]):
+    """What is read of a map and written to it."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -192,3 +137,15 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
     def __delitem__(self, key: K) -> None:
         self.remove(key)
+
+
+class MapState(_WritableMap[K, V]):
+    """A map from keys of the user to values, for each key of the stream."""
+
+
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
+    """A map that is the same in every subtask, for reading."""
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], _WritableMap[K, V]):
+    """A map that is the same in every subtask, for reading and writing."""
