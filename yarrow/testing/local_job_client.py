@@ -59,6 +59,8 @@ class LocalJobClient(JobClient):
         self._left: dict[str, deque[CollectRows]] = {}
         self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
         self._left_lock = threading.Lock()
+        #: Set before the first row is taken over: what is fetched from then on may lack some.
+        self._takes_over = threading.Event()
         self._result: Future[JobResult] = Future()
         self._details: ExecutionGraphDetails | None = None
 
@@ -90,6 +92,7 @@ class LocalJobClient(JobClient):
 
     async def _take_over_rows(self) -> None:
         """At most what the JobMaster's bounded buffers hold: no more comes from a job that has ended."""
+        self._takes_over.set()
         for collect_id in self._collect_ids:
             rows: deque[CollectRows] = deque()
             position = COLLECT_START
@@ -198,23 +201,29 @@ class LocalJobClient(JobClient):
         with self._left_lock:
             if collect_id in self._left:
                 return self._take_left(collect_id)
-        position = self._collected[collect_id].position
-        messages: Sequence[CollectRows] | None = None
-        try:
-            messages = self._loop.call(
-                self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows, position)
-            )
-            if not messages or not messages[-1].last:
-                return messages
-        except Exception:
-            # The cluster may have ended in the meantime; what was left is here then.
-            self._result.exception()
-            if collect_id not in self._left:
-                raise
-        # At the end rows may have been taken over that are missing here.
-        self._result.exception()
+        messages: Sequence[CollectRows] = ()
+        if not self._takes_over.is_set():
+            position = self._collected[collect_id].position
+            try:
+                messages = self._loop.call(
+                    self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows, position)
+                )
+            except Exception:
+                # The cluster may have ended in the meantime; what was left is here then.
+                self._result.exception()
+                if collect_id not in self._left:
+                    raise
+            else:
+                if not self._takes_over.is_set() and not (messages and messages[-1].last):
+                    return messages
+        # Taking over confirms what it takes: messages may be behind some that have not come to here.
+        failure = self._result.exception()
         with self._left_lock:
-            return self._take_left(collect_id) if collect_id in self._left else messages or ()
+            if collect_id in self._left:
+                return self._take_left(collect_id)
+        if failure is not None:
+            raise failure
+        return messages
 
     def _take_left(self, collect_id: str) -> Sequence[CollectRows]:
         left = self._left[collect_id]

@@ -1,0 +1,118 @@
+"""The handle on an embedded cluster's job, at the end of which it takes over the rows that were not fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, JobResult
+from yarrow.testing.local_cluster import LocalCluster
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.loop_thread import LoopThread
+
+JOB = JobID("1" * 32)
+#: In messages of a thousand rows; three fetches of the client that takes over.
+ROWS = 30_000
+
+
+class EndedJob:
+    """A Dispatcher whose job has ended; the program fetches between two of the fetches that take over."""
+
+    def __init__(self) -> None:
+        self.buffer = CollectBuffer(JOB, "c", 1, 1 << 30, version="v")
+        self.ends = asyncio.Event()
+        self.fetches_between = asyncio.Event()
+        self.taking_over = 0
+        self.of_program = 0
+
+    async def fill(self) -> None:
+        for sequence in range(ROWS // 1000):
+            first = sequence * 1000
+            await self.buffer.push(
+                CollectRows(
+                    job_id=JOB,
+                    collect_id="c",
+                    subtask=0,
+                    sequence=sequence,
+                    payload=pickle.dumps(list(range(first, first + 1000))),
+                    row_count=1000,
+                    attempt_id=ExecutionAttemptID("a"),
+                    stream="-1-0",
+                    first=first,
+                )
+            )
+        await self.buffer.close(complete=True)
+
+    async def request_job_result(self, job_id: JobID) -> JobResult:
+        await self.ends.wait()
+        return JobResult(
+            job_id=JOB,
+            name="job",
+            status=JobStatus.FINISHED,
+            net_runtime_ms=0,
+            start_time=0,
+            end_time=0,
+            accumulators={},
+        )
+
+    async def request_job_details(self, job_id: JobID) -> None:
+        return None
+
+    async def fetch_collected(
+        self, job_id: JobID, collect_id: str, max_rows: int, position: CollectPosition = COLLECT_START
+    ) -> tuple[CollectRows, ...]:
+        if max_rows == 10_000:
+            self.taking_over += 1
+            if self.taking_over == 3:
+                # Two parts are taken over, the first of them is confirmed.
+                await self.fetches_between.wait()
+        else:
+            self.of_program += 1
+            if self.of_program == 2:
+                self.ends.set()
+                while self.taking_over < 3:
+                    await asyncio.sleep(0)
+        messages = await self.buffer.fetch(max_rows, position)
+        if max_rows != 10_000 and self.of_program == 2:
+            self.fetches_between.set()
+        return messages
+
+
+def test_rows_that_are_fetched_while_the_others_are_taken_over_come_once() -> None:
+    loop = LoopThread.shared()
+
+    async def job() -> EndedJob:
+        ended = EndedJob()
+        await ended.fill()
+        return ended
+
+    ended = loop.call(job())
+    over = threading.Event()
+
+    async def drained() -> None: ...
+
+    async def end() -> None:
+        over.set()
+
+    operator = SimpleNamespace(spec=CollectOperator(collect_id="c"))
+    graph = SimpleNamespace(job_id=JOB, vertices=[SimpleNamespace(operators=[operator])])
+    cluster = SimpleNamespace(dispatcher=ended, drain_output=drained)
+    client = LocalJobClient(loop, cast(LocalCluster, cluster), cast(JobGraph, graph))
+
+    async def follow() -> None:
+        client.follow(end)
+
+    loop.call(follow())
+    got: list[Any] = []
+    while (rows := client.fetch_collected("c", 1000)) is not None:
+        got += rows
+    assert got == list(range(ROWS))
+    assert over.is_set()
