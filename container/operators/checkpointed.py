@@ -1,14 +1,14 @@
 """The part of a user function in checkpoints: CheckpointedFunction and CheckpointListener.
 
-Owner: the task thread. Every operator with a user function calls these four; a function that is neither of the two
-is left alone. Exceptions of user code pass as they are: the chain names the operator.
+Owner: the task thread. Every operator with a user function has these four called; a function that is neither of the
+two is left alone. Exceptions of user code pass as they are: the chain names the operator.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -77,3 +77,19 @@ def notify_function_aborted(function: Any, checkpoint_id: int) -> None:
     """The checkpoint will never be complete."""
     if isinstance(function, CheckpointListener):
         function.notify_checkpoint_aborted(checkpoint_id)
+
+
+class CheckpointedFunctionOperator(Operator):
+    """An operator that hands checkpoints on to its one user function."""
+
+    #: Set by setup.
+    function: Any
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        snapshot_function(self.function, checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        notify_function_complete(self.function, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        notify_function_aborted(self.function, checkpoint_id)

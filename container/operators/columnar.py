@@ -20,12 +20,7 @@ from yarrow.container.operators.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
-from yarrow.container.operators.checkpointed import (
-    initialize_function,
-    notify_function_aborted,
-    notify_function_complete,
-    snapshot_function,
-)
+from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
 from yarrow.container.operators.lossless_cast import LossyCastError, lossless_cast
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
@@ -39,7 +34,7 @@ class BatchFunctionError(YarrowError):
     came."""
 
 
-class BatchFunctionCaller(ColumnarOperator):
+class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
     """Calls a columnar function once a batch.
 
     filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in
@@ -56,7 +51,7 @@ class BatchFunctionCaller(ColumnarOperator):
         self._call: Callable[[Any], Any]
         self._adapter: BatchAdapter
         self._opened = False
-        self.function: Any = None
+        self.function = None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -68,15 +63,6 @@ class BatchFunctionCaller(ColumnarOperator):
         self._opened = True
         initialize_function(self.function, self.context, None)
         open_function(self.function, OperatorRuntimeContext(self.context, False))
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        snapshot_function(self.function, checkpoint_id)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        notify_function_complete(self.function, checkpoint_id)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        notify_function_aborted(self.function, checkpoint_id)
 
     def close(self) -> None:
         if self._opened:

@@ -6,15 +6,8 @@ results follows PyFlink (None from flat_map is no result; coroutine results do n
 
 from __future__ import annotations
 
-from typing import Any
-
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
-from yarrow.container.operators.checkpointed import (
-    initialize_function,
-    notify_function_aborted,
-    notify_function_complete,
-    snapshot_function,
-)
+from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
 from yarrow.container.operators.key_selection import generate_current_key
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, load_function, method_of, open_function
@@ -28,14 +21,14 @@ from yarrow.runtime.graph.operator_spec import (
 )
 
 
-class FunctionOperator(RowOperator):
+class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
     """Base of operators with one user function."""
 
     def __init__(self, name: str, blob: bytes, keyed: bool = False) -> None:
         super().__init__(name)
         self._blob = blob
         self._keyed = keyed
-        self.function: Any = None
+        self.function = None
         self._opened = False
         self._runtime_context: OperatorRuntimeContext
 
@@ -48,15 +41,6 @@ class FunctionOperator(RowOperator):
         runtime_context = self._runtime_context = OperatorRuntimeContext(self.context, self._keyed)
         initialize_function(self.function, self.context, runtime_context if self._keyed else None)
         open_function(self.function, runtime_context)
-
-    def snapshot_state(self, checkpoint_id: int) -> None:
-        snapshot_function(self.function, checkpoint_id)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        notify_function_complete(self.function, checkpoint_id)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        notify_function_aborted(self.function, checkpoint_id)
 
     def close(self) -> None:
         if self._opened:
