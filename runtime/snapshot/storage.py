@@ -90,7 +90,25 @@ class CheckpointStorage(Protocol):
         ...
 
 
-class FileSystemCheckpointStorage:
+class _FolderStorage:
+    """What every storage does that keeps snapshots in folders of a file system."""
+
+    _secret: bytes
+
+    def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
+        """See CheckpointStorage."""
+        remove_checkpoint(location.directory, shared)
+
+    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
+        """See CheckpointStorage."""
+        remove_snapshot(snapshot, shared)
+
+    def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
+        """See CheckpointStorage."""
+        return open_snapshot(pointer, verify=verify, secret=self._secret)
+
+
+class FileSystemCheckpointStorage(_FolderStorage):
     """`<directory>/<job id>/chk-<n>`, `shared` and `taskowned` beside them; savepoints where they are asked for."""
 
     def __init__(
@@ -134,18 +152,6 @@ class FileSystemCheckpointStorage:
         """See CheckpointStorage."""
         return write_metadata(location.directory, metadata, self._ids, self._secret)
 
-    def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
-        remove_checkpoint(location.directory, shared)
-
-    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
-        remove_snapshot(snapshot, shared)
-
-    def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
-        """See CheckpointStorage."""
-        return open_snapshot(pointer, verify=verify, secret=self._secret)
-
     def earlier(self) -> Sequence[EarlierCheckpoint]:
         """See CheckpointStorage."""
         file_system = file_system_for(self._job_folder)
@@ -174,7 +180,7 @@ class FileSystemCheckpointStorage:
                 file_system.delete(path)
 
 
-class JobManagerCheckpointStorage:
+class JobManagerCheckpointStorage(_FolderStorage):
     """All state travels to the JobMaster inside messages; with a `directory` the metadata are kept there too.
 
     `max_state_size` bounds one state in bytes. Raises SnapshotStorageError where it is over `message_limit`.
@@ -216,18 +222,6 @@ class JobManagerCheckpointStorage:
             folder = join(self._job_folder, f"{CHECKPOINT_PREFIX}{metadata.checkpoint_id}")
             make_folder(folder)
         return write_metadata(folder, metadata, self._ids, self._secret) if folder else ""
-
-    def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
-        remove_checkpoint(location.directory, shared)
-
-    def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
-        remove_snapshot(snapshot, shared)
-
-    def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
-        """See CheckpointStorage."""
-        return open_snapshot(pointer, verify=verify, secret=self._secret)
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
         """See CheckpointStorage."""
