@@ -56,7 +56,33 @@ class CountState(AggregateState):
         self.counts = filled(entries, self.counts, 0)
 
 
-class IntegerSumState(AggregateState):
+class _SumState(AggregateState):
+    """The sum of each slot that had a value."""
+
+    sums: npt.NDArray[Any]
+
+    def __init__(self) -> None:
+        self._known = 0
+        self.seen = SeenSlots()
+
+    def _present(self, slots: Slots, column: pa.Array | None, size: int) -> tuple[Slots, pa.Array]:
+        """Slots and values without the nulls, with room for `size` slots."""
+        assert column is not None
+        slots, column = self.seen.filter(slots, column, size, self._known)
+        self._known = size
+        self.sums = grown(self.sums, size)
+        return slots, column
+
+    def _detach(self, size: int) -> None:
+        self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
+
+    def restore(self, entries: list[Any]) -> None:
+        self.sums = filled(entries, self.sums, 0)
+        self.seen.restore(entries)
+        self._known = len(entries)
+
+
+class IntegerSumState(_SumState):
     """Exact sums in int64, of uint64 in uint64.
 
     `_bound` is at least the magnitude of every sum: as long as it and the batch cannot pass the type
@@ -65,20 +91,16 @@ class IntegerSumState(AggregateState):
     """
 
     def __init__(self, column: pa.DataType) -> None:
+        super().__init__()
         unsigned = pa.types.is_uint64(column)
         self.type = column if pa.types.is_duration(column) else pa.uint64() if unsigned else pa.int64()
-        self.sums: npt.NDArray[Any] = np.zeros(LEAST, np.uint64 if unsigned else np.int64)
+        self.sums = np.zeros(LEAST, np.uint64 if unsigned else np.int64)
         self._most = int(np.iinfo(self.sums.dtype).max)
         self._least = int(np.iinfo(self.sums.dtype).min)
         self._bound = 0
-        self._known = 0
-        self.seen = SeenSlots()
 
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
-        assert column is not None
-        slots, column = self.seen.filter(slots, column, size, self._known)
-        self._known = size
-        self.sums = grown(self.sums, size)
+        slots, column = self._present(slots, column, size)
         if not len(slots):
             return
         values = integers_of(column)
@@ -109,51 +131,34 @@ class IntegerSumState(AggregateState):
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.sums.take(slots), mask=self.seen.nulls(slots)).cast(self.type)
 
-    def _detach(self, size: int) -> None:
-        self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
-
     def entries(self, start: int, end: int) -> list[Any]:
         return self.seen.with_nulls(dated(self.sums[start:end], self.type), start, end)
 
     def restore(self, entries: list[Any]) -> None:
         entries = undated(entries, self.type)
-        self.sums = filled(entries, self.sums, 0)
-        self.seen.restore(entries)
-        self._known = len(entries)
+        super().restore(entries)
         self._bound = max((abs(entry) for entry in entries if entry is not None), default=0)
 
 
-class FloatSumState(AggregateState):
+class FloatSumState(_SumState):
     """Sums in float64."""
 
     type = pa.float64()
 
     def __init__(self) -> None:
+        super().__init__()
         self.sums = np.zeros(LEAST, np.float64)
-        self._known = 0
-        self.seen = SeenSlots()
 
     def update(self, slots: Slots, column: pa.Array | None, size: int) -> None:
-        assert column is not None
-        slots, column = self.seen.filter(slots, column, size, self._known)
-        self._known = size
-        self.sums = grown(self.sums, size)
+        slots, column = self._present(slots, column, size)
         with np.errstate(invalid="ignore", over="ignore"):
             np.add.at(self.sums, slots, column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False))
 
     def values(self, slots: Slots) -> pa.Array:
         return pa.array(self.sums.take(slots), mask=self.seen.nulls(slots))
 
-    def _detach(self, size: int) -> None:
-        self.sums, self.seen = grown(self.sums, size)[:size].copy(), self.seen.frozen(size)
-
     def entries(self, start: int, end: int) -> list[Any]:
         return self.seen.with_nulls(self.sums[start:end].tolist(), start, end)
-
-    def restore(self, entries: list[Any]) -> None:
-        self.sums = filled(entries, self.sums, 0.0)
-        self.seen.restore(entries)
-        self._known = len(entries)
 
 
 class MeanState(AggregateState):
