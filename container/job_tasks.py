@@ -346,6 +346,7 @@ class JobTasks:
             first=message.first,
             restored=message.restored,
             confirmed=message.confirmed,
+            writers=message.writers,
         )
         self._send(EmitCollectRows(rows=rows))
 

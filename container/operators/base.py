@@ -43,6 +43,7 @@ class CollectMessage(NamedTuple):
     first: int
     restored: int
     confirmed: int
+    writers: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

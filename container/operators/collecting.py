@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -39,7 +39,15 @@ class CollectStream:
     may be several, or none. Then it begins one, named by that checkpoint, so that no name comes twice.
     """
 
-    def __init__(self, name: str, end: int = 0, rows: list[Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        writer: str,
+        end: int = 0,
+        rows: list[Any] | None = None,
+        former: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        """`writer`: the attempt that goes on with it; `former`: as `writers`, of the state that it begins from."""
         self.name = name
         #: Position behind the last row.
         self.end = end
@@ -53,6 +61,7 @@ class CollectStream:
         self.confirmed = end
         #: What the client was told last of `confirmed`; -1 = it does not know of this attempt.
         self.told = -1
+        self._writers = [*former, (end, writer)]
 
     @property
     def first(self) -> int:
@@ -63,6 +72,17 @@ class CollectStream:
     def unsent(self) -> int:
         """Rows that nobody has taken yet; some of them may be under way."""
         return self.end - self.sent
+
+    @property
+    def writers(self) -> tuple[tuple[int, str], ...]:
+        """From which position on which attempt has written the rows from `first` on, in order; this one is the last."""
+        following = [*(begin for begin, _ in self._writers[1:]), None]
+        self._writers = [
+            each
+            for each, next_begin in zip(self._writers, following, strict=True)
+            if next_begin is None or (next_begin > self.first and next_begin > each[0])
+        ]
+        return tuple(self._writers)
 
     def append(self, row: Any) -> None:
         """A row behind the last."""
@@ -106,14 +126,16 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     def open(self) -> None:
         self._state = self.context.operator_state.list_state(ListStateDescriptor(STREAMS))
+        attempt = self.context.environment.attempt_id
         self._streams = [
-            CollectStream(name, end, [_restored_row(row, batches) for row in rows])
-            for name, end, batches, rows in self._state.get()
+            CollectStream(name, attempt, end, [_restored_row(row, batches) for row in rows], *writers)
+            for name, end, batches, rows, *writers in self._state.get()
         ]
         if not self._streams:
             restored = self.context.restored_checkpoint_id
             subtask = self.context.environment.subtask
-            self._streams.append(CollectStream(f"{-1 if restored is None else restored}-{subtask}"))
+            name = f"{-1 if restored is None else restored}-{subtask}"
+            self._streams.append(CollectStream(name, attempt))
             self._streams[0].told = 0
         #: The rows of this attempt.
         self._own = self._streams[0]
@@ -143,7 +165,10 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     def snapshot_state(self, checkpoint_id: int) -> None:
         self._state.update(
-            [(stream.name, stream.end, *_stored_rows(stream.rows)) for stream in self._streams]
+            [
+                (stream.name, stream.end, *_stored_rows(stream.rows), stream.writers)
+                for stream in self._streams
+            ]
         )
         self._cuts[checkpoint_id] = [(stream, stream.end) for stream in self._streams]
         while len(self._cuts) > _REMEMBERED:
@@ -188,6 +213,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             first=stream.sent,
             restored=stream.restored,
             confirmed=stream.confirmed,
+            writers=stream.writers,
         )
         self.context.environment.push_collected(message)
 

@@ -27,6 +27,8 @@ class _Stream:
         self.attempt: ExecutionAttemptID | None = None
         #: Those before: what comes late of them is void.
         self.former: set[ExecutionAttemptID] = set()
+        #: Attempts that have written what came, and from which position on.
+        self.writers: dict[str, int] = {}
         #: Position behind the last row that came.
         self.end = 0
         #: The last rows before `end`, which no checkpoint covers yet.
@@ -49,11 +51,27 @@ class _Stream:
         else:
             self.former.add(self.attempt)
         self.attempt = message.attempt_id
-        covered = self.confirm(message.restored)
-        if self.end > message.restored:
-            self.kept.clear()
-            self.end = message.restored
-        return covered
+        self._void(self._divergence(message))
+        self.writers = {attempt: begin for begin, attempt in message.writers}
+        return self.confirm(message.restored)
+
+    def _divergence(self, message: CollectRows) -> int:
+        """Position from which on other rows than those that came are in the state with which the attempt begins: one
+        of which nothing has come may have written them.
+        """
+        others = [begin for begin, attempt in message.writers if attempt not in self.writers]
+        going_on = {attempt for _, attempt in message.writers}
+        if going_on and self.writers and next(reversed(self.writers)) not in going_on:
+            # Nobody has gone on with what the last one wrote.
+            others.append(self.writers[next(reversed(self.writers))])
+        return min([message.restored, *others])
+
+    def _void(self, position: int) -> None:
+        """The rows from there on do not count."""
+        if self.end > position:
+            kept_from = self.end - len(self.kept)
+            del self.kept[max(0, position - kept_from) :]
+            self.end = position
 
     def add(self, message: CollectRows) -> list[Any]:
         """The rows of a message that had not come before."""

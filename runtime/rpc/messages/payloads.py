@@ -58,6 +58,9 @@ class CollectRows(Message, frozen=True, kw_only=True):
     restored: int = 0
     #: Rows before this position are covered by a completed checkpoint.
     confirmed: int = 0
+    #: From which position on which attempt has written what the stream holds, in order: another master's clients may
+    #: not have heard of all of them.
+    writers: tuple[tuple[int, str], ...] = ()
     #: Put in by the JobMaster: rows are handed out when they are confirmed, and not before.
     exactly_once: bool = False
     #: On the end mark: the job has finished, so that all rows count that have come.

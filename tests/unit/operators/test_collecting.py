@@ -385,6 +385,35 @@ def test_rows_of_a_parallelism_that_is_given_up_are_void(former: bool) -> None:
     assert sorted(job.got) == list(range(6))
 
 
+def test_rows_of_an_attempt_of_which_the_client_has_not_heard_are_not_taken_for_those_of_another() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.fetch()
+    job.new_master()
+    # In another order, as inputs are read; the client does not ask while this master lives.
+    job.subtasks[0].take_rows(["c", "a", "b"], None)
+    job.deliver()
+    job.cut()
+    job.completes(notify=False)
+    job.new_master()
+    job.finish()
+    assert job.got == ["c", "a", "b"]
+
+
+def test_state_that_names_no_writers_is_restored() -> None:
+    job = Job()
+    job.read(2)
+    job.subtasks[0].snapshot_state(0)
+    job.subtasks[0]._state.update([entry[:4] for entry in job.subtasks[0]._state.get()])
+    operator = job.subtasks[0]
+    job.on_their_way.clear()
+    operator._in_flight = False
+    operator.open()
+    job.finish()
+    assert job.got == [0, 1]
+
+
 def test_an_answer_that_is_lost_is_given_again() -> None:
     job = Job()
     job.read(2)
@@ -472,7 +501,7 @@ def _held(job: Job) -> list[Any]:
     """Rows in the state of the subtasks."""
     for operator in job.subtasks:
         operator.snapshot_state(99)
-    return [row for operator in job.subtasks for *_, rows in operator._state.get() for row in rows]
+    return [row for operator in job.subtasks for _, _, _, rows, _ in operator._state.get() for row in rows]
 
 
 def test_record_batches_are_kept_too() -> None:

@@ -29,6 +29,7 @@ class EndedJob:
     def __init__(self) -> None:
         self.buffer = CollectBuffer(JOB, "c", 1, 1 << 30, version="v")
         self.ends = asyncio.Event()
+        self.two_parts_taken = asyncio.Event()
         self.fetches_between = asyncio.Event()
         self.taking_over = 0
         self.of_program = 0
@@ -72,14 +73,14 @@ class EndedJob:
         if max_rows == 10_000:
             self.taking_over += 1
             if self.taking_over == 3:
-                # Two parts are taken over, the first of them is confirmed.
+                # The first part is confirmed.
+                self.two_parts_taken.set()
                 await self.fetches_between.wait()
         else:
             self.of_program += 1
             if self.of_program == 2:
                 self.ends.set()
-                while self.taking_over < 3:
-                    await asyncio.sleep(0)
+                await self.two_parts_taken.wait()
         messages = await self.buffer.fetch(max_rows, position)
         if max_rows != 10_000 and self.of_program == 2:
             self.fetches_between.set()
