@@ -33,6 +33,9 @@ CLIENT_PATIENCE = 5.0
 LAST_QUESTIONS = 1.0
 #: Seconds that clients have altogether.
 LONGEST_STAY = 60.0
+#: As CLIENT_PATIENCE and LONGEST_STAY, for one that reads the rows that the job has left: a program may take its time
+#: over them.
+READER_PATIENCE, LONGEST_READ = 30.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,16 @@ class RunningCluster:
             await asyncio.sleep(LOOK)
 
     async def stay_for_clients(self, job_id: JobID) -> None:
-        """Returns when a client has been told the result of an ended job, or none asks for it."""
+        """Returns when a client has been told the result of an ended job and has its rows, or none asks for them."""
         begin = self.clock.monotonic()
-        while (stayed := self.clock.monotonic() - begin) < LONGEST_STAY:
-            quiet = min(stayed, self.activity.seconds_since_request())
-            if quiet > (LAST_QUESTIONS if self.activity.has_told(job_id) else CLIENT_PATIENCE):
+        while True:
+            patience, longest = CLIENT_PATIENCE, LONGEST_STAY
+            if self.activity.reads_rows(job_id):
+                patience, longest = READER_PATIENCE, LONGEST_READ
+            elif self.activity.has_told(job_id):
+                patience = LAST_QUESTIONS
+            stayed = self.clock.monotonic() - begin
+            if stayed >= longest or min(stayed, self.activity.seconds_since_request()) > patience:
                 return
             await asyncio.sleep(LOOK)
 

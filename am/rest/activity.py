@@ -17,6 +17,8 @@ class ClientActivity:
         self._last_request = float("-inf")
         self._last_heartbeat = self._clock.monotonic()
         self._told: set[JobID] = set()
+        #: Collect operators of which a client has had rows, and not the last.
+        self._read: set[tuple[JobID, str]] = set()
 
     def note_request(self) -> None:
         """A client has asked for something."""
@@ -29,6 +31,14 @@ class ClientActivity:
     def note_result(self, job_id: JobID) -> None:
         """A client has been told how the job ended."""
         self._told.add(job_id)
+
+    def note_rows(self, job_id: JobID, collect_id: str, *, last: bool) -> None:
+        """A client has been given rows of a collect operator; `last`: it knows that no more come."""
+        (self._read.discard if last else self._read.add)((job_id, collect_id))
+
+    def reads_rows(self, job_id: JobID) -> bool:
+        """Whether a client has begun to read rows of the job, and is not through."""
+        return any(read == job_id for read, _ in self._read)
 
     def seconds_since_request(self) -> float:
         """Infinite before the first."""

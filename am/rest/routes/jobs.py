@@ -182,5 +182,8 @@ async def collect_rows(
 ) -> Response:
     """The rows of execute_and_collect behind a message; what came before it is not sent again. Yarrow's."""
     position = CollectPosition(version=version, delivery=delivery)
-    rows = await access.collecting.fetch(JobID(job_id.lower()), collect_id, max_rows, wait, position)
+    job = JobID(job_id.lower())
+    rows = await access.collecting.fetch(job, collect_id, max_rows, wait, position)
+    if rows:
+        access.services.activity.note_rows(job, collect_id, last=rows[-1].last)
     return Response(msgspec.msgpack.encode(rows), media_type=_MSGPACK)

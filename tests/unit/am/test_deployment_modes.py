@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from yarrow.am.deployment_modes.application_end import (
     end_of_job,
     end_of_jobs,
 )
+from yarrow.am.deployment_modes.cluster import CLIENT_PATIENCE, LOOK, READER_PATIENCE, RunningCluster
 from yarrow.am.deployment_modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
 from yarrow.am.deployment_modes.program_process import ProgramPlace, run_main
 from yarrow.am.rest.activity import ClientActivity
@@ -90,6 +92,30 @@ def test_what_clients_asked_is_noted() -> None:
     activity.note_result(JobID("a"))
     assert activity.seconds_since_heartbeat() == activity.seconds_since_request() == 0
     assert activity.has_told(JobID("a")) and not activity.has_told(JobID("b"))
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["reads on", "is through"])
+def test_a_client_that_reads_rows_slowly_is_waited_for(through: bool) -> None:
+    job, clock = JobID("1" * 32), ManualClock()
+    activity = ClientActivity(clock)
+    unneeded = cast(Any, None)
+    cluster = RunningCluster(unneeded, unneeded, unneeded, unneeded, activity, clock)
+    activity.note_request()
+    activity.note_result(job)
+    activity.note_rows(job, "c", last=False)
+    if through:
+        activity.note_rows(job, "c", last=True)
+
+    async def body() -> bool:
+        staying = asyncio.ensure_future(cluster.stay_for_clients(job))
+        await asyncio.sleep(0)
+        clock.advance(CLIENT_PATIENCE + 1)
+        done, _ = await asyncio.wait({staying}, timeout=3 * LOOK)
+        clock.advance(READER_PATIENCE)
+        await asyncio.wait_for(staying, 10)
+        return bool(done)
+
+    assert asyncio.run(body()) is through
 
 
 def test_a_program_means_the_same_jobs_in_every_attempt() -> None:
