@@ -73,6 +73,8 @@ class CollectBuffer:
             if (rows.attempt_number, rows.sequence) > (attempt, sequence):
                 if rows.attempt_number != attempt:
                     self._confirmed[rows.subtask] = {}
+                    if self._exactly_once:
+                        self._drop_former(rows.subtask)
                 self._taken[rows.subtask] = (rows.attempt_number, rows.sequence)
                 if rows.row_count or rows.continued or self._exactly_once:
                     self._put(rows)
@@ -98,6 +100,19 @@ class CollectBuffer:
         )
         self._rows += rows.row_count
         self._bytes += len(rows.payload)
+
+    def _drop_former(self, subtask: int) -> None:
+        """A new attempt of it sends: what waits of former ones is in its state or comes again. Without that a job that
+        fails again and again would fill this buffer while nobody fetches.
+        """
+        kept = deque[CollectRows]()
+        for rows in self._waiting:
+            if rows.subtask != subtask or rows.attempt_number < self._oldest_attempt:
+                kept.append(rows)
+            else:
+                self._rows -= rows.row_count
+                self._bytes -= len(rows.payload)
+        self._waiting = kept
 
     def _has_room(self) -> bool:
         return (self._rows < self._max_rows and self._bytes < _MAX_BYTES) or self._open <= 0

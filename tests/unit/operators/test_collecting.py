@@ -497,6 +497,22 @@ def test_a_slow_client_holds_the_operator_up_and_its_state_is_bounded() -> None:
     asyncio.run(body())
 
 
+def test_a_job_that_fails_again_and_again_does_not_fill_the_buffer_of_a_client_that_does_not_fetch() -> None:
+    job = Job()
+    job.read(3)
+    job.cut()
+    job.completes()
+    for _ in range(20):
+        job.start(1)
+        job.deliver()
+        job.read(2)
+        job.deliver()
+    assert job.buffer._rows == 5
+    assert len(job.buffer._waiting) == 1 + 3, "that all begins, and messages of the last attempt"
+    job.finish()
+    assert job.got == list(range(5))
+
+
 def _held(job: Job) -> list[Any]:
     """Rows in the state of the subtasks."""
     for operator in job.subtasks:
