@@ -15,7 +15,7 @@ from yarrow.runtime.common.clock import perf_counter
 _NEW_OBJECTS = 100_000
 #: Seconds of work after which is collected whatever the number says: it is a net number, in which objects that replaced
 #: older ones do not show, and a collection walks each of them, up to a microsecond where they are in no cache.
-_WORK_SECONDS = 0.1
+_WORK_SECONDS = 0.05
 #: A full collection when idle needs this many others before it, else it would find little.
 _COLLECTIONS_PER_FULL = 100
 
