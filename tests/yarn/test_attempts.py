@@ -36,7 +36,8 @@ def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[
     finally:
         commands.end_all(before)
         with zookeeper_client(hadoop.zookeeper_quorum) as client:
-            client.delete(ROOT, recursive=True)
+            if client.exists(ROOT):
+                client.delete(ROOT, recursive=True)
 
 
 def test_a_failed_job_of_its_own_runs_once_however_many_attempts_there_are(

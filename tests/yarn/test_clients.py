@@ -89,6 +89,8 @@ def what_a_lost_master_leaves_is_named_and_removed(
 ) -> None:
     folder = f"{hadoop.hdfs_url}/user/{user()}/.skein/{application}"
     files = file_system_for(folder)
+    # This master was not lost: it removes its own folder once YARN knows its end.
+    yarrow.eventually(lambda: not exists(files, folder), "Skein has removed its folder")
     with files.create(f"{folder}/skein.proto") as output:
         output.write(b"as Skein's ApplicationMaster leaves it when it is killed")
     assert f"{folder}. The next deployment of this user removes them" in yarrow.ok("doctor").out

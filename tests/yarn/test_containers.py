@@ -12,7 +12,9 @@ import skein
 from tests.yarn.waiting import until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.containers import ContainerProcess
+from yarrow.testing.hadoop.layout import user
 from yarrow.testing.hadoop.processes import is_alive
+from yarrow.testing.hadoop.web import delete_folder
 
 #: Seconds for YARN to do what it was asked for.
 PATIENCE = 120.0
@@ -92,3 +94,5 @@ def test_process_that_outlives_its_node_manager_is_found_and_ended(
     assert [process.record for process in sleepers(hadoop, application)] == [orphan.record]
     hadoop.kill_containers(application)
     assert not is_alive(orphan.record)
+    # Its master was lost with its node, and could not remove this.
+    delete_folder(hadoop.ports["namenode.web"], f"/user/{user()}/.skein/{application}", user())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from yarrow.cli.applications import NO_PAIR, application_of, end_text, rest_of, say
@@ -15,7 +16,7 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.job_heartbeats import HeartbeatSettings
 from yarrow.cli.remote_executor import is_attached, run_on, settings_of, with_client
 from yarrow.cli.remote_job_client import RemoteJobClient, in_thread
-from yarrow.cli.rest_client import RestClient, RestUnavailableError
+from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
@@ -31,6 +32,8 @@ from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 
 #: Seconds that an application has to end by itself when its job was cancelled, before YARN kills it.
 _GRACE = 20.0
+#: Seconds in which the master of a job's own application comes to know the job.
+_UNKNOWN = 60.0
 
 
 class YarnSessionExecutor:
@@ -115,6 +118,23 @@ class ApplicationJobClient(RemoteJobClient):
         ended = super().get_job_execution_result()
         ended.when_complete(forget)
         return ended
+
+    def _wait(self) -> JobExecutionResult:
+        self._wait_until_known()
+        return super()._wait()
+
+    def _wait_until_known(self) -> None:
+        """REST answers before the master has stored and taken the job, which HDFS and ZooKeeper may hold up."""
+        clock, pause = SystemClock(), threading.Event()
+        deadline = clock.monotonic() + _UNKNOWN
+        while True:
+            try:
+                self._rest.get(f"/jobs/{self._job_id}/execution-result")
+                return
+            except RestError as error:
+                if error.status != HTTPStatus.NOT_FOUND or clock.monotonic() > deadline:
+                    raise
+            pause.wait(0.1)
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancels the job; kills the application when that does not end it."""
