@@ -75,6 +75,7 @@ class YarnJobExecutor:
                     return DetachedJobClient(job_graph.job_id)
                 own = config.overlay({yarn.APPLICATION_ID.key: cluster.application_id})
                 rest = rest_of(own, application_of(own))
+                wait_until_known(rest, job_graph.job_id)
                 return ApplicationJobClient(own, cluster.application_id, rest, job_graph, heartbeats)
             except BaseException:
                 # Nobody has a handle on it yet.
@@ -119,23 +120,6 @@ class ApplicationJobClient(RemoteJobClient):
         ended.when_complete(forget)
         return ended
 
-    def _wait(self) -> JobExecutionResult:
-        self._wait_until_known()
-        return super()._wait()
-
-    def _wait_until_known(self) -> None:
-        """REST answers before the master has stored and taken the job, which HDFS and ZooKeeper may hold up."""
-        clock, pause = SystemClock(), threading.Event()
-        deadline = clock.monotonic() + _UNKNOWN
-        while True:
-            try:
-                self._rest.get(f"/jobs/{self._job_id}/execution-result")
-                return
-            except RestError as error:
-                if error.status != HTTPStatus.NOT_FOUND or clock.monotonic() > deadline:
-                    raise
-            pause.wait(0.1)
-
     def cancel(self) -> CompletableFuture[None]:
         """Cancels the job; kills the application when that does not end it."""
         asked = super().cancel()
@@ -164,6 +148,20 @@ class ApplicationJobClient(RemoteJobClient):
                 pause.wait(0.2)
             say(end_text(report))
             descriptor.files.forget(self._application_id)
+
+
+def wait_until_known(rest: RestClient, job_id: str) -> None:
+    """REST answers before the master has stored and taken its job, which HDFS and ZooKeeper may hold up."""
+    clock, pause = SystemClock(), threading.Event()
+    deadline = clock.monotonic() + _UNKNOWN
+    while True:
+        try:
+            rest.get(f"/jobs/{job_id}/execution-result")
+            return
+        except RestError as error:
+            if error.status != HTTPStatus.NOT_FOUND or clock.monotonic() > deadline:
+                raise
+        pause.wait(0.1)
 
 
 def print_how_to_end(application_id: str, job_id: Any = None) -> None:
