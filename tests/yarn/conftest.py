@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.yarn.clusters_of_runs import cluster_of_run
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import MissingProgramError
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
@@ -52,22 +52,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def hadoop() -> Iterator[HadoopCluster]:
     """The cluster of this run, serving."""
-    directory = os.environ.get(SHARED)
-    if directory:
-        cluster = HadoopCluster.at(directory)
-        cluster.wait_until_ready()
+    if not os.environ.get(SHARED):
+        take_down_abandoned()
+    with cluster_of_run(SHARED) as cluster:
         yield cluster
-        return
-    take_down_abandoned()
-    cluster = HadoopCluster.at(f"{default_directory()}-tests-{os.getpid()}")
-    try:
-        cluster.up()
-    except MissingProgramError as error:
-        pytest.skip(str(error))
-    try:
-        yield cluster
-    finally:
-        cluster.down()
 
 
 def take_down_abandoned() -> None:

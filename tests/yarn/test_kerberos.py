@@ -4,19 +4,18 @@ tokens, and what is said where nothing lets the client in. The cluster and its K
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.yarn.clusters_of_runs import cluster_of_run
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.waiting import until
 from yarrow.testing.hadoop import kerberos
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import MissingProgramError
-from yarrow.testing.hadoop.layout import Layout, default_directory
+from yarrow.testing.hadoop.layout import Layout
 
 pytestmark = pytest.mark.soak
 
@@ -42,20 +41,8 @@ env.execute("sums")
 @pytest.fixture(scope="module")
 def hadoop() -> Iterator[HadoopCluster]:
     """The secured cluster."""
-    if directory := os.environ.get(SHARED):
-        cluster = HadoopCluster.at(directory)
-        cluster.wait_until_ready()
+    with cluster_of_run(SHARED, secured=True) as cluster:
         yield cluster
-        return
-    cluster = HadoopCluster.at(f"{default_directory()}-tests-{os.getpid()}-secured", secured=True)
-    try:
-        cluster.up()
-    except MissingProgramError as error:
-        pytest.skip(str(error))
-    try:
-        yield cluster
-    finally:
-        cluster.down()
 
 
 @pytest.fixture(autouse=True)
