@@ -63,3 +63,9 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str, pause: 
         if time.monotonic() > deadline:
             raise SystemExit(f"{what} did not happen within {seconds:g} s")
         time.sleep(pause)
+
+
+def cancel(client: Any) -> None:
+    """Returns when the job has ended and writes no file any more."""
+    client.cancel().result()
+    wait_until(lambda: client.get_job_status().result().name == "CANCELED", 60, "the end of the job")

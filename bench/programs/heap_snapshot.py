@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.programs.checkpoint_reports import CheckpointReports, wait_until
+from bench.programs.checkpoint_reports import CheckpointReports, cancel, wait_until
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
@@ -81,7 +81,7 @@ def measure(keys: int) -> None:
         ended = time.time()
         during = rate_between(folder, started, ended)
         gaps = [gap for at, gap in noted(folder, "gap") if started <= at <= ended + 2]
-        client.cancel().result()
+        cancel(client)
     share = during / alone if alone else 0.0
     failed = [f"{share:.0%} of the rate during the checkpoint"] if share < 0.4 else []
     result = {"value": round(max(gaps, default=0.0) * 1000, 1), "unit": "ms", "share": round(share, 2)}

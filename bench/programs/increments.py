@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.programs.checkpoint_reports import CheckpointReports, wait_until
+from bench.programs.checkpoint_reports import CheckpointReports, cancel, wait_until
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import NothingAvailable, SourceReaderContext, SourceRecords
@@ -115,7 +115,7 @@ def measure(checkpoints: int) -> None:
         history = reports.history()
         vertex = next(id for name, id in reports.vertices().items() if "storing" in name)
         pauses = [pause for entry in history[1:] for pause in reports.sync_pauses(entry["id"], vertex)]
-        client.cancel().result()
+        cancel(client)
     uploads = [entry["checkpointed_size"] for entry in history]
     median, mean = statistics.median(uploads[1:]) / uploads[0], statistics.mean(uploads[1:]) / uploads[0]
     failed = [f"median upload {median:.1%}"] if median > 0.1 else []

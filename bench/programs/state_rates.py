@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from bench.programs.checkpoint_reports import CheckpointReports, wait_until
+from bench.programs.checkpoint_reports import CheckpointReports, cancel, wait_until
 from bench.programs.rows import JOBS, DroppingSink
 from yarrow.common import Configuration, WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
@@ -102,7 +102,7 @@ def measure(given: argparse.Namespace) -> None:
         records, cpu = records_read(folder) - records, cpu_seconds() - cpu
         rate = records / (time.perf_counter() - started)
         completed = CheckpointReports(client).history() if given.checkpoint else []
-        client.cancel().result()
+        cancel(client)
     failed = ["no checkpoint was complete"] if given.checkpoint and not completed else []
     result = {"value": round(rate), "unit": "records/s", "cpu_us": round(cpu / max(1, records) * 1e6, 3)}
     if completed:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import Any
 
-from bench.programs.checkpoint_reports import CheckpointReports, wait_until
+from bench.programs.checkpoint_reports import CheckpointReports, cancel, wait_until
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
@@ -58,7 +58,7 @@ def measure(seconds: int) -> None:
         wait_until(lambda: reports.completed > before, 60, "a checkpoint")
         durations = [entry["end_to_end_duration"] / 1000 for entry in reports.history()[before:]]
         stored = max(entry["persisted_data"] for entry in reports.history())
-        client.cancel().result()
+        cancel(client)
     result = {"value": round(max(durations), 3), "unit": "s", "checkpoints": len(durations)}
     print(json.dumps(result | {"persisted_bytes": stored, "failed": []}))
 

@@ -62,6 +62,8 @@ class LocalJobClient(JobClient):
         #: Set before the first row is taken over: what is fetched from then on may lack some.
         self._takes_over = threading.Event()
         self._result: Future[JobResult] = Future()
+        #: The job has ended, and the cluster is about to: it may be gone before `_result` is there.
+        self._ending = False
         self._details: ExecutionGraphDetails | None = None
 
     @property
@@ -76,6 +78,7 @@ class LocalJobClient(JobClient):
     async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         try:
             result = await self._cluster.dispatcher.request_job_result(self._job_id)
+            self._ending = True
             await self._cluster.drain_output()
             if end is not None:
                 self._details = await self._cluster.dispatcher.request_job_details(self._job_id)
@@ -241,8 +244,8 @@ class LocalJobClient(JobClient):
             try:
                 return await question
             except Exception:
-                if not self._result.done():
+                if not self._ending and not self._result.done():
                     raise
-                return answer_at_end(self._result.result())
+                return answer_at_end(await asyncio.shield(asyncio.wrap_future(self._result)))
 
         return CompletableFuture(self._loop.submit(ask()))

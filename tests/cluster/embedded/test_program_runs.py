@@ -234,6 +234,26 @@ client.get_job_execution_result().result()
     assert outcome.lines == ["1> 1", "2> 2", "child"] or outcome.lines == ["1> 2", "2> 1", "child"]
 
 
+def test_asked_for_its_status_while_its_cluster_ends(tmp_path: Path) -> None:
+    """Between the job's end and the cluster's no question goes to a dispatcher that has gone."""
+    text = (
+        _HEAD
+        + """
+env.set_parallelism(1)
+for _ in range(3):
+    env.from_sequence(0, 10**15).filter(lambda x: False).print()
+    client = env.execute_async()
+    client.cancel().result()
+    while client.get_job_status().result().name != "CANCELED":
+        pass
+    print(client.get_job_status().result().name)
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == ["CANCELED"] * 3
+
+
 def test_inside_a_running_event_loop(tmp_path: Path) -> None:
     text = (
         _HEAD
