@@ -1,6 +1,7 @@
 """Fault plans by the thousand: seed after seed over all job shapes and backends, each held against the output without
 faults. A failure is printed with the command that replays it; any failure makes the exit status 1.
 
+Tests on a real YARN, and of large rows, leave their results in docs/soak.md; plans have none but their failures.
 One cluster at a time serves many plans: workers are processes and are killed, or everything is a thread, calls fail and
 messages are lost. Started as `bench/soak`; owner: the main thread.
 """
@@ -14,12 +15,13 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import soak_large_row, soak_yarn
+from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.in_process import InProcessNetwork
 from yarrow.testing.fault_jobs import SHAPES, JobShape
@@ -144,6 +146,17 @@ def replayed(words: Sequence[str]) -> Run:
     return Run(shapes[name], backend, int(seed), kind)
 
 
+def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
+    """What came of the tests that the command line names; None where it asks for plans."""
+    if given.yarn:
+        return soak_yarn.run_named(given.only)
+    if given.nemesis is not None:
+        return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds)
+    if given.large_row is not None:
+        return soak_large_row.run_large_row(given.large_row)
+    return None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(prog="bench/soak", description=__doc__)
@@ -154,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--replay", nargs=4, metavar=("SHAPE", "BACKEND", "SEED", "KIND"), help="one plan again"
     )
-    parser.add_argument("--yarn", action="store_true", help="named faults on a real YARN; prints a table")
+    parser.add_argument("--yarn", action="store_true", help="named faults on a real YARN")
     parser.add_argument("--only", default="", help="of --yarn: tests whose names match, as for pytest -k")
     parser.add_argument(
         "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
@@ -168,14 +181,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="MEBIBYTES",
         help="a row of a gigabyte, or of so many MiB, through exchange, state and checkpoints",
     )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        default=PAGE,
+        help="where results on a real YARN, and of large rows, are stored (docs/soak.md)",
+    )
     given = parser.parse_args(arguments)
-    if given.yarn:
-        return soak_yarn.print_rows(soak_yarn.run_named(given.only))
-    if given.nemesis is not None:
-        seeds = soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds)
-        return soak_yarn.print_rows(seeds)
-    if given.large_row is not None:
-        return soak_yarn.print_rows(soak_large_row.run_large_row(given.large_row))
+    commit = present_commit()
+    if (rows := rows_asked_for(given)) is not None:
+        return report(rows, ResultsPage(given.page), commit)
     logging.disable(logging.WARNING)
     if given.replay is not None:
         try:

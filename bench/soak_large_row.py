@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.soak_yarn import Row, run_tests
+from bench.soak_results import FAILED, Row
+from bench.soak_yarn import run_tests
 
 MEBIBYTES = 1024
 #: Five times the row in each of two workers.
@@ -31,5 +32,5 @@ def run_large_row(mebibytes: int = MEBIBYTES, meminfo: str | None = None) -> lis
     available = available_mebibytes(Path("/proc/meminfo").read_text() if meminfo is None else meminfo)
     needed = MEMORY_FACTOR * mebibytes
     if available < needed:
-        return [Row(NAME, 0.0, f"FAILED: needs {needed} MiB of memory, {available} MiB are free")]
+        return [Row(NAME, 0.0, f"{FAILED}: needs {needed} MiB of memory, {available} MiB are free")]
     return run_tests([TEST, "-k", NAME], {"YARROW_LARGE_ROW_MEBIBYTES": str(mebibytes)})

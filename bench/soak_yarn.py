@@ -1,40 +1,29 @@
 """Faults on a real YARN that take longer than the suite may, and the nemesis by many seeds: the tests of
-tests/yarn run with their parts for the soak, and each outcome becomes a row of a table.
+tests/yarn run with their parts for the soak, and each outcome becomes a row.
 
-Owner: the main thread of `bench/soak --yarn` or `--nemesis`; the tests bring up a cluster of their own. Rows go to
-standard output as Markdown, for docs/faults.md.
+Owner: the main thread of `bench/soak --yarn` or `--nemesis`. The tests bring up clusters of their own, whatever the
+variables of the caller name: they kill daemons.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench.soak_results import FAILED, PASSED, ROOT, Row
+
 TESTS = "tests/yarn"
 NEMESIS = f"{TESTS}/faults/test_nemesis.py"
 #: Seeds that one cluster of Hadoop serves: a failure is looked at before the next begin.
 SEEDS_A_RUN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """How one test ended."""
-
-    name: str
-    seconds: float
-    outcome: str
-
-    def __str__(self) -> str:
-        today = datetime.date.today().isoformat()
-        return f"| {today} | {self.name} | {self.seconds:.0f} s | {self.outcome} |"
+#: Name clusters that others may use as well.
+SHARED = ("YARROW_HADOOP_DIRECTORY", "YARROW_SECURED_HADOOP_DIRECTORY")
 
 
 def run_named(words: str = "") -> list[Row]:
@@ -44,24 +33,33 @@ def run_named(words: str = "") -> list[Row]:
 
 
 def run_nemesis(first_seed: int, seeds: int, seconds: float) -> Iterator[Row]:
-    """Seeds one after the other, each over YARN and over standalone masters."""
+    """Seeds one after the other, each over YARN and over standalone masters; rows name the seconds as well."""
     for first in range(first_seed, first_seed + seeds, SEEDS_A_RUN):
         last = min(first + SEEDS_A_RUN, first_seed + seeds)
         numbers = ",".join(str(seed) for seed in range(first, last))
-        yield from run_tests(
-            [NEMESIS], {"YARROW_NEMESIS_SEEDS": numbers, "YARROW_NEMESIS_SECONDS": f"{seconds:g}"}
-        )
+        variables = {"YARROW_NEMESIS_SEEDS": numbers, "YARROW_NEMESIS_SECONDS": f"{seconds:g}"}
+        for row in run_tests([NEMESIS], variables):
+            yield replace(row, name=f"{row.name}, {seconds:g} s")
 
 
 def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Row]:
     """Runs pytest in a process of its own, with further variables; a row for each test."""
     with tempfile.TemporaryDirectory(prefix="soak-yarn-") as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False)
-        if not report.exists():
-            return [Row(" ".join(arguments), 0.0, f"FAILED: pytest ended with {done.returncode}")]
-        return rows_of(report.read_text("utf-8"))
+        path = Path(folder) / "report.xml"
+        status = _run([sys.executable, "-m", "pytest", "-q", f"--junitxml={path}", *arguments], variables)
+        if not path.exists():
+            return [Row(" ".join(arguments), 0.0, f"{FAILED}: pytest ended with {status}")]
+        return rows_of(path.read_text("utf-8"))
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    inherited = {name: value for name, value in os.environ.items() if name not in SHARED}
+    with subprocess.Popen(command, cwd=ROOT, env={**inherited, **variables}) as running:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:
+            # It was interrupted as well: it takes down its cluster, and reports what it knows.
+            return running.wait()
 
 
 def rows_of(report: str) -> list[Row]:
@@ -73,20 +71,17 @@ def rows_of(report: str) -> list[Row]:
         wrong = next((one for kind in ("failure", "error") for one in case.iter(kind)), None)
         skipped = next(case.iter("skipped"), None)
         if wrong is not None:
-            outcome = f"FAILED: {(wrong.get('message') or '').splitlines()[0][:160]}"
+            outcome = f"{FAILED}: {_sentence(wrong)}"
+        elif skipped is not None:
+            outcome = f"skipped: {_sentence(skipped)}"
         else:
-            outcome = "skipped" if skipped is not None else "passed"
+            outcome = PASSED
         known = rows.get(name)
-        if known is None or not known.outcome.startswith("FAILED"):
+        if known is None or not known.outcome.startswith(FAILED):
             rows[name] = Row(name, float(case.get("time", "0")), outcome)
     return list(rows.values())
 
 
-def print_rows(rows: Iterator[Row] | Sequence[Row]) -> int:
-    """Prints them as they come; 1 when one failed, or there was none."""
-    print("| date | test | took | outcome |\n| --- | --- | --- | --- |", flush=True)
-    outcomes = []
-    for row in rows:
-        print(row, flush=True)
-        outcomes.append(row.outcome)
-    return 0 if outcomes and not any(outcome.startswith("FAILED") for outcome in outcomes) else 1
+def _sentence(element: ElementTree.Element) -> str:
+    """The first line of what a report says of a test."""
+    return (element.get("message") or "no message").splitlines()[0][:160]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import soak, soak_large_row
-from bench.soak_yarn import ROOT, Row
+from bench.soak_results import ROOT, ResultsPage, Row
 
 MEMINFO = "MemTotal:       24000000 kB\nMemAvailable:    {} kB\nBuffers: 1 kB\n"
 
@@ -20,8 +20,9 @@ def test_a_machine_without_the_memory_is_told(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_test_of_the_suite_runs_with_the_row_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    page = str(tmp_path / "soak.md")
     asked: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
     def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Row]:
@@ -30,13 +31,14 @@ def test_the_test_of_the_suite_runs_with_the_row_asked_for(
 
     monkeypatch.setattr(soak_large_row, "run_tests", run_tests)
     monkeypatch.setattr(soak_large_row, "available_mebibytes", lambda meminfo: 1 << 20)
-    assert soak.main(["--large-row"]) == 0
-    assert soak.main(["--large-row", "400"]) == 0
+    assert soak.main(["--large-row", "--page", page]) == 0
+    assert soak.main(["--large-row", "400", "--page", page]) == 0
     assert [variables for _, variables in asked] == [
         {"YARROW_LARGE_ROW_MEBIBYTES": "1024"},
         {"YARROW_LARGE_ROW_MEBIBYTES": "400"},
     ]
     assert "| a large row | 1 s | passed |" in capsys.readouterr().out
+    assert [result.outcome for result in ResultsPage(tmp_path / "soak.md").results()] == ["passed"]
 
 
 def test_it_names_a_test_that_there_is_and_the_variable_that_it_reads() -> None:
