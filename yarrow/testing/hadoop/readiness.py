@@ -80,9 +80,11 @@ def _zookeeper(ports: Ports) -> str | None:
 
 def _name_node(ports: Ports) -> str | None:
     state = _name_node_state(ports)
-    if state is not None and state.get("FSState") != "Operational":
+    if state is None:
+        return None
+    if state.get("FSState") != "Operational":
         return f"HDFS is in safe mode ({state.get('FSState', 'no state yet')})"
-    return None
+    return None if web.name_node_has_started(ports["namenode.web"]) else "it has not left its start-up"
 
 
 def _data_node(ports: Ports) -> str | None:

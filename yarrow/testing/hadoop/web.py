@@ -17,6 +17,8 @@ from urllib.parse import quote, urlencode
 from yarrow.testing.hadoop.layout import LOOPBACK
 
 _SECONDS = 5.0
+#: Of an answer that is an error, how many bytes are passed on.
+_MAX_SAID = 1000
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -31,6 +33,16 @@ def name_node_state(port: int) -> dict[str, Any]:
     query = "Hadoop:service=NameNode,name=FSNamesystemState"
     beans = get(f"http://{LOOPBACK}:{port}/jmx?qry={quote(query)}")["beans"]
     return dict(beans[0]) if beans else {}
+
+
+def name_node_has_started(port: int) -> bool:
+    """Whether the NameNode has read what it keeps and has left safe mode since it began.
+
+    Its pages come before that, and for a moment they call a file system operational that takes no request yet.
+    """
+    query = "get=Hadoop:service=NameNode,name=StartupProgress::PercentComplete"
+    beans = get(f"http://{LOOPBACK}:{port}/jmx?{query}")["beans"]
+    return bool(beans) and float(beans[0]["PercentComplete"]) == 1.0
 
 
 def make_folder(port: int, path: str, permission: str, user: str) -> None:
@@ -77,6 +89,13 @@ def ask_zookeeper(port: int, word: str) -> str:
 
 
 def _send(request: urllib.request.Request) -> Any:
-    with _opener.open(request, timeout=_SECONDS) as answer:
-        body = answer.read()
+    try:
+        with _opener.open(request, timeout=_SECONDS) as answer:
+            body = answer.read()
+    except urllib.error.HTTPError as error:
+        # HDFS says 403 for whatever it cannot do at the moment: only the text tells what that was.
+        with error:
+            said = error.read(_MAX_SAID).decode(errors="replace")
+        text = f"{error.reason} to {request.get_method()} {request.full_url}: {said}"
+        raise urllib.error.HTTPError(request.full_url, error.code, text, error.headers, None) from None
     return json.loads(body) if body else None
