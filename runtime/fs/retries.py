@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,8 +37,7 @@ def listening(directory: str, listener: Callable[[str], None]) -> Iterator[None]
     """Within the block `listener` is called with the reason whenever a request for something below `directory` has
     failed and is about to be tried again; from any thread. It must neither block nor raise.
     """
-    path = directory.partition("://")[2].partition("/")[2] if "://" in directory else directory
-    entry = (path, listener)
+    entry = (_plain(directory), listener)
     with _listeners_lock:
         _listeners.add(entry)
     try:
@@ -48,9 +47,19 @@ def listening(directory: str, listener: Callable[[str], None]) -> Iterator[None]
             _listeners.discard(entry)
 
 
-def _tell(reason: str) -> None:
+def _plain(path: str) -> str:
+    """Without scheme, host and outer slashes: one folder may be named with a host and without."""
+    return (path.partition("://")[2].partition("/")[2] if "://" in path else path).strip("/")
+
+
+def _tell(reason: str, paths: Sequence[str]) -> None:
+    plain = [_plain(path) for path in paths]
     with _listeners_lock:
-        concerned = [listener for path, listener in _listeners if path and path in reason]
+        concerned = [
+            listener
+            for folder, listener in _listeners
+            if folder and any(f"{path}/".startswith(f"{folder}/") for path in plain)
+        ]
     for listener in concerned:
         listener(reason)
 
@@ -70,10 +79,11 @@ class Retries:
     clock: Clock = SystemClock()  # noqa: RUF009 (stateless)
     wait: Callable[[float], None] = _wait
 
-    def run(self, attempt: Callable[[int], T]) -> T:
+    def run(self, attempt: Callable[[int], T], *paths: str) -> T:
         """Calls `attempt(number of failures so far)` until it returns, raises another error, or time is over.
 
-        Raises FileSystemError then, which says for how long it was tried.
+        `paths`: what the request is for; who listens to a folder above hears of repetitions. Raises FileSystemError
+        at the end, which says for how long it was tried.
         """
         begin = self.clock.monotonic()
         pause, failures = _FIRST_PAUSE, 0
@@ -91,7 +101,7 @@ class Retries:
                     ) from error
                 if failures == 1:
                     _log.info("%s: tried again for up to %g s", error, self.total_seconds)
-                _tell(str(error))
+                _tell(str(error), paths)
             # The last attempt is made when the time ends, not a pause before.
             self.wait(min(pause, left))
             pause = min(2 * pause, _LAST_PAUSE)

@@ -81,7 +81,7 @@ class WebHdfsFileSystem:
                 sent = sent or isinstance(our_error(f"{source} -> {target}", error), UnknownOutcomeError)
                 raise
 
-        self._ask(f"{source} -> {target}", attempt)
+        self._ask(source, attempt, target)
 
     def delete(self, path: str, recursive: bool = False) -> bool:
         """Removes what is at `path`; False when nothing was."""
@@ -105,8 +105,8 @@ class WebHdfsFileSystem:
         found = self._ask(self._prefix, lambda client: client._get_home_directory("/").json()["Path"])
         return f"{self._prefix}{found}"
 
-    def _ask(self, path: str, request: Callable[[Any], T]) -> T:
-        return repeated(self._pool, path, request)
+    def _ask(self, path: str, request: Callable[[Any], T], *others: str) -> T:
+        return repeated(self._pool, path, request, *others)
 
     def _find(self, path: str) -> FileStatus | None:
         try:

@@ -72,14 +72,14 @@ def retries() -> Retries:
     return Retries(hdfs_settings().retry_seconds, cluster.WEBHDFS_RETRY_TIMEOUT.key)
 
 
-def repeated(pool: SessionPool, path: str, request: Callable[[Any], T]) -> T:
-    """The answer to a request that may be sent twice."""
+def repeated(pool: SessionPool, path: str, request: Callable[[Any], T], *others: str) -> T:
+    """The answer to a request that may be sent twice, for a path and perhaps `others`."""
 
     def attempt(failures: int) -> T:
-        with pool.session() as client, translated(path):
+        with pool.session() as client, translated(" -> ".join((path, *others))):
             return request(client)
 
-    return retries().run(attempt)
+    return retries().run(attempt, path, *others)
 
 
 def length_of(client: Any, plain: str, path: str) -> int | None:

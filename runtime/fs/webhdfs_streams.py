@@ -57,7 +57,7 @@ class WebHdfsReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if self._position >= self._size:
             return 0
-        data = retries().run(lambda failures: self._read(len(buffer)))
+        data = retries().run(lambda failures: self._read(len(buffer)), self._name)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -134,7 +134,7 @@ class WebHdfsWriter(io.RawIOBase):
 
     def _send(self) -> None:
         try:
-            retries().run(self._attempt)
+            retries().run(self._attempt, self._name)
         except BaseException as error:
             self._error = error
 

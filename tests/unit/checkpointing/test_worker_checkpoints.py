@@ -44,7 +44,8 @@ class Worker:
             if failures < len(self.refusals):
                 raise TransientError(self.refusals[failures])
 
-        Retries(PATIENCE, "a.key", wait=lambda seconds: None).run(attempt)
+        paths = [text.partition(": ")[0] for text in self.refusals]
+        Retries(PATIENCE, "a.key", wait=lambda seconds: None).run(attempt, *paths)
         return FileSystemWorkerStorage().open_output(location)
 
     def deliver(self, checkpoint_id: int) -> None:

@@ -12,7 +12,7 @@ from tests.unit.fs.fake_webhdfs import Fault, fake_webhdfs
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
-from yarrow.runtime.fs.retries import Retries, TransientError
+from yarrow.runtime.fs.retries import Retries, TransientError, listening
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions, pool_of
 
 SAFE_MODE = Fault("mkdirs", "SafeModeException", "Cannot create directory /x. Name node is in safe mode.")
@@ -150,6 +150,30 @@ def test_pauses_grow_and_end_with_the_time() -> None:
     assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
     assert max(pauses) == 5.0
     assert sum(pauses) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("paths", "hears"),
+    [
+        (("hdfs://one:9/checkpoints/job/chk-1/state",), True),
+        (("/checkpoints/job/chk-1",), True),
+        (("hdfs://one/trash/_x", "hdfs://one/checkpoints/job/chk-1/_metadata"), True),
+        (("hdfs://one:9/checkpoints/job/chk-10/state",), False),
+        (("hdfs://one:9/copies/checkpoints/job/chk-1/state",), False),
+        (("hdfs://one:9/checkpoints/job",), False),
+        ((), False),
+    ],
+)
+def test_of_repetitions_hears_who_listens_to_a_folder_above(paths: tuple[str, ...], hears: bool) -> None:
+    heard: list[str] = []
+
+    def attempt(failures: int) -> None:
+        if not failures:
+            raise TransientError("/checkpoints/job/chk-1 is what the text names")
+
+    with listening("hdfs://one:9/checkpoints/job/chk-1", heard.append):
+        Retries(20.0, "a.key", ManualClock(), lambda seconds: None).run(attempt, *paths)
+    assert bool(heard) is hears
 
 
 def test_a_session_has_one_borrower_at_a_time() -> None:
