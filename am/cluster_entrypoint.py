@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -242,6 +243,7 @@ class ControlPlane:
 
     async def _take_up(self, epoch: int) -> None:
         """Leads, tried again while the leadership lasts."""
+        failures = Counter[type[Exception]]()
         while self._changes.empty():
             # A lease that is doubtful for a moment may still be renewed: that it is over comes as a change.
             if self._ha.election.leads():
@@ -250,8 +252,9 @@ class ControlPlane:
                     return
                 except LeadershipLostError as error:
                     _log.warning("epoch %d cannot be taken up, it seems to be over: %s", epoch, error)
-                except Exception:
-                    _log.exception("this master was elected and cannot lead yet, tried again in %g s", _PAUSE)
+                except Exception as error:
+                    failures[type(error)] += 1
+                    _say_it_cannot_lead(error, failures[type(error)])
             await asyncio.sleep(_PAUSE)
 
     async def _lead(self, epoch: int) -> None:
@@ -390,3 +393,17 @@ class ControlPlane:
                 self._services.timers,
             )
         return self._callers[component]
+
+
+def _say_it_cannot_lead(error: Exception, times: int) -> None:
+    """Of the first, second, fourth... of a kind; where it comes from only once, and not of what is a sentence."""
+    if times & (times - 1):
+        return
+    is_sentence = isinstance(error, YarrowError | OSError)
+    _log.error(
+        "this master was elected and cannot lead yet, tried again every %g s (%d times so far): %s",
+        _PAUSE,
+        times,
+        error if str(error) else repr(error),
+        exc_info=error if times == 1 and not is_sentence else None,
+    )

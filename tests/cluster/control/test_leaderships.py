@@ -13,13 +13,16 @@ from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
 from tests.unit.rpc.loops import run, settled
+from yarrow.am import cluster_entrypoint
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.per_job import submit_until_taken
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.runtime.common.errors import DuplicateJobError, JobAlreadyEndedError, JobNotFoundError
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.graph.job_graph import encode_job_graph
+from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import Put
@@ -115,6 +118,29 @@ def test_jobs_are_suspended_and_go_on_under_the_next_leadership(tmp_path: Path) 
             records = cluster.election.records(2)
             await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
             assert [path for path in (tmp_path / "ha").rglob("*") if path.is_file()] == []
+
+    run(body())
+
+
+def test_rows_of_a_client_do_not_end_with_the_leadership(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            graph = linear_job(Stage(1), Stage(1, operator=CollectOperator(collect_id="c")))
+            job_id = await cluster.submit(graph)
+            await cluster.until_running(job_id, 2)
+            rows = asyncio.ensure_future(cluster.dispatcher.fetch_collected(job_id, "c", 10))
+            await settled()
+            await cluster.follow()
+            await cluster.executors[0].stop()
+            await cluster.lead()
+            await cluster.add(1)
+            await cluster.until_running(job_id, 2)
+            assert not rows.done(), "the next leader is asked, and has none yet"
+            await cluster.dispatcher.cancel_job(job_id)
+            (end,) = await rows
+            assert end.last and not end.complete
 
     run(body())
 
@@ -418,3 +444,39 @@ def test_a_leadership_that_is_over_cleans_nothing_up(tmp_path: Path) -> None:
         assert cleaned == []
 
     run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [(FileSystemError("hdfs://nn:1/ha: in safe mode"), False), (ZeroDivisionError("a bug"), True)],
+)
+def test_what_keeps_a_master_from_leading_is_said_now_and_then_and_shown_once(
+    tmp_path: Path,
+    error: Exception,
+    shown: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(cluster_entrypoint, "_PAUSE", 0.001)
+    attempts = 0
+
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+
+            async def refuse(epoch: int) -> None:
+                nonlocal attempts
+                attempts += 1
+                raise error
+
+            lead = cluster.plane._lead
+            monkeypatch.setattr(cluster.plane, "_lead", refuse)
+            cluster.election.grant()
+            await eventually(lambda: attempts > 20)
+            monkeypatch.setattr(cluster.plane, "_lead", lead)
+            await eventually(lambda: cluster.plane.leads)
+
+    run(body())
+    said = [record for record in caplog.records if "cannot lead yet" in record.getMessage()]
+    assert len(said) == attempts.bit_length()
+    assert all(str(error) in record.getMessage() for record in said)
+    assert [record.exc_info is not None for record in said] == [shown] + [False] * (len(said) - 1)
