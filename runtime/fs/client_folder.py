@@ -1,8 +1,8 @@
-"""ClientFolder: a temporary folder of a client, and what killed clients left of theirs.
+"""ClientFolder: a temporary folder of a client or a standalone process, and what killed ones left of theirs.
 
 Owner: any thread; blocking. A folder holds a lock file that its process keeps locked: a folder whose lock is free
-belongs to a process that was killed, however its process id is used by now. The next client that starts here removes
-it; that of an embedded cluster goes with the last TaskExecutor already.
+belongs to a process that was killed, however its process id is used by now. The next of its kind that starts here
+removes it; that of an embedded cluster goes with the last TaskExecutor already.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from pathlib import Path
 from typing import Final
 
 #: How the folders of embedded clusters begin.
 EMBEDDED: Final = "yarrow-embedded-"
+#: And those of standalone masters.
+STANDALONE_MASTER: Final = "yarrow-jobmanager-"
 _LOCK: Final = "lock"
+#: How often what does not go is removed again, and the seconds between: processes that are ending still write.
+_ATTEMPTS, _PAUSE = 5, 0.05
 #: How the working directories of TaskExecutors begin.
 WORKING_DIRECTORY_PREFIX: Final = "yarrow-te-"
 
@@ -38,7 +43,7 @@ class ClientFolder:
 
     def remove(self) -> None:
         """Removes it with all it holds; may be repeated."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(Path(self.path))
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -55,7 +60,7 @@ def remove_orphaned(working_directory: Path) -> None:
 
     The last TaskExecutor of a killed client removes that client's folder too; other parents stay.
     """
-    shutil.rmtree(working_directory, ignore_errors=True)
+    _remove(working_directory)
     folder = working_directory.parent
     if folder.name.startswith(EMBEDDED) and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
         _remove_if_abandoned(folder)
@@ -68,10 +73,22 @@ def _remove_if_abandoned(folder: Path) -> bool:
             return False
         lock = _lock(folder)
         if lock is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             os.close(lock)
             return True
     return False
+
+
+def _remove(folder: Path) -> None:
+    """With all it holds. What stays, because somebody writes into it, is left to who removes abandoned folders."""
+    for attempt in range(_ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return
+        if attempt < _ATTEMPTS - 1:
+            threading.Event().wait(_PAUSE)
+    with contextlib.suppress(OSError):
+        (folder / _LOCK).touch(mode=0o600)
 
 
 def _lock(folder: Path, flags: int = 0) -> int | None:

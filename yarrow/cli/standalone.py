@@ -11,12 +11,10 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +36,12 @@ from yarrow.runtime.config.options import (
     taskmanager,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import (
+    STANDALONE_MASTER,
+    WORKING_DIRECTORY_PREFIX,
+    ClientFolder,
+    remove_abandoned,
+)
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
@@ -76,12 +80,12 @@ def run_job_manager(config: Settings) -> int:
 async def _job_manager(config: Settings, directory: ClusterDirectory) -> int:
     secrets = await asyncio.to_thread(directory.secrets)
     services = await asyncio.to_thread(_high_availability, config, secrets)
-    blobs = tempfile.mkdtemp(prefix="yarrow-blobs-", dir=_temporary_folder(config))
+    folder = await asyncio.to_thread(_own_folder, config, STANDALONE_MASTER)
     try:
-        plane = await _started_plane(config, secrets, services, blobs)
-        await _serve(plane, config, directory, secrets)
+        plane = await _started_plane(config, secrets, services, os.path.join(folder.path, "blobs"))
+        await _serve(plane, config, directory, secrets, Path(folder.path))
     finally:
-        await asyncio.to_thread(shutil.rmtree, blobs, ignore_errors=True)
+        await asyncio.to_thread(folder.remove)
     return 0
 
 
@@ -158,9 +162,9 @@ def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int
 
 
 async def _serve(
-    plane: ControlPlane, config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets
+    plane: ControlPlane, config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets, folder: Path
 ) -> None:
-    """Until somebody wants the end."""
+    """Until somebody wants the end; temporary files go into `folder`, where no other place is set."""
     from yarrow.testing.web_api import LOOPBACK, start_web_api
 
     host = config.get(jobmanager.RPC_ADDRESS)
@@ -179,6 +183,7 @@ async def _serve(
             lazily=False,
             log_directory=directory.log_directory(config),
             token=secrets.rest_token,
+            temporary_directory=folder,
         )
         address = web.address
 
@@ -298,9 +303,9 @@ def _run_task_executor(
     secrets = directory.find_secrets()
     if secrets is None:
         raise CommandError(f"{directory.path} has no secrets of a cluster: start `yarrow jobmanager` first.")
-    working = tempfile.mkdtemp(prefix="yarrow-te-", dir=_temporary_folder(config))
     log_directory = directory.log_directory(config)
-    bootstrap = _bootstrap(config, secrets, leader, working, log_directory)
+    working = _own_folder(config, WORKING_DIRECTORY_PREFIX)
+    bootstrap = _bootstrap(config, secrets, leader, working.path, log_directory)
     child = subprocess.Popen(
         [sys.executable, "-m", "yarrow.container.task_executor_main"],
         stdin=subprocess.PIPE,
@@ -327,7 +332,7 @@ def _run_task_executor(
         return None
     finally:
         _end(child)
-        shutil.rmtree(working, ignore_errors=True)
+        working.remove()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -392,6 +397,9 @@ def _own_address(config: Settings) -> str:
         return str(probe.getsockname()[0])
 
 
-def _temporary_folder(config: Settings) -> str | None:
+def _own_folder(config: Settings, prefix: str) -> ClientFolder:
+    """A new one of this process, after those that killed processes of its kind have left are gone."""
     folders = config.get(taskmanager.TMP_DIRS)
-    return folders[0] if folders else None
+    parent = folders[0] if folders else None
+    remove_abandoned(parent, prefix)
+    return ClientFolder(parent, prefix)

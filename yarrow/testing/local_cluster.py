@@ -125,7 +125,12 @@ class LocalCluster:
         await self._plane.start()
         from yarrow.testing.web_api import start_web_api
 
-        self._web = await start_web_api(self._plane, self.config, log_directory=Path(settings.log_directory))
+        self._web = await start_web_api(
+            self._plane,
+            self.config,
+            log_directory=Path(settings.log_directory),
+            temporary_directory=Path(self._folder.path),
+        )
         await asyncio.to_thread(remove_abandoned, parent)
 
     async def add_task_executor(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from yarrow.runtime.config.options import rest, security
+from yarrow.runtime.config.options import rest, security, web
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ async def start_web_api(
     lazily: bool = True,
     log_directory: Path | None = None,
     token: str = "",
+    temporary_directory: Path | None = None,
 ) -> RestServer:
     """Serves on rest.port (rest.bind-port) where set, else on the first free port from 8081.
 
     `host` counts where rest.bind-address is not set; without `any_port` 8081 alone will do. Where other hosts reach it,
-    clients show the `token`, if there is one. Raises RestServerError, and ConfigError for keystores that will not do.
+    clients show the `token`, if there is one. Where web.tmpdir is not set, programs go into `temporary_directory`.
+    Raises RestServerError, and ConfigError for keystores that will not do.
     """
     from yarrow.am.rest.server import RestServer
     from yarrow.am.rest.services import RestServices, RestSettings, for_other_hosts, is_loopback, token_hash
@@ -50,6 +52,8 @@ async def start_web_api(
         log_directory=log_directory,
     )
     settings = replace(RestSettings.of(config), tls=_tls(config))
+    if temporary_directory is not None and not config.is_set(web.TMP_DIR):
+        settings = replace(settings, temporary_directory=temporary_directory)
     host = config.get(rest.BIND_ADDRESS) or host
     if token and not is_loopback(host):
         settings = for_other_hosts(settings, config, token_hash(token))

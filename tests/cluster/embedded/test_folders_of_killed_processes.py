@@ -1,0 +1,116 @@
+"""Temporary folders of a standalone cluster: those of killed processes go with the next, all go with an orderly end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.embedded.test_command_line import free_port
+from tests.cluster.embedded.waiting import wait_until
+from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX
+
+pytestmark = pytest.mark.cluster
+
+ROLES = {"jobmanager": STANDALONE_MASTER, "taskmanager": WORKING_DIRECTORY_PREFIX}
+
+
+class Processes:
+    """One master and one TaskExecutor, started as often as wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.temporary = folder / "temporary"
+        for path in (self.temporary, folder / "conf"):
+            path.mkdir()
+        self._left = ExitStack()
+        lines: dict[str, object] = {
+            "env.pid.dir": folder / "pids",
+            "jobmanager.rpc.port": free_port(),
+            "rest.port": free_port(),
+            "jobmanager.bind-host": "localhost",
+            "taskmanager.bind-host": "localhost",
+        }
+        (folder / "conf" / "config.yaml").write_text(
+            "".join(f"{key}: {value}\n" for key, value in lines.items())
+        )
+
+    def start(self) -> dict[str, subprocess.Popen[bytes]]:
+        """Returns when each has a folder of its own, and the TaskExecutor runs in its."""
+        before = self.folders()
+        own = {"YARROW_CONF_DIR": str(self._folder / "conf"), "TMPDIR": str(self.temporary)}
+        started = {}
+        for role in ROLES:
+            with (self._folder / f"{role}.log").open("ab") as log:
+                started[role] = self._left.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "yarrow.cli.main", role],
+                        env={**os.environ, **own},
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                    )
+                )
+            self._left.callback(started[role].kill)
+        for prefix in ROLES.values():
+            wait_until(partial(self._has_new, prefix, before), self.logs)
+        wait_until(partial(self._leads, started["jobmanager"].pid), self.logs)
+        launcher = psutil.Process(started["taskmanager"].pid)
+        wait_until(lambda: len(launcher.children(recursive=True)) > 1, self.logs)
+        return started
+
+    def _leads(self, pid: int) -> bool:
+        announced = self._folder.glob("pids/*/leader.json")
+        return any(f'"pid":{pid}' in path.read_text() for path in announced)
+
+    def _has_new(self, prefix: str, before: set[str]) -> bool:
+        return any(name.startswith(prefix) for name in self.folders() - before)
+
+    def folders(self) -> set[str]:
+        return {path.name for path in self.temporary.iterdir()}
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in self._folder.glob("*.log"))
+
+    def close(self) -> None:
+        self._left.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path)
+    yield made
+    made.close()
+
+
+def test_folders_of_killed_processes_go_with_the_next_and_all_with_an_orderly_end(
+    processes: Processes,
+) -> None:
+    first = processes.start()
+    former = processes.folders()
+    assert sorted(name.rpartition("-")[0] + "-" for name in former) == sorted(ROLES.values())
+    launcher = psutil.Process(first["taskmanager"].pid)
+    # As if all at once: nobody is left to remove anything.
+    launcher.suspend()
+    for process in [*launcher.children(recursive=True), launcher]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    first["jobmanager"].kill()
+    for ended in first.values():
+        ended.wait(20)
+    assert processes.folders() == former
+
+    second = processes.start()
+    assert not former & processes.folders()
+    for process in second.values():
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(20) for process in second.values()] == [0, 0], processes.logs()
+    assert processes.folders() == set()
