@@ -30,7 +30,7 @@ def doctor(config: Settings, show: Callable[[str], None] = print) -> int:
 
 def examine(config: Settings) -> Iterator[Finding]:
     """All findings, in the order in which they should be seen to."""
-    from yarrow.cli import doctor_client, doctor_hadoop
+    from yarrow.cli import doctor_client, doctor_hadoop, doctor_tokens
 
     yield from _guarded("python", lambda: doctor_client.python(config))
     yield from _guarded("java", doctor_client.java)
@@ -45,6 +45,8 @@ def examine(config: Settings) -> Iterator[Finding]:
         return
     yield Finding(Level.OK, "hadoop", f"configuration {hadoop.folder} ({hadoop.origin})")
     yield from _guarded("kerberos", lambda: doctor_hadoop.kerberos(config, hadoop))
+    if hadoop.is_secured:
+        yield from _guarded("tokens", lambda: doctor_tokens.applications(config))
     yield from _guarded("hdfs", lambda: doctor_hadoop.hdfs(config, hadoop))
     yield from _guarded("yarn", lambda: doctor_hadoop.resource_manager(config, hadoop))
 
