@@ -142,8 +142,7 @@ async def _run(
     told = await tell_end(gateway, end)
     if not attempts.ends_by(end.status):
         _log.info(
-            "Skein reports this only from attempt %d on: those before it tell the same, or, without high availability,"
-            " run the application again",
+            "Skein reports this only from attempt %d on: those before it run nothing and tell the same",
             attempts.limit,
         )
     # Not before YARN knows: another attempt would run finished jobs again.

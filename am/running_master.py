@@ -20,6 +20,7 @@ from yarrow.am.application_master_settings import ApplicationMasterSettings
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.am.deployment_modes.cluster import LOOK, RunningCluster, until_led
+from yarrow.am.deployment_modes.end_file import EndFile
 from yarrow.am.deployment_modes.recorded_end import record_end, recorded_end
 from yarrow.am.dispatcher.job_graph_store import RESULTS
 from yarrow.am.leader_gateway import NoLeaderError
@@ -28,6 +29,7 @@ from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import RestServices
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.fs.file_system import FileSystemError, join
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import RecordsError
@@ -121,10 +123,14 @@ class RunningMaster:
 
     async def _record(self, end: ApplicationEnd) -> None:
         """Before anything is removed, and before YARN is told: an attempt that comes meanwhile repeats no job."""
-        plane = self._plane
+        plane, file = self._plane, self._end_file
         if plane is not None and is_highly_available(self._settings.config):
             noted = asyncio.to_thread(lambda: record_end(plane.records, end))
-            await self._limited(noted, "the end of the application was not recorded")
+        elif file is not None:
+            noted = asyncio.to_thread(file.write, end)
+        else:
+            return
+        await self._limited(noted, "the end of the application was not recorded")
 
     async def _limited(self, work: Awaitable[None], otherwise: str) -> None:
         try:
@@ -138,15 +144,21 @@ class RunningMaster:
 
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
+        asked = asyncio.create_task(cluster.plane.wait_for_shut_down(), name="asked by a client to end")
         ending = asyncio.create_task(told.wait(), name="told to end")
         noting = asyncio.create_task(self._note_environment(), name="use of the environment")
+        # A session ends in its own way when a client asks for it.
+        is_session = self._description.mode is DeploymentMode.SESSION
         try:
-            await asyncio.wait({mode, ending}, return_when=asyncio.FIRST_COMPLETED)
-            return mode.result() if mode.done() else None
+            awaited = {mode, ending} if is_session else {mode, ending, asked}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if mode.done():
+                return mode.result()
+            return None if ending.done() else await cluster.stopped_by_a_client()
         finally:
-            for task in (mode, ending, noting):
+            for task in (mode, asked, ending, noting):
                 task.cancel()
-            await asyncio.gather(mode, ending, noting, return_exceptions=True)
+            await asyncio.gather(mode, asked, ending, noting, return_exceptions=True)
 
     async def _note_environment(self) -> None:
         """For as long as this runs, no client takes the environment for an unused one: twice a day."""
@@ -154,10 +166,20 @@ class RunningMaster:
             await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
             await asyncio.to_thread(note_uses, self._description.environment, self._clock)
 
+    @property
+    def _end_file(self) -> EndFile | None:
+        """Where the end is recorded without high availability; None where no attempt follows, or there is no place."""
+        folders = self._description.applications_folder
+        if is_highly_available(self._settings.config) or self._description.max_attempts == 1 or not folders:
+            return None
+        return EndFile(join(folders, self._folder.application_id))
+
     async def _end_of_former_attempt(self, plane: ControlPlane) -> ApplicationEnd | None:
         """How the application has ended already, if YARN could not be told."""
-        if self._folder.attempt == 1 or not is_highly_available(self._settings.config):
+        if self._folder.attempt == 1:
             return None
+        if not is_highly_available(self._settings.config):
+            return await self._end_in_file()
         while True:
             await until_led(plane.dispatcher_gateway())
             try:
@@ -165,6 +187,16 @@ class RunningMaster:
             except (NoLeaderError, RecordsError) as error:
                 _log.info("how a former attempt ended is not known yet: %s", error)
             await asyncio.sleep(LOOK)
+
+    async def _end_in_file(self) -> ApplicationEnd | None:
+        file = self._end_file
+        try:
+            return None if file is None else await asyncio.to_thread(file.read)
+        except (OSError, FileSystemError) as error:
+            _log.warning(
+                "whether a former attempt has ended the application is not known, it runs: %s", error
+            )
+            return None
 
     async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
         if (end := await self._end_of_former_attempt(cluster.plane)) is not None:

@@ -17,6 +17,7 @@ from yarrow.am.deployment_modes.application_end import ApplicationEnd, end_of_jo
 from yarrow.am.deployment_modes.cluster import RunningCluster, until_led
 from yarrow.am.deployment_modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
 from yarrow.am.deployment_modes.program_process import ProgramPlace, Sessions, run_main
+from yarrow.am.deployment_modes.progress import following
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import EntranceKind, RestServices, RestSettings
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
@@ -57,8 +58,9 @@ async def run_application(
             job_id_seed=cluster.folder.application_id,
         )
         place = ProgramPlace(cluster.folder.path, cluster.folder.log_directory / _OUTPUT_FILE)
-        end = await run_main(start, place, sessions)
-        return await _end_with(cluster, end)
+        async with following(cluster):
+            end = await run_main(start, place, sessions)
+            return await _end_with(cluster, end)
     finally:
         await server.stop()
 
@@ -78,15 +80,13 @@ async def _end_with(cluster: RunningCluster, end: ProgramEnd) -> ApplicationEnd:
 
 async def _results(cluster: RunningCluster) -> list[JobResult]:
     """Of all jobs, the last one's end awaited."""
-    dispatcher = cluster.plane.dispatcher_gateway()
-    jobs = await dispatcher.list_jobs()
-    return [await cluster.result_of(job.job_id) for job in jobs]
+    return [await cluster.result_of(job.job_id) for job in await cluster.jobs()]
 
 
 async def _cancel_jobs(cluster: RunningCluster) -> None:
     """Jobs that a failed program has left running have nobody who waits for them."""
     dispatcher = cluster.plane.dispatcher_gateway()
-    running = [job for job in await dispatcher.list_jobs() if not job.status.is_globally_terminal]
+    running = [job for job in await cluster.jobs() if not job.status.is_globally_terminal]
     for job in running:
         try:
             await dispatcher.cancel_job(job.job_id)

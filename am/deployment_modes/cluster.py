@@ -12,18 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yarrow.am.cluster_entrypoint import ControlPlane
+from yarrow.am.deployment_modes.application_end import ApplicationEnd, end_of_job
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.errors import FencingTokenError
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.runtime.rpc.messages import JobResult
-from yarrow.runtime.yarn.application import ApplicationDescription
+from yarrow.runtime.rpc.messages import JobOverview, JobResult
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode
 from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.gateways import FinalStatus
 
 #: Seconds between two looks at what clients do.
 LOOK = 0.1
@@ -60,6 +62,26 @@ class RunningCluster:
                 if result.status.is_globally_terminal:
                     return result
             await asyncio.sleep(LOOK)
+
+    async def jobs(self) -> tuple[JobOverview, ...]:
+        """All of the cluster, however often the leadership changes until somebody tells."""
+        dispatcher = self.plane.dispatcher_gateway()
+        while True:
+            with contextlib.suppress(RpcUnavailableError, FencingTokenError):
+                return await dispatcher.list_jobs()
+            await asyncio.sleep(LOOK)
+
+    async def stopped_by_a_client(self) -> ApplicationEnd:
+        """How an application with jobs of its own ends when a client asks for it: as its only job did, if that did."""
+        jobs: tuple[JobOverview, ...] = ()
+        # One look: whoever was asked to end does not wait for a leader.
+        with contextlib.suppress(YarrowError):
+            jobs = await self.plane.dispatcher_gateway().list_jobs()
+        if self.description.mode is DeploymentMode.PER_JOB and jobs and jobs[0].status.is_globally_terminal:
+            return end_of_job(await self.result_of(jobs[0].job_id))
+        return ApplicationEnd(
+            FinalStatus.KILLED, "The application was stopped by a client before its jobs had ended."
+        )
 
     async def stay_for_clients(self, job_id: JobID) -> None:
         """Returns when a client has been told the result of an ended job and has its rows, or none asks for them."""

@@ -28,7 +28,7 @@ async def run_per_job(cluster: RunningCluster) -> ApplicationEnd:
     graph = await asyncio.to_thread(_read_job, cluster)
     job_id = graph.job_id
     await submit_until_taken(cluster.plane.dispatcher_gateway(), graph)
-    async with following(cluster, job_id):
+    async with following(cluster):
         result = await cluster.result_of(job_id)
     if cluster.description.attached:
         await cluster.stay_for_clients(job_id)

@@ -15,12 +15,11 @@ from typing import Final
 
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError
-from yarrow.runtime.yarn.staging_root import home_directory
+from yarrow.runtime.yarn.staging_root import applications_folder
 from yarrow.runtime.yarn.yarn_client import YarnClient
 
 log = logging.getLogger(__name__)
 
-_FOLDER: Final = ".skein"
 _APPLICATION: Final = re.compile(r"application_\d+_\d+")
 
 
@@ -36,7 +35,7 @@ def remove_abandoned(client: YarnClient) -> None:
 
 def abandoned_folders(report_of: Callable[[str], ApplicationReport]) -> list[str]:
     """The hdfs:// URLs of folders of this user's applications that have ended, oldest application first."""
-    home = join(home_directory(), _FOLDER)
+    home = applications_folder()
     try:
         names = [entry.name for entry in file_system_for(home).list(home)]
     except FileNotFoundError:

@@ -53,8 +53,8 @@ class ApplicationDescription(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: str
     #: Its files on HDFS; the master notes now and then that they are used.
     environment: tuple[str, ...] = ()
-    #: Where shipped code and staged files of this application lie on HDFS; removed with it. Empty = nothing is staged.
-    staging_directory: str = ""
+    #: hdfs:// URL in which each application has a folder by its id, which goes with it. Empty = not known, not needed.
+    applications_folder: str = ""
 
 
 class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):

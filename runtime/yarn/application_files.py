@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -132,9 +132,19 @@ class ApplicationFiles:
         self.remove_properties(application_id)
         self._secrets_path(application_id).unlink(missing_ok=True)
 
+    def forget_ended(self, has_ended: Callable[[str], bool]) -> None:
+        """Removes secrets of applications that have ended; of what the properties file names its user is to be told."""
+        with contextlib.suppress(YarnError):
+            session = self.read_properties()
+            named = "" if session is None else session.application_id
+            for application_id in self.known_applications():
+                if application_id != named and has_ended(application_id):
+                    self._secrets_path(application_id).unlink(missing_ok=True)
+
     def known_applications(self) -> Sequence[str]:
-        """Ids of the applications whose secrets are here."""
-        names = [path.name.removeprefix(_SECRETS_PREFIX) for path in self.folder.glob(f"{_SECRETS_PREFIX}*")]
+        """Ids of this user's applications whose secrets are here; the folder may hold those of others."""
+        own = [path.name for path in self.folder.glob(f"{_SECRETS_PREFIX}*") if _is_own(path)]
+        names = [name.removeprefix(_SECRETS_PREFIX) for name in own]
         return sorted(name for name in names if _APPLICATION_ID.fullmatch(name))
 
     def _secrets_path(self, application_id: str) -> Path:
@@ -173,6 +183,13 @@ class ApplicationFiles:
         except OSError as error:
             Path(temporary).unlink(missing_ok=True)
             raise YarnError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _check_own(path: Path, status: os.stat_result, forbidden: int) -> None:

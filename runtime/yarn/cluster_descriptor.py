@@ -9,7 +9,6 @@ the background, and for `retrieve` only when the ResourceManager's web server ca
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -30,6 +28,7 @@ from yarrow.runtime.fs.client_folder import remove_abandoned as remove_abandoned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended, remove_one
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.application import (
@@ -39,9 +38,10 @@ from yarrow.runtime.yarn.application import (
     ProgramDescription,
 )
 from yarrow.runtime.yarn.application_files import ApplicationFiles
-from yarrow.runtime.yarn.deployment import AwaitedApplication, check_resources
+from yarrow.runtime.yarn.attached_application import AttachedApplication
+from yarrow.runtime.yarn.deployment import AwaitedApplication, check_labels, check_resources
 from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
-from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError, YarnState
+from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.hadoop_overlay import (
     LOG_SETTINGS,
@@ -54,7 +54,6 @@ from yarrow.runtime.yarn.layout import (
     DESCRIPTION_FILE,
     DRIVER_FOLDER,
     JOB_GRAPH_FILE,
-    KV_REST_ADDRESS,
     MASTER_SECRETS_FILE,
     SUBMISSION_FOLDER,
     TASK_EXECUTOR_SECRETS_FILE,
@@ -67,7 +66,8 @@ from yarrow.runtime.yarn.secrets import (
     write_private,
     write_secrets,
 )
-from yarrow.runtime.yarn.staging import check_places, stage
+from yarrow.runtime.yarn.staging import StagedFiles, check_places, stage
+from yarrow.runtime.yarn.staging_root import applications_folder
 from yarrow.runtime.yarn.submission import (
     ContainerContent,
     build_submission,
@@ -81,12 +81,8 @@ log = logging.getLogger(__name__)
 
 SESSION_NAME: Final = "Yarrow session cluster"
 APPLICATION_NAME: Final = "Yarrow application cluster"
-#: In which a REST server that was seen before must take a connection.
-_PROBE_SECONDS: Final = 2.0
 #: In which YARN ends what it is told to kill.
 _KILL_SECONDS: Final = 10.0
-#: For a master that is between two attempts.
-_RETRIEVE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,27 +154,14 @@ class YarnClusterDescriptor:
         )
 
     def retrieve(self, application_id: str) -> YarnCluster:
-        """A running application of this user. Raises YarnError that says what has become of it."""
+        """A running application of this user; while its master is between two attempts, the next one is waited for.
+
+        Raises YarnError that says what has become of it.
+        """
         secrets = self.files.read_secrets(application_id)
         pair = (b"", b"") if secrets is None else (secrets.skein_certificate, secrets.skein_key)
-        client = self.client(pair)
-        report = client.report(application_id)
-        if report.state.has_ended:
-            self.files.forget(application_id)
-            said = f": {report.diagnostics.strip()}" if report.diagnostics.strip() else "."
-            raise YarnError(
-                f"{application_id} ({report.name}) has ended: {report.state.value},"
-                f" {report.final_status.value}{said}"
-            )
-        if secrets is None:
-            raise YarnError(
-                f"{application_id} ({report.name}) runs, but this user has no token for it in"
-                f" {self.files.folder}: use the machine and user that started it, or name the folder by"
-                " yarn.properties-file.location."
-            )
-        if report.state is not YarnState.RUNNING:
-            raise YarnError(f"{application_id} ({report.name}) does not run yet: it is {report.state.value}.")
-        return self._cluster(secrets, self._present_address(client, secrets))
+        found = AttachedApplication(self.client(pair), self.files, self._say, self._clock)
+        return self._cluster(*found.retrieve(application_id, secrets))
 
     def kill(self, application_id: str) -> None:
         """Ends an application the hard way, and forgets it."""
@@ -225,16 +208,17 @@ class YarnClusterDescriptor:
         for sentence in without_effect(self._config):
             self._say(sentence)
         client.check()
+        self._check_with_yarn(client, plan)
         times.mark("checked")
         with ExitStack() as folder_removed:
             owned = ClientFolder(prefix=SUBMISSION_FOLDER)
             folder_removed.callback(owned.remove)
             folder = Path(owned.path)
+            staged = stage(self._config, folder, plan.program)
             environment = prepare(self._config, self._say)
             times.mark("environment")
             attempts = self._attempts(client.most_attempts())
-            submission = self._submission(plan, secrets, environment, folder, attempts)
-            check_resources(submission, client.leaf_queues())
+            submission = self._submission(plan, secrets, environment, staged, folder, attempts)
             times.mark("files")
             application_id = self._submit(client, submission)
             times.mark("submitted")
@@ -247,6 +231,7 @@ class YarnClusterDescriptor:
                 skein_key=secrets.skein[1],
             )
             self.files.write_secrets(kept)
+            self.files.forget_ended(client.has_ended)
             remove_abandoned(client)
             remove_ended(self._config, client.report)
             awaited = AwaitedApplication(client, application_id, submission, self._say, self._clock)
@@ -258,6 +243,14 @@ class YarnClusterDescriptor:
             raise
         log.debug("Deployment of %s: %s", application_id, times)
         return self._cluster(kept, address)
+
+    def _check_with_yarn(self, client: YarnClient, plan: _Plan) -> None:
+        """Refuses what YARN would never grant, before an environment is packed and uploaded for it."""
+        nothing = ContainerContent((), {}, "")
+        planned = build_submission(self._config, plan.name, nothing, nothing)
+        check_resources(planned, client.leaf_queues())
+        if planned.node_label or planned.task_executor.node_label:
+            check_labels(planned, client.node_labels())
 
     def _submit(self, client: YarnClient, submission: ApplicationSubmission) -> str:
         """Submits in a thread of its own: an interrupt in the middle must not lose the id of what YARN has taken."""
@@ -293,11 +286,11 @@ class YarnClusterDescriptor:
         plan: _Plan,
         secrets: ApplicationSecrets,
         environment: PreparedEnvironment,
+        staged: StagedFiles,
         folder: Path,
         attempts: int,
     ) -> ApplicationSubmission:
         """Writes the application's files into `folder`, and the submission that names them."""
-        staged = stage(self._config, folder, plan.program)
         shown, sensitive = divided(staged.configuration)
         description = ApplicationDescription(
             mode=plan.mode,
@@ -309,6 +302,7 @@ class YarnClusterDescriptor:
             max_attempts=attempts,
             interpreter=environment.interpreter,
             environment=tuple(archive.source for archive in environment.archives),
+            applications_folder=self._applications_folder(attempts),
         )
         write_private(folder / DESCRIPTION_FILE, msgspec.json.encode(description))
         write_secrets(folder / MASTER_SECRETS_FILE, secrets.for_master(sensitive))
@@ -330,13 +324,15 @@ class YarnClusterDescriptor:
             str(folder / LOG_SETTINGS_FILE),
         )
 
-    def _present_address(self, client: YarnClient, secrets: ClientSecrets) -> str:
-        """Where REST was last, if somebody answers there; else where the master says it is, which is then kept."""
-        if secrets.rest_address and _answers(secrets.rest_address):
-            return secrets.rest_address
-        address = client.value(secrets.application_id, KV_REST_ADDRESS, _RETRIEVE_SECONDS)
-        self.files.write_secrets(msgspec.structs.replace(secrets, rest_address=address))
-        return address
+    def _applications_folder(self, attempts: int) -> str:
+        """Where an attempt that ends the application tells those after it, where ZooKeeper does not."""
+        if attempts == 1 or is_highly_available(self._config):
+            return ""
+        try:
+            return applications_folder()
+        except YarnError:
+            # Applications' files lie elsewhere than on HDFS: later attempts run the application again.
+            return ""
 
     @staticmethod
     def _cluster(secrets: ClientSecrets, address: str) -> YarnCluster:
@@ -362,12 +358,3 @@ class _Times:
 
 def _resource(folder: Path, name: str) -> Resource:
     return Resource(target=name, source=str(folder / name))
-
-
-def _answers(address: str) -> bool:
-    url = urlsplit(address)
-    try:
-        socket.create_connection((url.hostname or "", url.port or 80), _PROBE_SECONDS).close()
-    except OSError:
-        return False
-    return True

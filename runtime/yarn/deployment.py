@@ -7,10 +7,11 @@ for each new reason; it kills nothing: who submitted does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.config.options import yarn
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError, YarnState
 from yarrow.runtime.yarn.layout import KV_REST_ADDRESS
 from yarrow.runtime.yarn.resource_manager_web import ApplicationStatus, LeafQueue
@@ -60,6 +61,21 @@ def check_resources(submission: ApplicationSubmission, queues: Sequence[LeafQueu
         "taskmanager.memory.process.size",
         "yarn.containers.vcores",
     )
+
+
+def check_labels(submission: ApplicationSubmission, labels: Collection[str] | None) -> None:
+    """Raises YarnError for a node label that YARN does not have; `labels` None = not known.
+
+    For a TaskExecutor's YARN would refuse only when the first is asked for.
+    """
+    for wanted, key in (
+        (submission.node_label, yarn.APPLICATION_NODE_LABEL.key),
+        (submission.task_executor.node_label, yarn.TASK_MANAGER_NODE_LABEL.key),
+    ):
+        if wanted and labels is not None and wanted not in labels:
+            raise YarnError(
+                f"YARN has no node label {wanted!r} ({key}); there are: {', '.join(sorted(labels)) or 'none'}."
+            )
 
 
 def _check_size(

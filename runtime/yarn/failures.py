@@ -14,6 +14,12 @@ from yarrow.runtime.yarn.gateways import YarnError
 
 _EXCEPTION: Final = re.compile(r"^\s*(?:[a-z][\w$]*\.)+(\w+(?:Exception|Error)):\s*")
 _STACK_LINE: Final = re.compile(r"^\s*(at [\w.$/@]+\(|\.\.\. \d+ more|Caused by: )")
+#: Frames, and the heads that stand above them.
+_PYTHON_STACK: Final = re.compile(
+    r"\s+File \"|\s{4}|\s*(Traceback \(most recent|During handling of|The above exception was)"
+)
+_SUMMARY_LINES: Final = 4
+_SUMMARY_LENGTH: Final = 600
 
 
 class UnknownQueueError(YarnError):
@@ -40,6 +46,16 @@ def first_lines(text: str, limit: int = 3) -> str:
         if shortened and shortened not in kept:
             kept.append(shortened)
     return " ".join(kept[:limit])
+
+
+def summary(diagnostics: str) -> str:
+    """YARN's diagnostics of an application, in a sentence's length and on one line; "" for none.
+
+    They may be pages: Java's stack and that of a user's program stay out, of which the last line says what happened.
+    """
+    lines = [line for line in diagnostics.splitlines() if line.strip() and not _PYTHON_STACK.match(line)]
+    text = first_lines("\n".join(lines), limit=_SUMMARY_LINES)
+    return text if len(text) <= _SUMMARY_LENGTH else f"{text[:_SUMMARY_LENGTH]} ..."
 
 
 def _queue(found: re.Match[str]) -> str:
@@ -116,8 +132,8 @@ _KNOWN: Final[Sequence[tuple[re.Pattern[str], _Sentence]]] = tuple(
     for pattern, sentence in (
         (r"submitted by user \S+ to (?:unknown|non-leaf) queue:? ?(?P<queue>[\w.\-]+)", _queue),
         (r"[Qq]ueue (?:named )?'?(?P<queue>[\w.\-]+)'? (?:does not exist|doesn't exist|is STOPPED)", _queue),
+        (r"Invalid (?:label )?resource request[^\n]*label[^\n]*", _label),
         (r"Invalid resource request[^\n]*", _memory),
-        (r"InvalidLabelResourceRequestException[^\n]*", _label),
         (r"(?:DSQuota|NSQuota|QuotaExceeded|The (?:DiskSpace|NameSpace) quota)[^\n]*", _space),
         (r"could only be (?:written|replicated) to[^\n]*", _space),
         (r"SafeModeException|[Nn]ame node is in safe mode", _safe_mode),

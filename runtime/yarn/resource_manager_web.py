@@ -155,6 +155,11 @@ class ResourceManagerWeb:
             for node in found
         ]
 
+    def node_labels(self) -> frozenset[str]:
+        """Names of the labels that nodes may have; empty also where YARN uses none."""
+        found = self._get("/ws/v1/cluster/get-node-labels").get("nodeLabelInfo") or []
+        return frozenset(str(one["name"]) for one in (found if isinstance(found, list) else [found]))
+
     def most_attempts(self) -> int | None:
         """How often YARN starts an ApplicationMaster at most; None where it does not tell."""
         for key in ATTEMPTS_KEYS:

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from yarrow.runtime.config.option import ConfigOption
-from yarrow.runtime.config.options import checkpointing, high_availability, jobmanager
+from yarrow.runtime.config.options import checkpointing, execution, high_availability, jobmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.fs.file_system import scheme_of
@@ -26,7 +26,9 @@ _SHARED_PLACES: Final[tuple[ConfigOption[str | None], ...]] = (
 
 def check_shared_places(config: Settings) -> None:
     """Raises YarnError for a place that processes on several nodes share and that is on one machine's disk."""
-    for option in _SHARED_PLACES:
+    # A storage of the user's own reads names as it likes.
+    is_own = is_custom(config.get(checkpointing.DIRECTORY) or "")
+    for option in _SHARED_PLACES if is_own else (*_SHARED_PLACES, execution.SAVEPOINT_PATH):
         value = config.get(option)
         if value and not is_custom(value) and scheme_of(value) == "file":
             raise YarnError(

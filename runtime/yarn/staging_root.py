@@ -21,6 +21,8 @@ from yarrow.runtime.yarn.gateways import YarnError
 
 #: Below the staging directory; ours alone.
 FOLDER = ".yarrow"
+#: Below the user's home; Skein's.
+_APPLICATIONS = ".skein"
 
 
 def hadoop_user() -> str:
@@ -36,6 +38,11 @@ def home_directory() -> str:
     if is_secured(hadoop_configuration()):
         return WebHdfsFileSystem.for_path(root).home()
     return join(root, "user", hadoop_user())
+
+
+def applications_folder() -> str:
+    """Where Skein keeps the files of each of the user's applications, in a folder by its id, until it has ended."""
+    return join(home_directory(), _APPLICATIONS)
 
 
 def default_file_system() -> str:

@@ -17,7 +17,12 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.container_logs import gathered_logs, last_words
-from yarrow.runtime.yarn.gateways import ApplicationReport, ApplicationSubmission, YarnError
+from yarrow.runtime.yarn.gateways import (
+    ApplicationNotFoundError,
+    ApplicationReport,
+    ApplicationSubmission,
+    YarnError,
+)
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.hadoop_overlay import client_properties
 from yarrow.runtime.yarn.resource_manager_web import (
@@ -90,6 +95,13 @@ class YarnClient:
         """Raises ApplicationNotFoundError."""
         return self.status(application_id).report
 
+    def has_ended(self, application_id: str) -> bool:
+        """Whether YARN says so; one that it does not know may be another cluster's."""
+        try:
+            return self.report(application_id).state.has_ended
+        except ApplicationNotFoundError:
+            return False
+
     def applications(self, name: str | None = None) -> Sequence[ApplicationReport]:
         """Applications that have not ended, of all users whom YARN lets this one see."""
         if self._web is not None:
@@ -143,6 +155,14 @@ class YarnClient:
         except (ResourceManagerWebError, LookupError) as error:
             log.debug("Queues cannot be read: %s", error)
             return []
+
+    def node_labels(self) -> frozenset[str] | None:
+        """The cluster's node labels; None where the web server does not tell."""
+        try:
+            return None if self._web is None else self._web.node_labels()
+        except (ResourceManagerWebError, LookupError) as error:
+            log.debug("Node labels cannot be read: %s", error)
+            return None
 
     def most_attempts(self) -> int | None:
         """How often YARN starts an ApplicationMaster at most; None where that is not known."""

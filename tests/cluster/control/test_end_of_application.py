@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cluster.control.test_running_master import Application
@@ -14,6 +15,7 @@ from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from yarrow.am import running_master
 from yarrow.am.application_master import tell_end
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
+from yarrow.am.deployment_modes.end_file import EndFile
 from yarrow.am.deployment_modes.recorded_end import END_RECORD, record_end, recorded_end
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import Put, RecordsInMemory
@@ -125,6 +127,40 @@ def test_an_attempt_after_the_end_only_reports_it(tmp_path: Path, monkeypatch: p
     assert asyncio.run(program.run()) == END
     assert program.yarn.environments == [], "no job has run"
     assert not (program.logs / "jobmanager.out").exists(), "nor has the program"
+
+
+@pytest.mark.cluster
+def test_without_high_availability_an_attempt_after_the_end_only_reports_it_too(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    folder = tmp_path / "hdfs"
+
+    def attempt(number: int, name: str, *arguments: str) -> Application:
+        made = Application(tmp_path / name, DeploymentMode.APPLICATION, *arguments)
+        made.master._folder = replace(made.master._folder, attempt=number)
+        made.master._description = msgspec.structs.replace(
+            made.description, max_attempts=3, applications_folder=str(folder)
+        )
+        return made
+
+    first = attempt(1, "first", "fail")
+    end = asyncio.run(first.run())
+    assert end is not None and end.diagnostics.endswith("RuntimeError: my own")
+    assert EndFile(str(folder / "application_1_0001")).read() == end
+    second = attempt(2, "second")
+    assert asyncio.run(second.run()) == end
+    assert second.yarn.environments == [], "no job has run"
+    assert not (second.logs / "jobmanager.out").exists(), "nor has the program"
+
+
+@pytest.mark.cluster
+def test_where_no_attempt_can_follow_nothing_is_written(tmp_path: Path) -> None:
+    session = Application(tmp_path, DeploymentMode.SESSION)
+    session.master._description = msgspec.structs.replace(
+        session.description, applications_folder=str(tmp_path / "hdfs")
+    )
+    end = asyncio.run(session.run(lambda: session.ask("DELETE", "/cluster")))
+    assert end is not None and not (tmp_path / "hdfs").exists()
 
 
 @pytest.mark.cluster

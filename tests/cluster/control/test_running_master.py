@@ -21,7 +21,9 @@ import pytest
 
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from tests.unit.security.stores import Stores
+from tests.yarn.waiting import until
 from yarrow.am.application_master import ChildProcesses
+from yarrow.am.deployment_modes import progress
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.am.running_master import RunningMaster
 from yarrow.runtime.common.clock import SystemClock
@@ -58,6 +60,22 @@ for number in (1, 2):
         print("sum", sum(rows), flush=True)
 if sys.argv[1:] == ["fail"]:
     raise RuntimeError("my own")
+"""
+#: main() ends before its job does.
+LEAVING = """
+import time
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+env.from_collection([1, 2, 3]).map(lambda x: time.sleep(0.3) or x).print()
+env.execute_async("left")
+"""
+ENDLESS = """
+from yarrow.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+env.from_sequence(1, 10**15).filter(lambda x: False).print()
+env.execute("endless")
 """
 
 
@@ -113,8 +131,9 @@ class Application:
         attached: bool = False,
         rest_identity: PemIdentity = NO_TLS,
         configuration: Mapping[str, str] | None = None,
+        program: str = PROGRAM,
     ) -> None:
-        (folder / "job.py").write_text(PROGRAM)
+        (folder / "job.py").write_text(program)
         self.description = ApplicationDescription(
             mode=mode,
             name="application",
@@ -288,3 +307,37 @@ def test_the_error_of_a_program_is_the_applications(tmp_path: Path) -> None:
     assert end is not None and end.status is FinalStatus.FAILED
     assert end.diagnostics.endswith("RuntimeError: my own")
     assert TOKEN not in (application.logs / "jobmanager.out").read_text()
+
+
+def test_an_application_lasts_until_the_last_job_that_its_program_left_has_ended(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.APPLICATION, program=LEAVING)
+    end = asyncio.run(application.run())
+    assert end is not None and end.status is FinalStatus.SUCCEEDED
+    assert end.diagnostics.startswith("Job 'left' (") and end.diagnostics.endswith(" has finished.")
+
+
+def test_yarn_is_told_how_far_the_jobs_of_a_program_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_INTERVAL", 0.05)
+    application = Application(tmp_path, DeploymentMode.APPLICATION)
+    asyncio.run(application.run())
+    assert application.yarn.progress[0] == 0.0
+    assert max(application.yarn.progress) > 0.0
+    assert all(0.0 <= told <= 1.0 for told in application.yarn.progress)
+
+
+def test_an_application_with_jobs_of_its_own_ends_when_a_client_asks_for_it(tmp_path: Path) -> None:
+    application = Application(tmp_path, DeploymentMode.APPLICATION, program=ENDLESS)
+
+    def runs() -> bool:
+        return any(job["state"] == "RUNNING" for job in application.ask("GET", "/jobs/overview")["jobs"])
+
+    def stop() -> None:
+        until(runs, 40.0, "its job runs")
+        application.ask("DELETE", "/cluster")
+
+    end = asyncio.run(application.run(stop))
+    assert end is not None and end.status is FinalStatus.KILLED
+    assert "stopped by a client" in end.diagnostics
+    assert all(process.poll() is not None for process in application.yarn.processes.values())

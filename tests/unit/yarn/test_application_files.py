@@ -119,6 +119,46 @@ def test_only_the_session_that_ends_is_forgotten(files: ApplicationFiles) -> Non
     assert not files.properties_path.exists()
 
 
+def test_secrets_of_ended_applications_go_but_of_the_session_that_is_used(files: ApplicationFiles) -> None:
+    running = "application_1700000000000_0003"
+    for application_id in (ID, OTHER, running):
+        files.write_secrets(secrets(application_id))
+    files.write_properties(SessionProperties(ID))
+    asked: list[str] = []
+
+    def has_ended(application_id: str) -> bool:
+        asked.append(application_id)
+        return application_id != running
+
+    files.forget_ended(has_ended)
+    # Commands that name nothing are to say of it that it has ended, and not to run elsewhere.
+    assert files.known_applications() == [ID, running]
+    assert files.read_properties() == SessionProperties(ID)
+    assert ID not in asked
+
+
+def test_files_of_other_users_are_not_this_ones(
+    files: ApplicationFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder for temporary files is everybody's."""
+    files.write_secrets(secrets(ID))
+    own = os.geteuid()
+    monkeypatch.setattr("os.geteuid", lambda: own + 1)
+    assert files.known_applications() == []
+    files.forget_ended(lambda application_id: True)
+    monkeypatch.undo()
+    assert files.known_applications() == [ID]
+
+
+def test_where_nobody_tells_what_has_ended_all_stays(files: ApplicationFiles) -> None:
+    def has_ended(application_id: str) -> bool:
+        raise YarnError("nobody answers")
+
+    files.write_secrets(secrets(ID))
+    files.forget_ended(has_ended)
+    assert files.known_applications() == [ID]
+
+
 @pytest.mark.parametrize("wrong", ["", "../../etc/passwd", "application_1", f"{ID}/x", "job_1_1"])
 def test_ids_are_checked_before_they_are_paths(files: ApplicationFiles, wrong: str) -> None:
     with pytest.raises(YarnError, match=r"no application's id"):

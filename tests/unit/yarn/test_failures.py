@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.runtime.yarn.failures import UnknownQueueError, explain, first_lines
+from yarrow.runtime.yarn.failures import UnknownQueueError, explain, first_lines, summary
 
 QUEUE = (
     "Failed to submit application, exception:\norg.apache.hadoop.yarn.exceptions.YarnException: Failed to submit"
@@ -18,6 +18,12 @@ MEMORY = (
     " type=[memory-mb], Requested resource=<memory:65536, vCores:1>, maximum allowed"
     " allocation=<memory:6656, vCores:8>\n"
     "\tat org.apache.hadoop.yarn.server.resourcemanager.RMServerUtils.check(RMServerUtils.java:1)"
+)
+LABEL = (
+    "Failed to submit application, exception:\n"
+    "org.apache.hadoop.yarn.exceptions.InvalidLabelResourceRequestException: Invalid resource request, node label not"
+    " enabled but request contains label expression\n"
+    "\tat org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerUtils.validate(SchedulerUtils.java:1)"
 )
 PERMISSION = (
     "org.apache.hadoop.security.AccessControlException: Permission denied: user=poor, access=WRITE,"
@@ -42,6 +48,11 @@ REFUSED = (
     [
         (QUEUE, ("'nowhere'", "yarn.application.queue")),
         (MEMORY, ("<memory:6656", "yarn.scheduler.maximum-allocation-mb", "taskmanager.memory.process.size")),
+        (LABEL, ("node label not enabled", "yarn.application.node-label", "yarn.taskmanager.node-label")),
+        (
+            "Invalid label resource request, cluster do not contain , label= gpu",
+            ("label= gpu", "yarn.application.node-label"),
+        ),
         (PERMISSION, ("user=poor", "home directory", "yarn.staging-directory")),
         (QUOTA, ("quota of /user/poor is exceeded", "yarn.staging-directory")),
         ("File /a could only be written to 0 of the 1 minReplication nodes.", ("no room",)),
@@ -60,6 +71,22 @@ def test_a_refusal_names_the_setting(said: str, named: tuple[str, ...]) -> None:
     assert all(part in error for part in named), error
     assert "\tat " not in error
     assert "org.apache" not in error
+
+
+def test_a_label_is_not_taken_for_a_size() -> None:
+    assert "memory" not in str(explain("submit", LABEL))
+
+
+def test_diagnostics_become_a_sentence() -> None:
+    assert summary("") == summary(" \n") == ""
+    assert summary("Killed by joe") == "Killed by joe"
+    chained = (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nKeyError: 1\n\nDuring handling of'
+        ' the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "a.py"\n'
+        "    h()\nValueError: two\n"
+    )
+    assert summary(chained) == "KeyError: 1 ValueError: two"
+    assert len(summary("word " * 1000)) < 700
 
 
 def test_only_a_missing_queue_is_told_apart() -> None:

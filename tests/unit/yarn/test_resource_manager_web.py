@@ -163,6 +163,17 @@ def test_applications_come_oldest_first_and_by_name(address: str) -> None:
     assert web.applications() == []
 
 
+def test_labels_of_nodes(address: str) -> None:
+    web = ResourceManagerWeb([address])
+    # What YARN says that has none, or does not use them.
+    answer("get-node-labels", {})
+    assert web.node_labels() == frozenset()
+    answer("get-node-labels", {"nodeLabelInfo": {"name": "gpu", "exclusivity": "true"}})
+    assert web.node_labels() == {"gpu"}
+    answer("get-node-labels", {"nodeLabelInfo": [{"name": "gpu"}, {"name": "ssd"}]})
+    assert web.node_labels() == {"gpu", "ssd"}
+
+
 def test_queues_of_the_capacity_scheduler(address: str) -> None:
     answer("scheduler", {"scheduler": {"schedulerInfo": CAPACITY_SCHEDULER}})
     default, inner = ResourceManagerWeb([address]).leaf_queues()

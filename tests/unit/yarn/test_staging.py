@@ -50,6 +50,7 @@ def targets(staged: StagedFiles) -> list[str]:
         ("state.checkpoints.dir", "file:///tmp/checkpoints"),
         ("execution.checkpointing.savepoint-dir", "savepoints"),
         ("high-availability.storageDir", "file:///tmp/ha"),
+        ("execution.state-recovery.path", "/tmp/savepoints/savepoint-1"),
         ("jobmanager.archive.fs.dir", "/tmp/archive"),
         ("yarn.provided.lib.dirs", "/opt/lib"),
         ("yarn.provided.lib.dirs", "hdfs:///lib;/opt/lib"),
@@ -71,6 +72,8 @@ def test_places_that_nodes_cannot_see_are_refused_with_the_remedy(key: str, valu
     [
         {},
         {"execution.checkpointing.dir": "hdfs:///checkpoints", "yarn.provided.lib.dirs": "hdfs://a:1/lib"},
+        {"execution.state-recovery.path": "hdfs://a:1/savepoints/savepoint-1"},
+        {"execution.state-recovery.path": "of Tuesday", "execution.checkpointing.dir": "my_storage:Storage"},
         {"python.executable": "python"},
         {"python.executable": "venv.zip/bin/python"},
         {"python.executable": "/usr/bin/python3.11", "yarn.environment": "none"},

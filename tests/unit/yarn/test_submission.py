@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.deployment import check_resources
+from yarrow.runtime.yarn.deployment import check_labels, check_resources
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError
 from yarrow.runtime.yarn.resource_manager_web import LeafQueue
 from yarrow.runtime.yarn.submission import (
@@ -186,6 +186,19 @@ def test_what_fits_or_is_not_known_passes() -> None:
     check_resources(submission(yarn__application__queue="root.default"), [queue()])
     check_resources(submission(yarn__application__queue="nowhere"), [])
     check_resources(submission(taskmanager__memory__process__size="8 gb"), [queue(memory_mb=0)])
+
+
+@pytest.mark.parametrize("labels", [frozenset(), frozenset({"ssd"})])
+def test_a_label_that_yarn_does_not_have_is_refused_by_its_key(labels: frozenset[str]) -> None:
+    master, executor = "yarn__application__node-label", "yarn__taskmanager__node-label"
+    there_are = ", ".join(labels) or "none"
+    for key in (master, executor):
+        name = key.replace("__", ".")
+        with pytest.raises(YarnError, match=rf"no node label 'gpu' \({name}\); there are: {there_are}\."):
+            check_labels(submission(**{key: "gpu"}), labels)
+        check_labels(submission(**{key: "gpu"}), {"gpu"})
+        check_labels(submission(**{key: "gpu"}), None)
+    check_labels(submission(), labels)
 
 
 def test_containers_do_not_listen_on_the_loopback_of_the_client() -> None:
