@@ -55,7 +55,7 @@ def _wait(config: Settings) -> None:
 
     application, pause = application_of(config), threading.Event()
     try:
-        while (report := end_of(config, application)) is None:
+        while (report := end_of(config, application.application_id)) is None:
             pause.wait(_LOOK)
     except KeyboardInterrupt:
         with YarnClusterDescriptor(config, say) as descriptor:

@@ -5,6 +5,7 @@ Owner: any thread, blocking. A session whose address is known and answers is rea
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -41,9 +42,10 @@ def application_of(config: Settings) -> ClientSecrets:
             )
         named = session.application_id
     if not named.startswith("application_"):
-        return _by_name(files, named)
+        return _by_name(config, files, named)
     secrets = files.read_secrets(named)
     if secrets is None:
+        _refuse_ended(config, named)
         raise CommandError(
             f"There are no secrets of {named} in {files.folder}: either it is no application of yours, or it was"
             f" started on another machine or with another {yarn.PROPERTIES_FILE_LOCATION.key}, from where its file"
@@ -83,22 +85,33 @@ def present_address(config: Settings, application: ClientSecrets) -> str:
     with YarnClusterDescriptor(config, say) as descriptor:
         report = descriptor.client(NO_PAIR).report(application.application_id)
         if report.state.has_ended:
-            raise CommandError(f"{end_text(report)} {_remedy(descriptor.files, application)}")
+            raise CommandError(f"{end_sentence(report)} {_remedy(descriptor.files, application)}")
         return descriptor.retrieve(application.application_id).rest_address
 
 
-def end_of(config: Settings, application: ClientSecrets) -> ApplicationReport | None:
+def end_of(config: Settings, application_id: str) -> ApplicationReport | None:
     """YARN's report of an application that has ended; None = it has not."""
     from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
 
     with YarnClusterDescriptor(config, say) as descriptor:
-        report = descriptor.client(NO_PAIR).report(application.application_id)
+        report = descriptor.client(NO_PAIR).report(application_id)
         return report if report.state.has_ended else None
 
 
 def end_text(report: ApplicationReport) -> str:
-    """A sentence about how an application has ended."""
-    said = report.diagnostics.strip()
+    """How an application has ended, with all that YARN says: for who waited for it."""
+    return _ended(report, report.diagnostics.strip())
+
+
+def end_sentence(report: ApplicationReport) -> str:
+    """The same on one line: for who meant to use it, and to whom its end is the obstacle."""
+    from yarrow.runtime.yarn.failures import summary
+
+    said = summary(report.diagnostics)
+    return _ended(report, said if said.endswith(".") or not said else f"{said}.")
+
+
+def _ended(report: ApplicationReport, said: str) -> str:
     how = f"{report.application_id} ({report.name}) has ended: {report.final_status.value}"
     return f"{how}. YARN says: {said}" if said else f"{how}."
 
@@ -118,12 +131,55 @@ def _remedy(files: ApplicationFiles, application: ClientSecrets) -> str:
     )
 
 
-def _by_name(files: ApplicationFiles, name: str) -> ClientSecrets:
-    known = [files.read_secrets(application_id) for application_id in files.known_applications()]
-    found = [secrets for secrets in known if secrets is not None and secrets.name == name]
+def _by_name(config: Settings, files: ApplicationFiles, name: str) -> ClientSecrets:
+    from yarrow.runtime.yarn.gateways import YarnError
+
+    known: list[ClientSecrets] = []
+    unread: YarnError | None = None
+    for application_id in files.known_applications():
+        try:
+            secrets = files.read_secrets(application_id)
+        except YarnError as error:
+            unread = error
+        else:
+            known += [] if secrets is None else [secrets]
+    found = [secrets for secrets in known if secrets.name == name]
+    if not found and unread is not None:
+        # It may be the one.
+        raise unread
+    if len(found) > 1:
+        found = _not_ended(config, found) or found
     if len(found) == 1:
         return found[0]
-    raise CommandError(_which(files, name, found or [secrets for secrets in known if secrets is not None]))
+    raise CommandError(_which(files, name, found or known))
+
+
+def _refuse_ended(config: Settings, application_id: str) -> None:
+    """Raises CommandError for an application of which YARN says that it has ended: its secrets went with it."""
+    from yarrow.runtime.yarn.gateways import YarnError
+
+    ended = None
+    with contextlib.suppress(YarnError):
+        ended = end_of(config, application_id)
+    if ended is not None:
+        raise CommandError(end_sentence(ended))
+
+
+def _not_ended(config: Settings, applications: Sequence[ClientSecrets]) -> list[ClientSecrets]:
+    """Those that may still run: what was killed past us left its secrets here, under a name that may be used again."""
+    from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
+
+    left = []
+    for application in applications:
+        try:
+            if end_of(config, application.application_id) is None:
+                left.append(application)
+        except ApplicationNotFoundError:
+            continue
+        except YarnError:
+            # No Hadoop is named, or YARN does not answer.
+            left.append(application)
+    return left
 
 
 def _which(files: ApplicationFiles, name: str, there_are: Sequence[ClientSecrets]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from yarrow.cli.errors import CommandError
-from yarrow.cli.flags import Dynamic
+from yarrow.cli.flags import Dynamic, YarnEnvironment
 from yarrow.cli.what_flags_say import application_settings, configuration, settings_of, show_yarn
 
 ApplicationArgument = Annotated[
@@ -67,6 +67,7 @@ def session(
     application_type: Annotated[
         str | None, typer.Option("-at", "--applicationType", help="Tag of the application.")
     ] = None,
+    environment: YarnEnvironment = None,
     jar: Annotated[str | None, typer.Option("-j", "--jar", hidden=True)] = None,
     address: Annotated[str | None, typer.Option("-m", "--jobmanager", hidden=True)] = None,
 ) -> None:
@@ -91,6 +92,7 @@ def session(
         ship=ship,
         node_label=node_label,
         zookeeper_namespace=zookeeper_namespace,
+        environment=environment,
     )
     values: dict[str, object] = {"execution.attached": not detached}
     config = settings_of(dynamic, "yarn-session", None, values, flags)

@@ -198,9 +198,14 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
                 "yarn", f"{key} asks for {shape.memory_mb} MiB, and the largest node has {largest} MiB"
             )
             return
-    label = submission.node_label
-    if label and not any(label in node.labels for node in running):
-        yield failed("yarn", f"no running node has the label {label} ({yarn.APPLICATION_NODE_LABEL.key})")
+    # Where TaskExecutors have the application's, its key is the one that was set.
+    labels = {
+        submission.task_executor.node_label: yarn.TASK_MANAGER_NODE_LABEL.key,
+        submission.node_label: yarn.APPLICATION_NODE_LABEL.key,
+    }
+    for label, key in labels.items():
+        if label and not any(label in node.labels for node in running):
+            yield failed("yarn", f"no running node has the label {label} ({key})")
     queue = next((one for one in queues if submission.queue in (one.name, one.path)), None)
     if queue is not None:
         text = (

@@ -74,6 +74,14 @@ ApplicationId = Annotated[
         "-yid", "--yarnapplicationId", metavar="APPLICATION", help="The application on YARN, by id or name."
     ),
 ]
+YarnEnvironment = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="auto|none|ARCHIVE",
+        help="Python of the containers on YARN: the active environment packed, the nodes' own, an archive on HDFS.",
+    ),
+]
 YarnDetached = Annotated[bool, typer.Option("-yd", "--yarndetached", help="The same as -d.", hidden=True)]
 YarnQuery = Annotated[
     bool, typer.Option("-yq", "--yarnquery", help="Show nodes, memory, cores and queues of YARN instead.")

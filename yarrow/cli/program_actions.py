@@ -33,6 +33,7 @@ from yarrow.cli.flags import (
     YarnContainers,
     YarnDetached,
     YarnDynamic,
+    YarnEnvironment,
     YarnJar,
     YarnMasterMemory,
     YarnName,
@@ -112,6 +113,7 @@ def run(
     yarn_ship: YarnShip = None,
     yarn_node_label: YarnNodeLabel = None,
     yarn_namespace: YarnNamespace = None,
+    yarn_environment: YarnEnvironment = None,
     yarn_dynamic: YarnDynamic = None,
     yarn_detached: YarnDetached = False,
     yarn_query: YarnQuery = False,
@@ -161,6 +163,7 @@ def run(
         ship=yarn_ship,
         node_label=yarn_node_label,
         zookeeper_namespace=yarn_namespace,
+        environment=yarn_environment,
     )
     both = [*(dynamic or ()), *(yarn_dynamic or ())]
     if context.info_name == "run-application":

@@ -19,6 +19,7 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.job_commands import application_lines
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import execution, rpc, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
@@ -91,7 +92,7 @@ def end_session(config: Settings, secrets: ClientSecrets) -> ApplicationReport |
         return None
     with contextlib.suppress(RestError, RestUnavailableError, CommandError):
         rest.json("DELETE", "/cluster")
-    while (report := end_of(config, secrets)) is None and clock.monotonic() < deadline:
+    while (report := end_of(config, secrets.application_id)) is None and clock.monotonic() < deadline:
         pause.wait(0.2)
     if report is None:
         from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
@@ -117,15 +118,20 @@ def _wait_until_gone(rest: RestClient, secrets: ClientSecrets, deadline: float) 
 
 
 def _announce(config: Settings, secrets: ClientSecrets) -> None:
-    given = {
-        key: value
-        for key, value in config.to_dict().items()
-        if config.origin_of(key).startswith("-D") and key not in _OF_THE_START
-    }
+    given = properties_of(config)
     path = ApplicationFiles.of(config).write_properties(SessionProperties(secrets.application_id, given))
     print(f"Yarn application {secrets.application_id} ({secrets.name}) runs.")
     print(f"JobManager Web Interface: {secrets.rest_address}")
     print(f"`yarrow run` uses this session when none is named: {path}", flush=True)
+
+
+def properties_of(config: Settings) -> dict[str, str]:
+    """What of the command line goes with the session, for the jobs of later commands; nothing that is secret."""
+    return {
+        key: value
+        for key, value in config.to_dict().items()
+        if config.origin_of(key).startswith("-D") and key not in _OF_THE_START and not is_secret_key(key)
+    }
 
 
 def _print_how_to_stop(secrets: ClientSecrets) -> None:
@@ -165,7 +171,7 @@ def _take_commands(
             ended = None
             # A ResourceManager that is just restarting says nothing about the session.
             with contextlib.suppress(YarnError):
-                ended = end_of(config, secrets) if asks_yarn else None
+                ended = end_of(config, secrets.application_id) if asks_yarn else None
             if ended is not None:
                 return _report_end(config, ended)
             if asks_yarn or rest.answers():

@@ -36,6 +36,7 @@ class YarnFlags:
     ship: Sequence[str] | None = None
     node_label: str | None = None
     zookeeper_namespace: str | None = None
+    environment: str | None = None
 
     @property
     def any(self) -> bool:
@@ -56,6 +57,7 @@ class YarnFlags:
             yarn.SHIP_FILES.key: None if self.ship is None else list(self.ship),
             yarn.APPLICATION_NODE_LABEL.key: self.node_label,
             high_availability.CLUSTER_ID.key: self.zookeeper_namespace,
+            yarn.ENVIRONMENT.key: self.environment,
         }
 
 
@@ -89,7 +91,7 @@ def check_flags(target: str | None, flags: YarnFlags) -> None:
     """Refuses flags of YARN where the target is another: a job must not run elsewhere than was meant."""
     if flags.any and target not in YARN_TARGETS:
         raise CommandError(
-            f"Flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
+            f"--env and flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
             f" -m {YARN_CLUSTER} (an application of its own), -yid APPLICATION (a session), or -t"
             f" {' | '.join(YARN_TARGETS)}."
         )

@@ -8,6 +8,7 @@ import pytest
 
 from yarrow.cli.applications import application_of, rest_of
 from yarrow.cli.errors import CommandError
+from yarrow.cli.session_command import properties_of
 from yarrow.cli.targets import rest_client, with_session, with_target
 from yarrow.cli.yarn_flags import YarnFlags, application_target, in_megabytes, target_of
 from yarrow.runtime.config.options import execution, jobmanager, taskmanager, yarn
@@ -36,6 +37,7 @@ def test_flags_stand_for_keys() -> None:
         queue="root.jobs",
         name="mine",
         ship=["/a", "/b"],
+        environment="none",
     )
     config = with_target(Settings(), None, "yarn-cluster", flags)
     config.validate()
@@ -46,6 +48,7 @@ def test_flags_stand_for_keys() -> None:
     assert config.get(yarn.APPLICATION_NAME) == "mine"
     assert config.get(yarn.SHIP_FILES) == ("/a", "/b")
     assert config.get(yarn.INITIAL_TASK_EXECUTORS) == 3
+    assert config.get(yarn.ENVIRONMENT) == "none"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,20 @@ def test_an_application_in_the_configuration_means_its_session() -> None:
 def test_flags_of_yarn_without_yarn_are_refused(target: str | None) -> None:
     with pytest.raises(CommandError, match="-m yarn-cluster"):
         with_target(Settings(), target, None, YarnFlags(task_memory="1g"))
+
+
+def test_what_a_session_keeps_of_its_command_line_is_no_secret_and_not_of_its_start() -> None:
+    given = Settings(
+        {
+            "parallelism.default": "3",
+            "yarn.application.name": "mine",
+            "security.ssl.rest.truststore-password": "planted",
+        },
+        "-D of the command line",
+    )
+    assert properties_of(Settings({"pipeline.name": "x"}, "conf, line 1").overlay(given)) == {
+        "parallelism.default": "3"
+    }
 
 
 def test_contradictions_are_refused() -> None:
@@ -161,6 +178,15 @@ def test_what_names_no_application_is_refused(tmp_path: Path, files: Application
         application_of(config_of(tmp_path, yarn_application_id="nobody"))
     with pytest.raises(YarnError, match="no application's id"):
         application_of(config_of(tmp_path, yarn_application_id="application_x"))
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path, files: ApplicationFiles) -> None:
+    files.write_secrets(secrets(SESSION, "mine"))
+    (tmp_path / f".yarrow-application-{OTHER}").write_bytes(b"of another version")
+    (tmp_path / f".yarrow-application-{OTHER}").chmod(0o600)
+    assert application_of(config_of(tmp_path, yarn_application_id="mine")).application_id == SESSION
+    with pytest.raises(YarnError, match=f"{OTHER} is not of this version"):
+        application_of(config_of(tmp_path, yarn_application_id="another"))
 
 
 def test_management_of_an_own_application_needs_its_id(tmp_path: Path, files: ApplicationFiles) -> None:
