@@ -57,6 +57,13 @@ def test_node_managers_share_nothing_but_the_cluster(layout: Layout) -> None:
     assert {key for key in first if first[key] != second[key]} == {f"yarn.nodemanager.{name}" for name in own}
 
 
+def test_node_managers_alone_wait_for_a_name_node_that_restarts(layout: Layout) -> None:
+    key = "dfs.client.retry.policy.enabled"
+    assert key not in properties(layout.conf / "hdfs-site.xml")
+    for name in NODE_ADDRESSES:
+        assert properties(layout.conf_of(name) / "hdfs-site.xml")[key] == "true"
+
+
 def test_every_port_is_used_once(layout: Layout) -> None:
     files = [*layout.root.rglob("*-site.xml"), layout.conf / "zoo.cfg"]
     text = {file: file.read_text() for file in files}

@@ -94,7 +94,7 @@ class YarnTarget(SteadyTarget):
         self._hadoop = Hadoop(session.hadoop)
 
     def kinds(self) -> Sequence[Kind]:
-        # Each takes an attempt of the application; one more is used up where HDFS is away when a container starts.
+        # Each takes an attempt of the application.
         return (
             Kind(KILL_TASK_EXECUTOR, weight=4),
             Kind(STOP_TASK_EXECUTOR, lasts=True, weight=2),
@@ -122,6 +122,11 @@ class YarnTarget(SteadyTarget):
                 return self._hadoop.lose("nodemanager2")
         return self._hadoop.begin(kind)
 
+    def runs(self) -> bool:
+        # Nobody would start it again: the reason is of more use than the end of the grace.
+        assert not self._session.has_ended(), self._diagnostics()
+        return super().runs()
+
     def heal_all(self) -> None:
         self._relay.heal()
         self._hadoop.heal_all()
@@ -134,6 +139,9 @@ class YarnTarget(SteadyTarget):
             GRACE,
             "another attempt leads",
         )
+
+    def _diagnostics(self) -> str:
+        return str(self._session.hadoop.application(self._session.application)["diagnostics"])
 
     def _task_executors(self) -> list[int]:
         return [one.pid for one in self._session.task_executors()[:1]]

@@ -40,7 +40,8 @@ def write(layout: Layout, ports: Ports, jars: Path, secured: bool = False) -> No
     for name in ("", *NODE_ADDRESSES):
         folder = layout.conf_of(name)
         _write_xml(folder / "core-site.xml", {**core_site(layout, ports), **core})
-        _write_xml(folder / "hdfs-site.xml", {**hdfs_site(layout, ports), **hdfs})
+        patience = node_manager_hdfs_site() if name else {}
+        _write_xml(folder / "hdfs-site.xml", {**hdfs_site(layout, ports), **patience, **hdfs})
         node = node_manager_site(layout, ports, name) if name else {}
         _write_xml(folder / "yarn-site.xml", {**yarn_site(layout, ports, jars), **node, **yarn})
         (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
@@ -87,6 +88,14 @@ def hdfs_site(layout: Layout, ports: Ports) -> dict[str, str]:
         "dfs.namenode.heartbeat.recheck-interval": "2000",
         "dfs.namenode.stale.datanode.interval": "5000",
     }
+
+
+def node_manager_hdfs_site() -> dict[str, str]:
+    """Of a NodeManager as a client of HDFS: it waits for a NameNode that restarts, as it would for one of two that take
+    over from each other. By default it gives up at the first refusal, and every attempt of an application is spent
+    within seconds.
+    """
+    return {"dfs.client.retry.policy.enabled": "true", "dfs.client.retry.policy.spec": "500,120"}
 
 
 def yarn_site(layout: Layout, ports: Ports, jars: Path) -> dict[str, str]:
