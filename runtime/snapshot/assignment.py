@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from yarrow.runtime.common.ids import JobVertexID, OperatorID
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.snapshot.channel_edges import edges_by_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.finished_subtasks import Subtask, finished_subtasks
 from yarrow.runtime.snapshot.handles import (
     ChannelStateHandle,
     CheckpointMetadata,
@@ -27,9 +28,6 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.redistribution import keyed_handles, operator_handles
 from yarrow.runtime.snapshot.savepoint_check import verify
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
-
-#: A subtask of a vertex.
-Subtask = tuple[JobVertexID, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,11 @@ def assign(
     states = {state.operator_id: state for state in metadata.operators}
     channels = _channels(metadata, job_graph, states, allow_non_restored)
     tasks: dict[Subtask, dict[OperatorID, OperatorSubtaskState]] = {}
-    finished: set[Subtask] = set()
     for vertex in job_graph.vertices:
-        found = [states[operator.id] for operator in vertex.operators if operator.id in states]
-        for state in found:
+        for state in (states[operator.id] for operator in vertex.operators if operator.id in states):
             for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
                 if not own.is_empty:
                     tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
-        finished.update((vertex.id, subtask) for subtask in _finished(vertex, found))
     for (vertex_id, subtask), handles in channels.items():
         of_task = tasks.setdefault((vertex_id, subtask), {})
         head = job_graph.vertex(vertex_id).operators[0].id
@@ -77,24 +72,13 @@ def assign(
         for state in metadata.operators
         if state.coordinator is not None and state.operator_id in known
     }
-    return Assignment(tasks, coordinators, frozenset(finished))
+    return Assignment(tasks, coordinators, finished_subtasks(states, job_graph))
 
 
 def _subtask_states(state: OperatorState, parallelism: int) -> Iterator[OperatorSubtaskState]:
     parts = zip(keyed_handles(state, parallelism), operator_handles(state, parallelism), strict=True)
     for keyed, operator in parts:
         yield OperatorSubtaskState(keyed=keyed, operator=operator)
-
-
-def _finished(vertex: JobVertex, states: list[OperatorState]) -> Iterator[int]:
-    """Subtasks of a vertex all of whose operators had finished; at another parallelism all or none."""
-    for subtask in range(vertex.parallelism if states else 0):
-        if all(
-            state.fully_finished
-            or (state.parallelism == vertex.parallelism and subtask in state.finished_subtasks)
-            for state in states
-        ):
-            yield subtask
 
 
 # ---------------------------------------------------------------------- records in flight

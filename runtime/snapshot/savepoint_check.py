@@ -15,6 +15,7 @@ import msgspec
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.finished_subtasks import lost_rows
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
@@ -59,10 +60,15 @@ def check_savepoint(
     states = {state.operator_id: state for state in metadata.operators}
     findings = []
     known: set[OperatorID] = set()
+    losing = lost_rows(states, job_graph)
     for vertex in job_graph.vertices:
         for operator in vertex.operators:
             known.add(operator.id)
-            findings.append(_of_operator(vertex, operator, states.get(operator.id)))
+            state = states.get(operator.id)
+            if state is not None and state.fully_finished and vertex.id in losing:
+                findings.append(_finding(state, operator.name, Outcome.REFUSED, losing[vertex.id]))
+            else:
+                findings.append(_of_operator(vertex, operator, state))
     for state in metadata.operators:
         if state.operator_id not in known and has_state(state):
             reason = _unclaimed(state, metadata, job_graph)

@@ -12,6 +12,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
+from msgspec import structs
+
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
@@ -90,7 +92,7 @@ class SavepointEnvironment:
     def _restore(self, graph: JobGraph) -> tuple[JobGraph, Mapping[JobVertexID, RestoredState]]:
         if self._opened is None:
             return graph, {}
-        metadata, directory = self._opened.metadata, self._opened.directory
+        metadata, directory = _as_if_running(self._opened.metadata), self._opened.directory
         graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
         assignment = assign(metadata, graph, allow_non_restored=True)
         read = SnapshotReader(directory).read
@@ -215,6 +217,12 @@ class SavepointEnvironment:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _as_if_running(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Operators of a job that had read all its input, or was drained, have their state here and take rows again."""
+    operators = (structs.replace(state, finished_subtasks=()) for state in metadata.operators)
+    return structs.replace(metadata, operators=tuple(operators))
 
 
 def _pieces(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -207,8 +207,49 @@ def test_finished_subtasks_and_coordinators() -> None:
     assert found.coordinators == {source.operator_id: inline}
     rescaled = assign(metadata_of(source, half), job_of(3))
     assert rescaled.finished == {(job.vertices[0].id, 0)}
-    whole = assign(metadata_of(operator_of(2, {}, finished_subtasks=(0, 1))), job_of(3))
-    assert whole.finished == {(job.vertices[1].id, subtask) for subtask in range(3)}
+    whole = assign(metadata_of(source, operator_of(2, {}, finished_subtasks=(0, 1))), job_of(3))
+    assert whole.finished == {(job.vertices[0].id, 0), *((job.vertices[1].id, index) for index in range(3))}
+
+
+def finished(number: int, subtasks: tuple[int, ...], parallelism: int = 1) -> OperatorState:
+    """One of the operators of a line, of which these subtasks had finished."""
+    operator_id, name = OperatorID(f"{number + 1:032x}"), f"operator {number}"
+    return operator_of(parallelism, {}, operator_id=operator_id, name=name, finished_subtasks=subtasks)
+
+
+def test_a_finished_operator_is_not_fed_by_one_that_runs() -> None:
+    """It would not be run again: what a source sends that is new behind it would be lost without a word."""
+    metadata = metadata_of(finished(1, (0, 1), parallelism=2))
+    with pytest.raises(
+        SavepointMismatchError, match=r"'operator 1' had finished.*'operator 0', which it reads"
+    ) as told:
+        assign(metadata, job_of(2), allow_non_restored=True)
+    assert told.value.operator == "operator 1" and "another uid" in str(told.value)
+    outcomes = [(found.operator, found.outcome) for found in check_savepoint(metadata, job_of(2))]
+    assert outcomes == [("operator 0", Outcome.NEW), ("operator 1", Outcome.REFUSED)]
+
+
+def test_a_finished_operator_is_not_chained_with_one_that_runs() -> None:
+    job = linear_job(Stage(1), Stage(1))
+    source, sink = job.vertices
+    chained = msgspec.structs.replace(source, operators=(*source.operators, *sink.operators))
+    job = msgspec.structs.replace(job, vertices=(chained,), edges=())
+    with pytest.raises(
+        SavepointMismatchError, match=r"'operator 1' had finished.*'operator 0', which is chained"
+    ):
+        assign(metadata_of(finished(1, (0,))), job)
+    assert assign(metadata_of(finished(0, (0,)), finished(1, (0,))), job).finished == {(source.id, 0)}
+
+
+def test_a_finished_subtask_that_is_fed_at_another_parallelism_runs_again() -> None:
+    """Its producer had finished; the one that is now in its place has not."""
+    metadata = metadata_of(finished(0, (0,), 2), finished(1, (0,), 2), finished(2, (0,), 2))
+    same = linear_job(Stage(2), Stage(2), Stage(2))
+    assert assign(metadata, same).finished == {(vertex.id, 0) for vertex in same.vertices}
+    job = linear_job(Stage(4), Stage(2), Stage(2))
+    edge = msgspec.structs.replace(job.edges[0], partitioner=PartitionerSpec(kind=PartitionerKind.RESCALE))
+    job = msgspec.structs.replace(job, edges=(edge, *job.edges[1:]))
+    assert assign(metadata, job).finished == frozenset()
 
 
 KEYED = {0: keyed_part([1, 2], KeyGroupRange(0, MAX - 1))}
