@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -42,6 +42,16 @@ def is_stored(storage: str, cluster_id: str) -> bool:
         return cluster_id in {entry.name for entry in file_system_for(storage).list(storage)}
     except FileNotFoundError:
         return False
+
+
+def stored_files(storage: str) -> list[str]:
+    """Job graphs and shipped files in the storage directory of a cluster id."""
+    files = file_system_for(storage)
+    found = []
+    for part in ("job-graphs", "blobs"):
+        with suppress(FileNotFoundError):
+            found += [entry.path for entry in files.list(f"{storage}/{part}")]
+    return found
 
 
 @contextmanager

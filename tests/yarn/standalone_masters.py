@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
+import psutil
+
+from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
 from yarrow.cli.errors import CommandError
@@ -24,7 +29,7 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.connectors.base import SourceReader, SourceReaderContext
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX, remove_abandoned
 from yarrow.testing import gated_source
 from yarrow.testing.fault_jobs import Counting, key_of
 from yarrow.testing.gated_source import GatedSource, GatedSplit
@@ -33,6 +38,8 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 #: Seconds in which what a fault has disturbed is as it was.
 GRACE = 60.0
 ROOT = "/yarrow-tests"
+#: In the environment of all processes of a cluster, workers included: its folder.
+MARK = "YARROW_TEST_FOLDER"
 
 
 class Process:
@@ -42,6 +49,7 @@ class Process:
         self, role: str, config: Mapping[str, str], folder: Path, environment: Mapping[str, str]
     ) -> None:
         self.log = folder / f"{role}.log"
+        own = {MARK: str(folder), "TMPDIR": str(temporary_folder(folder))}
         arguments = [part for key, value in config.items() for part in ("-D", f"{key}={value}")]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -49,7 +57,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | environment,
+                env=os.environ | environment | own,
             )
 
     @property
@@ -86,6 +94,13 @@ class Process:
     def said(self, text: str) -> int:
         """How often its log holds the text."""
         return self.log.read_text(errors="replace").count(text)
+
+
+def temporary_folder(folder: Path) -> Path:
+    """Where processes of a cluster make their temporary files."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return temporary
 
 
 class StandaloneMasters:
@@ -153,6 +168,21 @@ class StandaloneMasters:
                 process.begin_stop()
             for process in processes:
                 process.stop()
+        with suppress(AssertionError):
+            until(lambda: not self._left_on_this_machine(), GRACE, "nothing is left")
+        assert not (left := self._left_on_this_machine()), f"the cluster left on this machine: {left}"
+
+    def _left_on_this_machine(self) -> list[str]:
+        """Processes, workers of killed TaskExecutors too; temporary files, but those that the next would remove."""
+        temporary = temporary_folder(self._folder)
+        for prefix in (STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX):
+            remove_abandoned(str(temporary), prefix)
+        left = [str(path) for path in temporary.iterdir()]
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(MARK) == str(self._folder):
+                    left.append(f"{process.pid}: {process.cmdline()}")
+        return left
 
     # What clients see.
 
@@ -173,6 +203,18 @@ class StandaloneMasters:
     def ask(self, method: str, path: str) -> Any:
         """The leader's answer; an error where there is none."""
         return masters_rest_client(self.settings).json(method, path)
+
+    def ask_master(self, master: Process, path: str) -> Any:
+        """The answer of that master's own REST, whoever leads."""
+        found: list[str] = []
+
+        def says_where() -> bool:
+            found[:] = re.findall(r"JobManager Web Interface: (http://\S+)", master.log.read_text())
+            return bool(found)
+
+        until(says_where, GRACE, "the address of its REST")
+        with urllib.request.urlopen(f"{found[0]}{path}", timeout=GRACE) as answer:
+            return json.loads(answer.read())
 
     def has_ended(self) -> bool:
         return not any(master.runs for master in self.masters)
@@ -234,14 +276,11 @@ class StandaloneMasters:
 
     def stored_files(self) -> list[str]:
         """Files of job graphs and blobs."""
-        files = file_system_for(self.storage)
-        found = []
-        for part in ("job-graphs", "blobs"):
-            try:
-                found += [entry.path for entry in files.list(f"{self.storage}/{part}")]
-            except FileNotFoundError:
-                continue
-        return found
+        return stored_files(self.storage)
+
+    def until_nothing_is_stored(self) -> None:
+        """Of jobs that have ended."""
+        until(lambda: (self.znodes(), self.stored_files()) == ([], []), GRACE, "nothing is stored of jobs")
 
 
 def environment_of(settings: Mapping[str, str]) -> StreamExecutionEnvironment:
