@@ -25,6 +25,7 @@ from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.fs.hdfs_settings import http_addresses
+from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.yarn.abandoned_files import abandoned_folders
 from yarrow.runtime.yarn.deployment import check_resources
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
@@ -48,6 +49,8 @@ _TOKEN_LIVES = (
     "dfs.namenode.delegation.token.max-lifetime",
     "yarn.resourcemanager.delegation.token.max-lifetime",
 )
+#: Whether a client of a single NameNode tries again when that refuses the connection; Hadoop's default is false.
+_HDFS_PATIENCE = "dfs.client.retry.policy.enabled"
 
 
 def hdfs(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
@@ -79,7 +82,25 @@ def hdfs(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
             "hdfs", f"only {remaining / 1e9:.1f} GB are free: environments and checkpoints need room"
         )
     yield from _clock(skew)
+    yield from _restarts(config, hadoop)
     yield from _staging(config)
+
+
+def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
+    """Whether a NameNode that restarts would use up the attempts of a master.
+
+    A node fetches what a master needs from HDFS. Where it does not wait for a NameNode, that fails at once, counts as
+    an attempt, and the next begins in the same moment: fifteen are over in four seconds.
+    """
+    if not is_highly_available(config) or len(hadoop.name_node_addresses()) > 1:
+        return
+    if hadoop.get(_HDFS_PATIENCE, "false").lower() != "true":
+        yield warned(
+            "hdfs",
+            "one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up all its attempts"
+            f" within seconds; set {_HDFS_PATIENCE} to true for the NodeManagers (if this machine has not the same file"
+            " as they, look there)",
+        )
 
 
 def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:

@@ -187,6 +187,21 @@ def test_little_space_and_clocks_that_differ(
     assert "s ahead of this machine's" in clocks[0].text
 
 
+def test_a_single_name_node_that_nodes_do_not_wait_for_is_warned_of_where_masters_come_back(
+    name_node: HadoopConfiguration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(found: HadoopConfiguration, kind: str) -> bool:
+        findings = list(doctor_hadoop.hdfs(Settings({"high-availability.type": kind}), found))
+        key = "set dfs.client.retry.policy.enabled to true for the NodeManagers"
+        return any(one.level is Level.WARN and key in one.text for one in findings)
+
+    monkeypatch.setattr(_NameNode, "state", {"FSState": "Operational", "NumLiveDataNodes": 1})
+    assert said(name_node, "zookeeper")
+    assert not said(name_node, "NONE")
+    waits = hadoop(tmp_path, {**name_node.properties, "dfs.client.retry.policy.enabled": "true"})
+    assert not said(waits, "zookeeper")
+
+
 def test_nobody_listens(tmp_path: Path) -> None:
     dead = hadoop(
         tmp_path, {"fs.defaultFS": "hdfs://127.0.0.1:1", "yarn.resourcemanager.address": "127.0.0.1:1"}
