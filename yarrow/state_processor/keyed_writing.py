@@ -5,11 +5,12 @@ Owner: the calling thread. A state's contents are in memory once; it must not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.state.backend import Timer
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -125,8 +126,23 @@ def write_state(
     return KeyGroupsSnapshot(key_groups=(0, max_parallelism - 1), states=(form.meta(),), handle=handle)
 
 
+def write_timers(
+    name: str, timers: Iterable[Timer], max_parallelism: int, output: SnapshotOutput
+) -> KeyGroupsSnapshot:
+    """The timers of one domain as a handle of all key groups; `name` is that of their section."""
+    found = list(timers)
+    form = StateForm(name, StateKind.TIMERS, value_serializer(None, name, name))
+    contents = [(timer.timestamp, timer.namespace) for timer in found]
+    runs = _runs_of([timer.key for timer in found], contents, max_parallelism)
+    handle = output.write(write_key_groups([form], runs))
+    return KeyGroupsSnapshot(key_groups=(0, max_parallelism - 1), states=(form.meta(),), handle=handle)
+
+
 def _runs(contents: Mapping[Any, Any], max_parallelism: int) -> Iterator[Run]:
-    keys, values = list(contents), list(contents.values())
+    return _runs_of(list(contents), list(contents.values()), max_parallelism)
+
+
+def _runs_of(keys: list[Any], values: list[Any], max_parallelism: int) -> Iterator[Run]:
     for start in range(0, len(keys), MAX_RUN):
         piece = slice(start, start + MAX_RUN)
         split = split_by_key_group(keys[piece], max_parallelism, values[piece])

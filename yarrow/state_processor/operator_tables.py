@@ -75,25 +75,28 @@ class OperatorStates:
 
     def broadcast_table(self, name: str) -> pa.Table:
         """Entries of a broadcast map, which is alike in all subtasks: key, value."""
-        entries: dict[Any, Any] = {}
-        key_configs: list[SerializerConfig] = []
-        configs: list[SerializerConfig] = []
-        for _, handle, state in self._pieces(name, OperatorStateMode.BROADCAST)[:1]:
-            assert state.map_key is not None
-            self._check(state)
-            keys = stored_serializer(state.map_key, self.operator, name, trusted=self.trusted)
-            values = stored_serializer(state.value, self.operator, name, trusted=self.trusted)
-            data = self.read(handle.handle)
-            for at, length in state.elements:
-                entries = load_entries(data[at : at + length], keys, values)
-            key_configs.append(state.map_key)
-            configs.append(state.value)
+        entries = self.entries(name)
+        _, _, state = self._pieces(name, OperatorStateMode.BROADCAST)[0]
+        assert state.map_key is not None
         return pa.table(
             {
-                "key": shape_of(key_configs, list(entries)).array(list(entries)),
-                "value": shape_of(configs, list(entries.values())).array(list(entries.values())),
+                "key": shape_of([state.map_key], list(entries)).array(list(entries)),
+                "value": shape_of([state.value], list(entries.values())).array(list(entries.values())),
             }
         )
+
+    def entries(self, name: str) -> dict[Any, Any]:
+        """The entries of a broadcast map as values."""
+        entries: dict[Any, Any] = {}
+        _, handle, state = self._pieces(name, OperatorStateMode.BROADCAST)[0]
+        assert state.map_key is not None
+        self._check(state)
+        keys = stored_serializer(state.map_key, self.operator, name, trusted=self.trusted)
+        values = stored_serializer(state.value, self.operator, name, trusted=self.trusted)
+        data = self.read(handle.handle)
+        for at, length in state.elements:
+            entries = load_entries(data[at : at + length], keys, values)
+        return entries
 
     def _check(self, state: NamedOperatorState) -> None:
         if not self.trusted:

@@ -6,9 +6,9 @@ what is written holds no reference to its files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -29,10 +29,12 @@ from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
+from yarrow.state_processor.operator_tables import OperatorStates
 from yarrow.state_processor.savepoint_folder import SavepointFolder
 from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import CanonicalPart, StoredState
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
+from yarrow.state_processor.transformed_operator_state import TransformedOperatorState
 from yarrow.state_processor.transformed_state import TransformedState
 
 DEFAULT_MAX_PARALLELISM: Final = 128
@@ -55,6 +57,7 @@ class _Kept:
     state: OperatorState
     #: By the name of the state.
     transformed: dict[str, TransformedState] = field(default_factory=dict)
+    of_operator: dict[str, TransformedOperatorState] = field(default_factory=dict)
 
 
 class SavepointWriter:
@@ -166,12 +169,17 @@ class SavepointWriter:
         function: Callable[[pa.Table], pa.Table],
         descriptor: StateDescriptor | None = None,
     ) -> SavepointWriter:
-        """Replaces a keyed state by what a function makes of its table (the one that read_keyed_state gives).
+        """Replaces a state by what a function makes of its table: of a keyed state the one that read_keyed_state gives,
+        of a state of the operator that of read_list_state, read_union_state or read_broadcast_state.
 
-        Rows that are left out lose the state of their key. With a descriptor the state gets its name, kind and type;
-        without, the columns must keep their types. The operator's other states stay as they are.
+        Rows that are left out lose the state of their key, or are no elements any more. With a descriptor the state
+        gets its name, kind and type; without, the columns must keep their types. Other states stay as they are.
         """
-        self._find(operator).transformed[state] = TransformedState(state, function, descriptor)
+        kept = self._find(operator)
+        if state in _operator_state_names(kept.state) - _keyed_state_names(kept.state):
+            kept.of_operator[state] = TransformedOperatorState(state, function, descriptor)
+        else:
+            kept.transformed[state] = TransformedState(state, function, descriptor)
         return self
 
     def _find(self, operator: OperatorIdentifier | str) -> _Kept:
@@ -248,9 +256,19 @@ class SavepointWriter:
         stored = StoredState(open_snapshot(self._path), None, trusted=self._trusted)
         try:
             for kept in self._kept:
-                yield _Copying(stored, kept.state, output).copied(kept.transformed)
+                yield _Copying(stored, kept.state, output).copied(kept.transformed, kept.of_operator)
         finally:
             stored.close()
+
+
+def _operator_state_names(state: OperatorState) -> set[str]:
+    handles = (handle for subtask in state.subtasks.values() for handle in subtask.operator)
+    return {named.name for handle in handles for named in handle.states}
+
+
+def _keyed_state_names(state: OperatorState) -> set[str]:
+    handles = (handle for subtask in state.subtasks.values() for handle in subtask.keyed)
+    return {meta.name for handle in handles for meta in handle.states}
 
 
 def _refuse_twice(operator: str, written: list[OperatorSubtaskState]) -> None:
@@ -274,12 +292,17 @@ class _Copying:
     state: OperatorState
     output: SnapshotOutput
 
-    def copied(self, transformed: Mapping[str, TransformedState]) -> OperatorState:
+    def copied(
+        self,
+        transformed: Mapping[str, TransformedState],
+        of_operator: Mapping[str, TransformedOperatorState],
+    ) -> OperatorState:
         """The operator with handles of the new savepoint."""
         state = self.state
         self._refuse_records_in_flight()
         subtasks = {
-            index: self._subtask(subtask, transformed.keys()) for index, subtask in state.subtasks.items()
+            index: self._subtask(subtask, transformed.keys(), of_operator.keys())
+            for index, subtask in state.subtasks.items()
         }
         parts = self.stored.keyed_parts(state)
         made = tuple(
@@ -289,6 +312,10 @@ class _Copying:
         if made:
             first = subtasks.get(0, OperatorSubtaskState())
             subtasks[0] = msgspec.structs.replace(first, keyed=(*first.keyed, *made))
+        for each in of_operator.values():
+            for index, handle in each.write(state, self._operator_states(), self.output):
+                known = subtasks.get(index, OperatorSubtaskState())
+                subtasks[index] = msgspec.structs.replace(known, operator=(*known.operator, handle))
         read = self.stored.reader_of(state)
         coordinator = None if state.coordinator is None else self.output.write([read(state.coordinator)])
         return msgspec.structs.replace(
@@ -304,7 +331,15 @@ class _Copying:
                 "job's edges; take a savepoint of the job and change that"
             )
 
-    def _subtask(self, subtask: OperatorSubtaskState, without: Any) -> OperatorSubtaskState:
+    def _operator_states(self) -> OperatorStates:
+        stored, state = self.stored, self.state
+        return OperatorStates(
+            state.name, stored.operator_parts(state), stored.reader_of(state), stored.trusted
+        )
+
+    def _subtask(
+        self, subtask: OperatorSubtaskState, without: Collection[str], without_of_operator: Collection[str]
+    ) -> OperatorSubtaskState:
         read = self.stored.reader_of(self.state)
         keyed = []
         for handle in subtask.keyed:
@@ -312,10 +347,12 @@ class _Copying:
             copied = _copied_part(part, set(without), self.output)
             if copied is not None:
                 keyed.append(copied)
-        operator = [
-            msgspec.structs.replace(handle, handle=self.output.write([read(handle.handle)]))
-            for handle in subtask.operator
-        ]
+        operator = []
+        for own in subtask.operator:
+            left = tuple(named for named in own.states if named.name not in without_of_operator)
+            if left:
+                copy = self.output.write([read(own.handle)])
+                operator.append(msgspec.structs.replace(own, handle=copy, states=left))
         return OperatorSubtaskState(keyed=tuple(keyed), operator=tuple(operator))
 
 

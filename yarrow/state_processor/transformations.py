@@ -9,29 +9,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import structs
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.checkpointed import InitializationContext, SnapshotContext
+from yarrow.container.operators.process import PROCESSING_TIMERS
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.container.state.operator_state import OperatorStateBackend
+from yarrow.container.task.timers import TimerQueue
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.functions import KeyedProcessFunction, KeySelector, RuntimeContext
+from yarrow.datastream.functions import KeySelector
 from yarrow.datastream.state import BroadcastState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.handles import OperatorStateHandle, OperatorSubtaskState, StateKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.state_processor.bootstrapping import Bootstrapping, note_timers
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import (
     BroadcastStateBootstrapFunction,
     KeyedStateBootstrapFunction,
     StateBootstrapFunction,
 )
-from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state
+from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state, write_timers
 from yarrow.state_processor.savepoint_environment import SavepointEnvironment
 from yarrow.state_processor.shapes import declared_shape
 from yarrow.state_processor.subtasks import subtask_context
@@ -45,6 +50,8 @@ from yarrow.state_processor.table_cells import (
     values_of,
 )
 
+#: Rows that are pushed at once.
+_BATCH: Final = 1000
 #: A column of a table or field of a row, or a function of a row.
 Selector = str | Callable[[Any], Any] | KeySelector[Any, Any]
 
@@ -201,22 +208,6 @@ class _KeyedValues(StateBootstrapTransformation):
         yield from zip(keys, values, accessed, strict=True)
 
 
-class _Bootstrapping(KeyedProcessFunction[Any, Any, Any]):
-    """A bootstrap function in the operator of process functions; its context has what the function may use."""
-
-    def __init__(self, function: KeyedStateBootstrapFunction[Any, Any]) -> None:
-        self._function = function
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._function.open(runtime_context)
-
-    def process_element(self, value: Any, ctx: Any) -> None:
-        self._function.process_element(value, ctx)
-
-    def close(self) -> None:
-        self._function.close()
-
-
 @dataclass(frozen=True, slots=True)
 class _KeyedFunction(StateBootstrapTransformation):
     keyed: KeyedStateTransformation
@@ -224,7 +215,7 @@ class _KeyedFunction(StateBootstrapTransformation):
 
     def write(self, operator: NewOperator) -> OperatorSubtaskState:
         selector = selector_of(self.keyed.key_selector)
-        key_type, function = self.keyed.key_type, _Bootstrapping(self.function)
+        key_type, function = self.keyed.key_type, Bootstrapping(self.function)
 
         def fragment(rows: DataStream) -> DataStream:
             processed = rows.key_by(selector, key_type).process(function)
@@ -235,10 +226,19 @@ class _KeyedFunction(StateBootstrapTransformation):
             max_parallelism=operator.max_parallelism,
             configuration=operator.configuration,
         )
+        rows, timers = iter(as_rows(self.keyed.rows)), TimerQueue()
         with environment:
-            environment.push(as_rows(self.keyed.rows))
+            while batch := list(islice(rows, _BATCH)):
+                environment.push(batch)
+                note_timers(environment.take(), timers)
             states = environment.snapshot(operator.output)
-        return states.get(operator.operator_id, OperatorSubtaskState())
+        state = states.get(operator.operator_id, OperatorSubtaskState())
+        if not timers:
+            return state
+        written = write_timers(
+            PROCESSING_TIMERS, timers.snapshot_timers(), operator.max_parallelism, operator.output
+        )
+        return structs.replace(state, keyed=(*state.keyed, written))
 
 
 # ---------------------------------------------------------------------- operator state

@@ -25,7 +25,7 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE, KeyedShapes, KeyedStateTable
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state
-from yarrow.state_processor.shapes import declared_shape
+from yarrow.state_processor.shapes import Shape, declared_shape
 from yarrow.state_processor.stored_state import CanonicalPart
 from yarrow.state_processor.table_cells import access_times_of, column_of, contents_of, keys_of
 
@@ -53,11 +53,7 @@ class TransformedState:
             raise StateProcessorError(f"{what}: timers cannot be transformed; bootstrap the operator anew")
         shapes = source.shapes()
         batches = [shapes.batch(_user_keys(keys), contents) for keys, contents in source.entries()]
-        changed = self.function(pa.Table.from_batches(batches, shapes.schema))
-        if not isinstance(changed, pa.Table):
-            raise StateProcessorError(
-                f"{what}: the function gave {type(changed).__name__}, not a pyarrow Table"
-            )
+        changed = changed_table(self.function, pa.Table.from_batches(batches, shapes.schema), what)
         target = self._target(source.meta)
         contents = KeyedContents(target, operator.name)
         keys = self._keys(changed, shapes, what)
@@ -75,8 +71,8 @@ class TransformedState:
     def _target(self, meta: StateMetaInfo) -> KeyedTarget:
         if self.descriptor is not None:
             return KeyedTarget.of(self.descriptor)
-        map_key = None if meta.map_key is None else _type_of(meta.map_key)
-        return KeyedTarget(meta.name, meta.kind, _type_of(meta.value), map_key, meta.ttl)
+        map_key = None if meta.map_key is None else type_of(meta.map_key)
+        return KeyedTarget(meta.name, meta.kind, type_of(meta.value), map_key, meta.ttl)
 
     def _keys(self, table: pa.Table, shapes: KeyedShapes, what: str) -> list[Any]:
         column = column_of(table, KEY, what)
@@ -88,24 +84,37 @@ class TransformedState:
         column = column_of(table, VALUE, what)
         if self.descriptor is not None:
             return contents_of(column, target, what)
-        if not shapes.column.reversible:
-            raise StateProcessorError(
-                f"{what}: its values are of several kinds and are texts in the table; give a descriptor of the values "
-                "that the function makes"
-            )
-        if column.type != shapes.column.type:
-            raise StateProcessorError(
-                f"{what}: the function made a column of {column.type} of one of {shapes.column.type}; give a "
-                "descriptor where the type changes"
-            )
-        return shapes.column.values(column)
+        return unchanged_values(column, shapes.column, what)
+
+
+def changed_table(function: Callable[[pa.Table], pa.Table], table: pa.Table, what: str) -> pa.Table:
+    """What a function makes of a table. Raises StateProcessorError where that is none."""
+    changed = function(table)
+    if not isinstance(changed, pa.Table):
+        raise StateProcessorError(f"{what}: the function gave {type(changed).__name__}, not a pyarrow Table")
+    return changed
+
+
+def unchanged_values(column: Any, shape: Shape, what: str) -> list[Any]:
+    """The values of a column that has kept its type. Raises StateProcessorError where it has not."""
+    if not shape.reversible:
+        raise StateProcessorError(
+            f"{what}: its values are of several kinds and are texts in the table; give a descriptor of the values "
+            "that the function makes"
+        )
+    if column.type != shape.type:
+        raise StateProcessorError(
+            f"{what}: the function made a column of {column.type} of one of {shape.type}; give a descriptor where the "
+            "type changes"
+        )
+    return shape.values(column)
 
 
 def _user_keys(keys: list[Any]) -> list[Any]:
     return [user_key(key) for key in keys]
 
 
-def _type_of(config: SerializerConfig) -> TypeInformation:
+def type_of(config: SerializerConfig) -> TypeInformation:
     """The type that values are written with again."""
     return (
         Types.PICKLED_BYTE_ARRAY()

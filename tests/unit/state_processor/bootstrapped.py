@@ -67,6 +67,21 @@ class Bootstrap(KeyedStateBootstrapFunction[str, Any]):
             ctx.timer_service().register_processing_time_timer(7_258_118_400_000)
 
 
+class Overdue(KeyedStateBootstrapFunction[str, Any]):
+    """Timers of rows (key, timestamp), some of which are deleted again; the count is the time of the machine."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(COUNT)
+
+    def process_element(self, value: Any, ctx: KeyedStateBootstrapFunction.Context) -> None:
+        timers = ctx.timer_service()
+        if value[1] < 0:
+            timers.delete_processing_time_timer(-value[1])
+        else:
+            timers.register_processing_time_timer(value[1])
+        self.count.update(timers.current_processing_time())
+
+
 class Job(KeyedProcessFunction[str, Any, Any]):
     """Goes on with what Bootstrap has made."""
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -23,6 +24,7 @@ from tests.unit.state_processor.bootstrapped import (
     Color,
     Everything,
     Job,
+    Overdue,
     Pair,
     Point,
     Unsafe,
@@ -30,6 +32,7 @@ from tests.unit.state_processor.bootstrapped import (
 from yarrow.common import Row, Types
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
+from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 from yarrow.state_processor import (
@@ -117,6 +120,38 @@ def test_operators_go_on_from_a_savepoint_without_a_cluster(tmp_path: Path, back
         left = [t["timestamp"] for t in reader.read_timers("op").to_pylist() if t["domain"] == "EVENT_TIME"]
         assert left == [2000, 3000]
         assert reader.metadata.checkpoint_id == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_timers_whose_time_has_passed_fire_in_the_job_that_restores_them(
+    tmp_path: Path, backend: str
+) -> None:
+    rows = [("a", 1000), ("b", 2000), ("c", 3000), ("a", 4000), ("c", -3000), ("a", 1000)]
+    configuration = {"state.backend.type": backend}
+    overdue = OperatorTransformation.bootstrap_with(rows).key_by(key_of).transform(Overdue())
+    writer = SavepointWriter.new_savepoint(16, configuration=configuration).with_operator("op", overdue)
+    path = writer.write(f"{tmp_path}/made")
+    with SavepointReader.read(path) as reader:
+        timers = reader.read_timers("op").to_pylist()
+        assert sorted((t["key"], t["timestamp"], t["domain"]) for t in timers) == [
+            ("a", 1000, "PROCESSING_TIME"), ("a", 4000, "PROCESSING_TIME"), ("b", 2000, "PROCESSING_TIME"),
+        ]  # fmt: skip
+        counts = by_key(reader.read_keyed_state("op", "count"))
+        assert set(counts) == {"a", "b", "c"} and all(time > 1_600_000_000_000 for time in counts.values())
+    with SavepointEnvironment(job, path, configuration=configuration) as environment:
+        environment.advance(0)
+        assert environment.take() == [("a", "timer", 1000), ("b", "timer", 2000), ("a", "timer", 4000)]
+
+
+def test_a_drained_jobs_operators_go_on_without_a_cluster(tmp_path: Path) -> None:
+    """In a job they would not be run again."""
+    path = Path(bootstrapped(tmp_path), "_metadata")
+    metadata = decode_metadata(path.read_bytes(), str(path))
+    ended = [msgspec.structs.replace(state, finished_subtasks=(0,)) for state in metadata.operators]
+    path.write_bytes(encode_metadata(msgspec.structs.replace(metadata, operators=tuple(ended))))
+    with SavepointEnvironment(job, str(path)) as environment:
+        environment.push([("a", "w")])
+        assert environment.take() == [("a", 3, ["x", "zzz", "w"], 5)]
 
 
 def test_what_there_is_is_listed(tmp_path: Path) -> None:
@@ -363,6 +398,48 @@ def test_a_state_is_transformed_and_the_others_stay(tmp_path: Path) -> None:
     with SavepointReader.read(texts.write(f"{tmp_path}/texts")) as reader:
         assert by_key(reader.read_keyed_state("op", "count as text")) == {"a": "2", "b": "1", "c": "1"}
         assert "count" not in {state.name for state in reader.states("op")}
+
+
+def test_states_of_an_operator_are_transformed_and_the_others_stay(tmp_path: Path) -> None:
+    begin = OperatorTransformation.bootstrap_with
+    numbers: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())
+    union: ListStateDescriptor[Any] = ListStateDescriptor("union", Types.STRING())
+    count = begin([("q", 9)]).key_by(key_of).to_state(COUNT, second_of)
+    made = SavepointWriter.new_savepoint(16).with_operator(
+        "op",
+        begin([1, 2, 3]).to_list_state(numbers),
+        begin(["u", "v"]).to_union_state(union),
+        begin([("r", 1), ("s", 2)]).to_broadcast_state(RULES),
+        count,
+    )
+    path = made.write(f"{tmp_path}/made")
+    texts: ListStateDescriptor[str] = ListStateDescriptor("numbers", Types.STRING())
+    changed = (
+        SavepointWriter.from_existing_savepoint(path)
+        .transform_state("op", "numbers", lambda t: t.filter(pc.greater(t["value"], 1)))
+        .transform_state("op", "rules", lambda t: t.set_column(1, "value", pc.add(t["value"], 10)))
+        .write(f"{tmp_path}/changed")
+    )
+    with SavepointReader.read(changed) as reader:
+        assert reader.read_list_state("op", "numbers").column("value").to_pylist() == [2, 3]
+        assert by_key(reader.read_broadcast_state("op", "rules")) == {"r": 11, "s": 12}
+        assert reader.read_union_state("op", "union").column("value").to_pylist() == ["u", "v"]
+        assert by_key(reader.read_keyed_state("op", "count")) == {"q": 9}
+    retyped = SavepointWriter.from_existing_savepoint(path).transform_state(
+        "op", "numbers", lambda t: pa.table({"value": pc.cast(t["value"], pa.string())}), texts
+    )
+    with SavepointReader.read(retyped.write(f"{tmp_path}/retyped")) as reader:
+        assert reader.read_list_state("op", "numbers").column("value").to_pylist() == ["1", "2", "3"]
+    for function, error in [
+        (lambda t: pa.table({"value": ["x"]}), "a column of string of one of int64; give a descriptor"),
+        (lambda t: pa.table({"value": [1], "subtask": [3]}), "the subtasks 0 to 0, the table names 3"),
+        (lambda t: t.drop_columns(["value"]), "has no column 'value'"),
+        (lambda t: None, "gave NoneType, not a pyarrow Table"),
+    ]:
+        writer = SavepointWriter.from_existing_savepoint(path).transform_state("op", "numbers", function)
+        with pytest.raises(StateProcessorError, match=error):
+            writer.write(f"{tmp_path}/refused")
+        assert not (tmp_path / "refused").exists()
 
 
 def test_pickled_values_are_read_only_where_they_are_trusted(tmp_path: Path) -> None:
