@@ -12,15 +12,9 @@ from yarrow.cli.program import Program
 from yarrow.cli.rest_client import RestClient, RestError
 from yarrow.cli.rest_operations import OperationFailedError, run_operation
 from yarrow.cli.run_command import planned_graph
+from yarrow.cli.savepoint_checks import answer_of
 from yarrow.cli.savepoint_report import report_on, text_of
-from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.runtime.snapshot.savepoint_check import (
-    check_savepoint,
-    max_parallelism_of_savepoint,
-    with_max_parallelism,
-)
 
 FORMATS = ("canonical", "native")
 
@@ -114,12 +108,7 @@ def take_checkpoint(rest: RestClient, job_id: str, full: bool = False) -> None:
 def check(program: Program, path: str, config: Settings, *, as_json: bool = False) -> bool:
     """Prints what of a savepoint a program would restore; False when it would be refused. Nothing is started."""
     graph = planned_graph(program, config)
-    opened = open_snapshot(path)
-    graph = with_max_parallelism(graph, max_parallelism_of_savepoint(opened.metadata, graph))
-    findings = check_savepoint(
-        opened.metadata, graph, allow_non_restored=config.get(execution.IGNORE_UNCLAIMED_STATE)
-    )
-    report = report_on(opened, findings)
+    report = report_on(answer_of(graph, path, config.overlay(graph.configuration, f"job {graph.name!r}")))
     print(json.dumps(report.as_json(), indent=2) if as_json else text_of(report))
     return report.restorable
 

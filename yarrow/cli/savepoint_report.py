@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from yarrow.cli.savepoint_checks import Answer
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
-from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.savepoint_check import Finding, Outcome
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
@@ -61,14 +61,19 @@ class Report:
     size: int
     restorable: bool
     operators: tuple[OperatorLine, ...]
+    #: What keeps it from being restored that is no matter of one operator.
+    problems: tuple[str, ...]
+    #: What was not looked at.
+    notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
         return asdict(self)
 
 
-def report_on(opened: OpenedSnapshot, findings: Sequence[Finding]) -> Report:
+def report_on(answer: Answer) -> Report:
     """The report on a snapshot, with a line for each finding."""
+    opened, findings = answer.opened, answer.findings
     metadata = opened.metadata
     taken = dt.datetime.fromtimestamp(metadata.timestamp_ms / 1000, dt.UTC)
     left = list(metadata.operators)
@@ -87,8 +92,11 @@ def report_on(opened: OpenedSnapshot, findings: Sequence[Finding]) -> Report:
         taken=taken.strftime("%Y-%m-%d %H:%M:%S UTC"),
         engine_version=metadata.engine_version,
         size=_size(metadata),
-        restorable=all(finding.outcome is not Outcome.REFUSED for finding in findings),
+        restorable=not answer.problems
+        and all(finding.outcome is not Outcome.REFUSED for finding in findings),
         operators=tuple(lines),
+        problems=answer.problems,
+        notes=answer.notes,
     )
 
 
@@ -172,11 +180,16 @@ def text_of(report: Report) -> str:
     for operator in report.operators:
         lines += _operator_text(operator)
     refused = sum(operator.outcome == Outcome.REFUSED.value for operator in report.operators)
-    lines.append(
-        f"{refused} of {len(report.operators)} operators keep the program from being restored."
-        if refused
-        else "The program can be restored from it. Types of states are compared when the job registers them."
-    )
+    lines += [f"  refused: {problem}" for problem in report.problems]
+    lines += [f"  {note}" for note in report.notes]
+    if refused:
+        lines.append(f"{refused} of {len(report.operators)} operators keep the program from being restored.")
+    elif report.restorable:
+        lines.append(
+            "The program can be restored from it. Types of states are compared when the job registers them."
+        )
+    else:
+        lines.append("The program cannot be restored from it.")
     return "\n".join(lines)
 
 

@@ -1,0 +1,91 @@
+"""check-savepoint says what a restore would say, before anything is deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.snapshot.test_assignment import (
+    channel,
+    finished,
+    job_of,
+    keyed_part,
+    metadata_of,
+    operator_of,
+)
+from tests.unit.snapshot.test_trust import PICKLED, SECRET, snapshot
+from yarrow.cli.savepoint_checks import answer_of
+from yarrow.cli.savepoint_report import Report, report_on, text_of
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import PartitionerKind
+from yarrow.runtime.snapshot.assignment import assign
+from yarrow.runtime.snapshot.errors import SavepointMismatchError
+from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorSubtaskState
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, encode_metadata
+
+
+def report(
+    folder: Path,
+    metadata: CheckpointMetadata,
+    job: JobGraph,
+    secret: bytes = b"",
+    settings: Mapping[str, str] | None = None,
+) -> Report:
+    keys = {f"security.snapshot.{key}": value for key, value in (settings or {}).items()}
+    (folder / METADATA_FILE).write_bytes(encode_metadata(metadata, secret))
+    return report_on(answer_of(job, str(folder), Settings(keys, "test")))
+
+
+def test_records_in_flight_that_nobody_could_own_are_refused(tmp_path: Path) -> None:
+    job = job_of(3, PartitionerKind.CUSTOM)
+    subtasks = {index: OperatorSubtaskState(channels=(channel(index, job=job),)) for index in range(2)}
+    metadata = msgspec.structs.replace(metadata_of(operator_of(2, subtasks)), job_id=job.job_id)
+    with pytest.raises(SavepointMismatchError) as refused:
+        assign(metadata, job)
+    found = report(tmp_path, metadata, job)
+    assert not found.restorable
+    assert [(line.outcome, line.reason) for line in found.operators] == [
+        ("is new", ""), ("refused", str(refused.value)),
+    ]  # fmt: skip
+    assert "1 of 2 operators keep the program from being restored." in text_of(found)
+    at_two = job_of(2, PartitionerKind.CUSTOM)
+    assert report(tmp_path, metadata, at_two).restorable
+
+
+def test_operators_that_have_finished_are_refused_where_others_would_feed_them(tmp_path: Path) -> None:
+    metadata = metadata_of(finished(1, (0,)))
+    found = report(tmp_path, metadata, job_of(1))
+    assert not found.restorable and "'operator 0', which it reads" in text_of(found)
+    assert report(tmp_path, metadata_of(finished(0, (0,)), finished(1, (0,))), job_of(1)).restorable
+
+
+def test_a_parallelism_above_the_max_parallelism_of_state_is_refused(tmp_path: Path) -> None:
+    state = operator_of(1, {0: keyed_part([1, 2], KeyGroupRange(0, 127))})
+    found = report(tmp_path, metadata_of(state), job_of(200, maximum=256))
+    assert not found.restorable and "above the max parallelism 128" in text_of(found)
+
+
+def test_pickles_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
+    metadata, job = snapshot(PICKLED), job_of(1)
+    (state,) = metadata.operators
+    state = msgspec.structs.replace(state, operator_id=job.vertices[1].operators[0].id)
+    metadata = msgspec.structs.replace(metadata, operators=(state,))
+    assert report(tmp_path, metadata, job).restorable
+    with_secret = {"secret-file": str(secret)}
+    for settings in (with_secret, {"trust-pickle": "false"}):
+        found = report(tmp_path, metadata, job, settings=settings)
+        assert not found.restorable and "operator 'counting', state 'seen'" in found.problems[0]
+        assert f"  refused: {found.problems[0]}" in text_of(found)
+        assert text_of(found).endswith("The program cannot be restored from it.")
+    assert report(tmp_path, metadata, job, SECRET, with_secret).restorable
+    secret.unlink()
+    found = report(tmp_path, metadata, job, SECRET, with_secret)
+    assert found.restorable and "was not checked" in found.notes[0] and found.notes[0] in text_of(found)
