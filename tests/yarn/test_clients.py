@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from tests.unit.security.stores import Stores
 from tests.yarn.commands import Commands, commands_in, end, read_until
+from tests.yarn.rest import ask, client_secrets
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import exists, file_system_for
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
@@ -34,6 +36,7 @@ def yarrow(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) -> I
         "taskmanager.numberOfTaskSlots": "2",
         "client.heartbeat.interval": "500 ms",
         "client.heartbeat.timeout": "5 s",
+        "yarn.proxy.allow-cancel": "true",
     }
     with commands_in(hadoop, tmp_path, tls) as commands:
         yield commands
@@ -75,6 +78,7 @@ def test_a_session_whose_rest_speaks_tls_serves_all_kinds_of_clients(
         lambda: f"{found[1]} : endless (CANCELED)" in yarrow.ok("list", "-a").out, "its job goes with it"
     )
     assert f"{job} : endless (RUNNING)" in yarrow.ok("list").out
+    what_yarns_proxy_may_do(yarrow, application, page, job)
 
     nowhere = {"HADOOP_CONF_DIR": "", "YARN_CONF_DIR": "", "JAVA_HOME": "/nowhere", "PATH": "/bin"}
     ended = yarrow.ok("session", "-id", application, text="stop\n", **nowhere)
@@ -82,6 +86,18 @@ def test_a_session_whose_rest_speaks_tls_serves_all_kinds_of_clients(
     assert yarrow.final_status(application) == "SUCCEEDED"
     assert yarrow.files == []
     what_a_lost_master_leaves_is_named_and_removed(hadoop, yarrow, application)
+
+
+def what_yarns_proxy_may_do(yarrow: Commands, application: str, page: str, job: str) -> None:
+    """It passes no token on, so that with one no more is done than without; cancelling by GET was allowed."""
+    token = client_secrets(yarrow.folder / "files", application).rest_token
+    for method, path in (("PATCH", f"/jobs/{job}"), ("PUT", f"/jobs/{job}/resource-requirements"),
+                         ("DELETE", "/cluster"), ("GET", f"/jobs/{job}/collect/{'0' * 32}")):  # fmt: skip
+        with pytest.raises(urllib.error.HTTPError):
+            ask(page, token, path, method)
+    assert f"{job} : endless (RUNNING)" in yarrow.ok("list").out
+    answer(f"{page}/jobs/{job}/yarn-cancel")
+    yarrow.eventually(lambda: f"{job} : endless (CANCELED)" in yarrow.ok("list", "-a").out, "it is cancelled")
 
 
 def what_a_lost_master_leaves_is_named_and_removed(
