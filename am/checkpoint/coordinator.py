@@ -169,8 +169,8 @@ class CheckpointCoordinator:
                 return self._task_acknowledged(event)
             case DeclineCheckpoint():
                 return self._declined(event)
-            case MetadataStored(checkpoint_id, pointer):
-                return self._stored(checkpoint_id, pointer)
+            case MetadataStored(checkpoint_id, pointer, size):
+                return self._stored(checkpoint_id, pointer, size)
             case MetadataFailed(checkpoint_id, cause, counts, pointer, in_doubt):
                 actions = self._abort_id(checkpoint_id, cause, counts)
                 follows = self._cleaner.doubt if in_doubt else self._cleaner.not_stored
@@ -323,7 +323,7 @@ class CheckpointCoordinator:
 
     # Ends.
 
-    def _stored(self, checkpoint_id: int, pointer: str) -> list[Action]:
+    def _stored(self, checkpoint_id: int, pointer: str, size: int) -> list[Action]:
         pending = self._pending.get(checkpoint_id)
         if pending is None:
             return self._cleaner.stored(checkpoint_id, pointer)
@@ -331,7 +331,7 @@ class CheckpointCoordinator:
         del self._pending[checkpoint_id]
         self._decider.ended(pending)
         completed = pending.completed(pointer)
-        self.statistics.completed(pending, completed)
+        self.statistics.completed(pending, completed, size)
         if pending.kind.is_savepoint:
             self.latest_savepoint_id = max(self.latest_savepoint_id, checkpoint_id)
         self.ends_with_savepoint |= pending.kind.stops_job

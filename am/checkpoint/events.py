@@ -73,6 +73,8 @@ class MetadataStored:
 
     checkpoint_id: int
     pointer: str
+    #: Bytes of the metadata, -1 = not known.
+    size: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,13 @@ class CheckpointStatisticsTracker:
         )
         self._running[pending.checkpoint_id].parts.setdefault(vertex_id, {})[subtask] = part
 
-    def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint) -> None:
-        """It is complete."""
-        record = self._end(pending, CheckpointStatus.COMPLETED, external_path=checkpoint.pointer)
+    def completed(
+        self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, metadata_size: int = -1
+    ) -> None:
+        """It is complete; its metadata have so many bytes, -1 = not known."""
+        record = self._end(
+            pending, CheckpointStatus.COMPLETED, external_path=checkpoint.pointer, metadata_size=metadata_size
+        )
         self._completed += 1
         self._latest["savepoint" if record.kind.is_savepoint else "completed"] = record
         for name, samples in self._samples.items():
@@ -131,6 +135,7 @@ class CheckpointStatisticsTracker:
         status: CheckpointStatus,
         external_path: str = "",
         failure_message: str = "",
+        metadata_size: int = -1,
     ) -> CheckpointRecord:
         running = self._running.pop(pending.checkpoint_id)
         now = self._clock.epoch_ms()
@@ -140,6 +145,7 @@ class CheckpointStatisticsTracker:
             end_timestamp=now,
             external_path=external_path,
             failure_message=failure_message,
+            metadata_size=metadata_size,
         )
         self._ended.appendleft(record)
         return record
@@ -174,19 +180,28 @@ class CheckpointStatisticsTracker:
         }
         if self._restored is not None:
             values["lastCheckpointRestoreTimestamp"] = self._restored.restore_timestamp
-        ended = [self._latest[name] for name in ("completed", "savepoint") if name in self._latest]
-        if ended:
-            last = max(ended, key=lambda record: record.checkpoint_id)
+        if (last := self._last_completed()) is not None:
             values |= {
                 "lastCheckpointDuration": last.duration,
                 "lastCheckpointSize": last.checkpointed_size,
                 "lastCheckpointFullSize": last.state_size,
+                "lastCheckpointMetadataSize": last.metadata_size,
                 "lastCheckpointProcessedData": last.processed,
                 "lastCheckpointPersistedData": last.persisted,
                 "lastCheckpointCompletedTimestamp": last.end_timestamp,
                 "lastCompletedCheckpointId": last.checkpoint_id,
             }
         return values
+
+    @property
+    def last_path(self) -> str:
+        """Where the last completed checkpoint can be opened, "" = nowhere: Flink's lastCheckpointExternalPath."""
+        last = self._last_completed()
+        return "" if last is None else last.external_path
+
+    def _last_completed(self) -> CheckpointRecord | None:
+        ended = [self._latest[name] for name in ("completed", "savepoint") if name in self._latest]
+        return max(ended, key=lambda record: record.checkpoint_id, default=None)
 
     def record(self, checkpoint_id: int) -> CheckpointRecord | None:
         """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""

@@ -35,6 +35,7 @@ from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
+from yarrow.runtime.snapshot.metadata import metadata_size
 from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.storage import CheckpointStorage, OpenedSnapshot
 
@@ -135,7 +136,7 @@ class CheckpointStorageAccess:
     async def store(self, action: StoreMetadata) -> MetadataStored | MetadataFailed:
         """Writes the metadata, and where a master is to find them the pointer."""
         try:
-            pointer = await self._run_blocking(self._write, action.location, action.metadata)
+            pointer, size = await self._run_blocking(self._write, action.location, action.metadata)
         except _NotPointedTo as failed:
             return MetadataFailed(
                 action.checkpoint_id,
@@ -147,9 +148,10 @@ class CheckpointStorageAccess:
         except Exception as error:
             directory = action.location.directory
             return MetadataFailed(action.checkpoint_id, self._storage_failure(error, directory))
-        return MetadataStored(action.checkpoint_id, pointer)
+        return MetadataStored(action.checkpoint_id, pointer, size)
 
-    def _write(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
+    def _write(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> tuple[str, int]:
+        """The pointer, and the bytes of the metadata."""
         checkpoint_id, kind = metadata.checkpoint_id, metadata.kind
         fault_points.reach("coordinator.before-metadata", checkpoint_id=checkpoint_id)
         outlived = kind.is_savepoint and not kind.stops_job
@@ -167,7 +169,7 @@ class CheckpointStorageAccess:
                 self._recovery.add(checkpoint_id, pointer, owned=not kind.is_savepoint)
             except RecoveryStoreError as error:
                 raise _NotPointedTo(pointer, error) from error
-        return pointer
+        return pointer, metadata_size(metadata)
 
     async def settle(self, checkpoint_id: int) -> DoubtSettled | None:
         """Removes a pointer that may have been written; tried until it is known to be gone, or this master ends."""

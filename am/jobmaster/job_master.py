@@ -273,8 +273,11 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     def details(self) -> ExecutionGraphDetails:
         """All that REST shows of the job."""
-        details = job_details(self.graph, self.waiting_for(), self.checkpoint_statistics.metrics())
-        return msgspec.structs.replace(details, rescales=self._rescaling.history)
+        statistics = self.checkpoint_statistics
+        details = job_details(self.graph, self.waiting_for(), statistics.metrics())
+        return msgspec.structs.replace(
+            details, rescales=self._rescaling.history, last_checkpoint_path=statistics.last_path
+        )
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""

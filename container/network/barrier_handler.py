@@ -70,6 +70,16 @@ class BarrierHandler(Protocol):
         """Epoch ms at which an unaligned checkpoint stops to wait for the barriers of its channels."""
         ...
 
+    @property
+    def alignment_seconds(self) -> float:
+        """How long the present alignment has taken so far, or the last one where there is none. Any thread."""
+        ...
+
+    @property
+    def start_delay_seconds(self) -> float:
+        """From the trigger of the latest checkpoint to its first barrier here. Any thread."""
+        ...
+
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         """The checkpoint begins here: channels that are still open will end without a barrier."""
         ...
@@ -128,6 +138,9 @@ class AligningBarrierHandler:
         self._pending: dict[int, _Alignment] = {}
         self._latest = -1
         self._aborted: set[int] = set()
+        #: The alignment that began last, and how long the last that ended had taken.
+        self._begun: _Alignment | None = None
+        self._aligned_for = 0.0
 
     def barrier(self, position: int, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < barrier.checkpoint_id]:
@@ -162,6 +175,18 @@ class AligningBarrierHandler:
         times = [overtaking_time_ms(a.barrier) for a in self._pending.values() if overtakes(a.barrier)]
         # One that has passed waits for channels that cannot be overtaken.
         return min((time for time in times if time > now), default=None)
+
+    @property
+    def alignment_seconds(self) -> float:
+        begun = self._begun
+        if begun is not None and begun.barrier.checkpoint_id in self._pending:
+            return perf_counter() - begun.started
+        return self._aligned_for
+
+    @property
+    def start_delay_seconds(self) -> float:
+        begun = self._begun
+        return 0.0 if begun is None else begun.delay
 
     def trigger(self, barrier: CheckpointBarrier) -> Sequence[ReadyCheckpoint]:
         if self._is_over(barrier.checkpoint_id):
@@ -198,7 +223,7 @@ class AligningBarrierHandler:
         alignment = self._pending.get(barrier.checkpoint_id)
         if alignment is None:
             delay = max(0.0, (self._clock.epoch_ms() - barrier.timestamp_ms) / 1000)
-            alignment = _Alignment(barrier, perf_counter(), delay, self._received())
+            alignment = self._begun = _Alignment(barrier, perf_counter(), delay, self._received())
             self._pending[barrier.checkpoint_id] = alignment
             self._pending = dict(sorted(self._pending.items()))
             if self.listener is not None:
@@ -221,10 +246,11 @@ class AligningBarrierHandler:
             self._release(alignment.arrived)
             for earlier in [a for a in self._pending.values() if a.barrier.checkpoint_id < checkpoint_id]:
                 self._give_up(earlier, f"the barrier of checkpoint {checkpoint_id} has overtaken its own")
+            self._aligned_for = perf_counter() - alignment.started
             ready.append(
                 ReadyCheckpoint(
                     alignment.barrier,
-                    perf_counter() - alignment.started,
+                    self._aligned_for,
                     alignment.delay,
                     self._received() - alignment.received,
                     tuple(sorted(left)),

@@ -54,6 +54,9 @@ def register_task_metrics(registry: MetricRegistry, task: StreamTask) -> None:
         registry.register(rate, lambda i=index: task.time.per_second(perf_counter())[i])  # type: ignore[misc]
     registry.register("isBackPressured", lambda: float(task.time.phase is Phase.BACK_PRESSURED))
     registry.register("currentInputWatermark", lambda: min(v.watermark for v in task.gate.valves))
+    barriers = task.gate.barriers
+    registry.register("checkpointAlignmentTime", lambda: barriers.alignment_seconds * 1e9)
+    registry.register("checkpointStartDelayNanos", lambda: barriers.start_delay_seconds * 1e9)
     registry.register("mailboxQueueSize", lambda: task.mails_waiting)
     registry.register("mailboxLatencyMs", lambda: task.mail_delays.average_ms)
     registry.register("mailboxLatencyMs_max", lambda: task.mail_delays.longest_seconds * 1000)

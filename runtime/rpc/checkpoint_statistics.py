@@ -77,6 +77,8 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     #: End of a completed or failed one less its trigger; so far else.
     duration: int
     external_path: str = ""
+    #: Of a completed one.
+    metadata_size: int = -1
     discarded: bool = False
     end_timestamp: int = -1
     failure_message: str = ""

@@ -53,6 +53,11 @@ def encode_metadata(metadata: CheckpointMetadata, secret: bytes = b"") -> bytes:
     return data + _SEAL_MAGIC + _seal(data, secret) if secret else data
 
 
+def metadata_size(metadata: CheckpointMetadata) -> int:
+    """Bytes of the file, but for a seal."""
+    return _BODY_AT + len(_ENCODER.encode(metadata))
+
+
 def seal_of(data: bytes, secret: bytes) -> Seal:
     """Whether the bytes of a file, which `decode_metadata` has taken, were written by somebody with the secret."""
     if not secret:

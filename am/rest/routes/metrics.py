@@ -37,6 +37,8 @@ Agg = Annotated[
 ]
 _AGGREGATES = ("min", "max", "avg", "sum", "skew")
 _WATERMARK = "currentInputWatermark"
+#: The only metric that is no number, and what it is before there is a checkpoint that a path leads to.
+EXTERNAL_PATH, NO_PATH = "lastCheckpointExternalPath", "n/a"
 #: More subtasks than a vertex can have.
 _MAX_SUBTASK = 32768
 
@@ -50,7 +52,14 @@ def _metrics(values: Mapping[str, float], get: str | None) -> list[Metric]:
     wanted = _names(get)
     if wanted is None:
         return [Metric(id=name) for name in sorted(values)]
-    return [Metric(id=name, value=metric_text(values[name])) for name in wanted if name in values]
+    return _texts({name: metric_text(values[name]) for name in wanted if name in values}, get)
+
+
+def _texts(values: Mapping[str, str], get: str | None) -> list[Metric]:
+    wanted = _names(get)
+    if wanted is None:
+        return [Metric(id=name) for name in sorted(values)]
+    return [Metric(id=name, value=values[name]) for name in wanted if name in values]
 
 
 def _aggregates(
@@ -147,8 +156,10 @@ async def jobs_metrics(
 
 @router.get("/jobs/{jobid}/metrics", responses=refusals(400, 404), response_model_exclude_none=True)
 async def job_metric_values(access: Access, job_id: JobIdPath, get: Get = None) -> list[Metric]:
-    """Metrics of a job."""
-    return _metrics(job_metrics(await access.job(job_id), access.now()), get)
+    """Metrics of a job; one of them is a text."""
+    job = await access.job(job_id)
+    values = {name: metric_text(value) for name, value in job_metrics(job, access.now()).items()}
+    return _texts({**values, EXTERNAL_PATH: job.last_checkpoint_path or NO_PATH}, get)
 
 
 _VERTEX = "/jobs/{jobid}/vertices/{vertexid}"

@@ -93,6 +93,8 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     waiting_for: str = ""
     #: Metrics of checkpoints under Flink's names; those that are not known yet are absent.
     checkpoint_metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    #: Where the checkpoint or savepoint lies that was completed last; "" = in the master's memory, or there is none.
+    last_checkpoint_path: str = ""
     #: How often tasks were started again after a failure.
     restarts: int = 0
     #: Milliseconds spent RESTARTING in all.

@@ -136,6 +136,30 @@ def test_a_barrier_may_come_behind_the_end_of_data() -> None:
     assert consumer.cuts == {1: ["a", "b"]}
 
 
+def test_an_alignment_that_goes_on_is_told_of_as_long_as_it_lasts() -> None:
+    consumer = Consumer([["a", barrier(1)], ["b"]])
+    barriers = consumer.gate.barriers
+    assert (barriers.alignment_seconds, barriers.start_delay_seconds) == (0, 0)
+    while consumer.step():
+        pass
+    first = barriers.alignment_seconds
+    assert consumer.cuts == {} and 0 < first < barriers.alignment_seconds
+    consumer.gate.channels[1].channel.append(barrier(1), 0)
+    while consumer.step():
+        pass
+    taken = barriers.alignment_seconds
+    assert consumer.cuts == {1: ["a", "b"]} and taken > first and taken == barriers.alignment_seconds
+
+
+def test_the_delay_of_a_start_is_from_the_trigger_to_the_first_barrier() -> None:
+    clock = ManualClock(5_000)
+    channels = [GateChannel(InputChannel(ElementCodec(serializer_for(None)), 8, 1 << 20, lambda: None), 0)]
+    gate = InputGate(channels, 1, clock)
+    late = CheckpointBarrier(1, 3_000, options=options())
+    (ready,) = gate.barriers.barrier(0, late)
+    assert ready.start_delay_seconds == gate.barriers.start_delay_seconds == 2.0
+
+
 def test_a_trigger_waits_for_the_end_of_what_is_queued() -> None:
     consumer = Consumer([["a", EndOfData()], ["b", EndOfData()]])
     consumer.note(consumer.gate.barriers.trigger(barrier(1)))

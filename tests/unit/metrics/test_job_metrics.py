@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.unit.am.checkpoint.simulation import Simulation
 from tests.unit.rest.fakes import ENDED_JOB, JOB, NOW, STARTED, job_details
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.metrics.job_metrics import job_metrics
 from yarrow.runtime.metrics.process_metrics import process_metrics
+
+#: What dashboards read of a job's checkpoints; lastCheckpointExternalPath is a text, which REST alone tells.
+CHECKPOINT_METRICS = {
+    "lastCheckpointDuration",
+    "lastCheckpointSize",
+    "lastCheckpointFullSize",
+    "lastCheckpointMetadataSize",
+    "lastCheckpointProcessedData",
+    "lastCheckpointPersistedData",
+    "lastCheckpointRestoreTimestamp",
+    "lastCheckpointCompletedTimestamp",
+    "lastCompletedCheckpointId",
+    "numberOfInProgressCheckpoints",
+    "numberOfCompletedCheckpoints",
+    "numberOfFailedCheckpoints",
+    "totalNumberOfCheckpoints",
+}
+
+
+def test_metrics_of_checkpoints_are_there_before_the_first_one() -> None:
+    found = job_metrics(job_details(JOB, JobStatus.RUNNING), NOW)
+    assert found.keys() >= CHECKPOINT_METRICS
+    simulation = Simulation()
+    simulation.after(10)
+    simulation.complete(1)
+    restored = simulation.coordinator.store.latest
+    assert restored is not None
+    simulation.coordinator.statistics.restored(restored)
+    told = simulation.coordinator.statistics.metrics()
+    assert told.keys() == CHECKPOINT_METRICS and all(value >= 0 for value in told.values())
 
 
 def test_running_job_is_up_since_it_runs() -> None:

@@ -229,6 +229,13 @@ def test_metrics_are_named_then_asked_for(cluster: FakeCluster) -> None:
     assert get(cluster, "/taskmanagers/metrics?get=Status.JVM.Memory.Heap.Used&agg=avg") == [
         {"id": "Status.JVM.Memory.Heap.Used", "avg": 1000}
     ]
+    path = f"/jobs/{JOB}/metrics"
+    assert {"id": "lastCheckpointExternalPath"} in get(cluster, path)
+    asked = f"{path}?get=lastCheckpointExternalPath,lastCheckpointSize"
+    assert [each["value"] for each in get(cluster, asked)] == ["n/a", "-1"]
+    taken = msgspec.structs.replace(cluster.dispatcher.jobs[JOB], last_checkpoint_path="hdfs:///c/chk-3")
+    cluster.dispatcher.jobs = {**cluster.dispatcher.jobs, JOB: taken}
+    assert get(cluster, asked)[0] == {"id": "lastCheckpointExternalPath", "value": "hdfs:///c/chk-3"}
     assert get(cluster, "/jobmanager/metrics?get=taskSlotsTotal") == [{"id": "taskSlotsTotal", "value": "2"}]
 
 

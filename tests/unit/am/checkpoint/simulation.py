@@ -201,7 +201,7 @@ class Simulation:
         )
 
     def stored(self, checkpoint_id: int) -> list[Action]:
-        return self.handle(MetadataStored(checkpoint_id, f"/chk-{checkpoint_id}"))
+        return self.handle(MetadataStored(checkpoint_id, f"/chk-{checkpoint_id}", 1000 + checkpoint_id))
 
     def complete(self, checkpoint_id: int, *files: str) -> list[Action]:
         """From the folder to the end."""

@@ -148,6 +148,8 @@ def test_a_checkpoint_is_complete_with_its_pointer_and_ids_are_taken_before_they
         await job.until(lambda: job.complete_folders() == ["chk-2"])
         assert job.store.calls == ["use", "add", "use", "add", "discard"]
         assert job.store.next_checkpoint_id() == 3
+        told = job.link.coordinator.statistics.metrics()["lastCheckpointMetadataSize"]
+        assert told == (Path(second) / "_metadata").stat().st_size
 
     with_job(tmp_path, body)
 

@@ -65,6 +65,8 @@ def test_a_checkpoint_goes_through_all_its_phases() -> None:
     assert notify == Notify(1, CheckpointNotice.COMPLETED, 1)
     latest = simulation.coordinator.store.latest
     assert latest is not None and latest.pointer == "/chk-1"
+    statistics = simulation.coordinator.statistics
+    assert statistics.metrics()["lastCheckpointMetadataSize"] == 1001 and statistics.last_path == "/chk-1"
 
 
 def test_nothing_is_acknowledged_to_another_phase() -> None:
