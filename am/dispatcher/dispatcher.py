@@ -279,7 +279,7 @@ class Dispatcher(RpcEndpoint):
 
     async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
         master = self._live(job_id, "cannot be rescaled")
-        await master.rescale(request.parallelism, request.every, request.trigger_cause)
+        await master.rescale(request)
         return Acknowledge()
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:

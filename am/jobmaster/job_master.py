@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -63,7 +63,6 @@ from yarrow.runtime.common.ids import (
     ExecutionAttemptID,
     IdFactory,
     JobMasterID,
-    JobVertexID,
     ResourceID,
 )
 from yarrow.runtime.common.timers import Timers
@@ -87,6 +86,7 @@ from yarrow.runtime.rpc.messages import (
     OperatorEvent,
     RegistrationRejection,
     RegistrationSuccess,
+    RescaleRequest,
     SlotOffer,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
@@ -227,19 +227,18 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     # Another parallelism.
 
-    async def rescale(self, parallelism: Mapping[JobVertexID, int], every: int, cause: str) -> None:
-        """Returns when all tasks run so; `every` above 0 is for all vertices.
-
-        Raises RescaleRefusedError and RescaleFailedError.
-        """
+    async def rescale(self, request: RescaleRequest) -> None:
+        """Returns when all tasks run so. Raises RescaleRefusedError and RescaleFailedError."""
         self.assert_main_thread()
         if self.graph.status is not JobStatus.RUNNING:
             raise RescaleRefusedError(
+        if request.waits:
+            await self._rescaling.idle()
                 f"the job {self.graph.job.name!r} is {self.graph.status.value}: only a RUNNING job is rescaled"
             )
         job = self.graph.job
-        wanted = parallelism_for_all(job, every) if every > 0 else parallelism
-        await self._rescaling.rescale(job, wanted, cause)
+        wanted = parallelism_for_all(job, request.every) if request.every > 0 else request.parallelism
+        await self._rescaling.rescale(job, wanted, request.trigger_cause)
 
     async def _encode(self, job: JobGraph) -> EncodedGraph:
         data = encode_job_graph(job)

@@ -104,6 +104,9 @@ class Rescaling:
         self._clock = clock
         self._ids = ids
         self._ended: asyncio.Future[FailureCause | None] | None = None
+        #: Set while no rescale is under way.
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._history: list[RescaleRecord] = []
 
     @property
@@ -111,24 +114,27 @@ class Rescaling:
         """Oldest first; the last may be under way."""
         return tuple(self._history)
 
+    async def idle(self) -> None:
+        """Returns when no rescale is under way; those who wait go on in the order in which they came."""
+        while self._ended is not None:
+            await self._idle.wait()
+
     async def rescale(self, job: JobGraph, parallelism: Mapping[JobVertexID, int], cause: str) -> None:
         """Returns when all tasks run at the new parallelism; raises RescaleRefusedError or RescaleFailedError."""
-        following = rescaled_job(job, parallelism)
         if self._ended is not None:
             raise RescaleRefusedError(f"the job {job.name!r} is being rescaled already: wait for its end")
+        try:
+            following = rescaled_job(job, parallelism)
+        except RescaleRefusedError as error:
+            # Remembered too: not everybody who asks waits for an answer.
+            self._remember(job, parallelism, cause)
+            self._note("FAILED", str(error))
+            raise
         if following.vertices == job.vertices:
             return
         self._ended = asyncio.get_running_loop().create_future()
-        self._history.append(
-            RescaleRecord(
-                rescale_id=self._ids.hex_id(),
-                start_ms=self._clock.epoch_ms(),
-                before={vertex.id: vertex.parallelism for vertex in job.vertices},
-                after={vertex.id: vertex.parallelism for vertex in following.vertices},
-                trigger_cause=cause,
-            )
-        )
-        del self._history[:-RESCALES_KEPT]
+        self._idle.clear()
+        self._remember(job, parallelism, cause)
         try:
             await self._carry_out(job, following)
         except YarrowError as error:
@@ -141,6 +147,19 @@ class Rescaling:
             self._note("COMPLETED", "")
         finally:
             self._ended = None
+            self._idle.set()
+
+    def _remember(self, job: JobGraph, parallelism: Mapping[JobVertexID, int], cause: str) -> None:
+        before = {vertex.id: vertex.parallelism for vertex in job.vertices}
+        record = RescaleRecord(
+            rescale_id=self._ids.hex_id(),
+            start_ms=self._clock.epoch_ms(),
+            before=before,
+            after={**before, **parallelism},
+            trigger_cause=cause,
+        )
+        self._history.append(record)
+        del self._history[:-RESCALES_KEPT]
 
     async def _carry_out(self, job: JobGraph, following: JobGraph) -> None:
         # Key groups bring numpy along, which a master loads when it needs it.

@@ -80,8 +80,11 @@ async def change_resource_requirements(
     access: Access, job_id: JobIdPath, request: JobResourceRequirements
 ) -> dict[str, str]:
     """Rescales the vertices that are named to their upper bounds; the history tells how it goes."""
-    job = await running_job(access, job_id, "other resource requirements")
-    vertices = {vertex.vertex_id: vertex for vertex in (await access.job(job_id)).vertices}
+    found = await access.job(job_id)
+    job = found.job_id
+    if not _is_being_rescaled(found):
+        await running_job(access, job_id, "other resource requirements")
+    vertices = {vertex.vertex_id: vertex for vertex in found.vertices}
     for name, wanted in request.root.items():
         vertex = vertices.get(JobVertexID(name))
         if vertex is None:
@@ -94,7 +97,8 @@ async def change_resource_requirements(
             )
     dispatcher = access.services.dispatcher
     parallelism = {JobVertexID(name): entry.parallelism.upper_bound for name, entry in request.root.items()}
-    asked = RescaleRequest(parallelism=parallelism, trigger_cause="new resource requirements")
+    # Nobody asks how it ended: what comes while a rescale is under way is for what follows it.
+    asked = RescaleRequest(parallelism=parallelism, trigger_cause="new resource requirements", waits=True)
     access.operations.begin(f"rescales of {job}", None, lambda: dispatcher.rescale_job(job, asked))
     return {}
 
@@ -151,6 +155,10 @@ async def rescale_details(access: Access, job_id: JobIdPath, rescaleuuid: str) -
         if details.rescale_uuid == rescaleuuid:
             return details
     raise NotFoundError(f"job {job_id} had no rescale {rescaleuuid}, or it is forgotten")
+
+
+def _is_being_rescaled(job: ExecutionGraphDetails) -> bool:
+    return bool(job.rescales) and job.rescales[-1].state == "IN_PROGRESS"
 
 
 def _history(job: ExecutionGraphDetails) -> list[RescaleDetails]:

@@ -20,6 +20,8 @@ class RescaleRequest(Message, frozen=True, kw_only=True):
     every: int = 0
     #: Who asked, for the history.
     trigger_cause: str = "request"
+    #: True: begins behind a rescale that is under way; False: is refused then.
+    waits: bool = False
 
 
 #: Rescales of a job that are remembered.

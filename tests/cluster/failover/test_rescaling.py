@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
+from yarrow.cli.main import app
+from yarrow.cli.rest_client import RestClient
+from yarrow.cli.targets import split_address
 from yarrow.datastream import EmbeddedRocksDBStateBackend, MapFunction, RuntimeContext
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import RescaleRequest
@@ -57,6 +61,50 @@ def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
     assert sorted(counted) == [
         (key, count) for key in range(KEYS) for count in range(1, MORE_ROWS // KEYS + 1)
     ]
+
+
+def test_by_command_and_by_requirements(cluster: MiniCluster, tmp_path: Path) -> None:
+    assert cluster.web_address is not None
+    address = cluster.web_address.removeprefix("http://")
+    host, port = split_address(address)
+    rest = RestClient(host, int(port))
+    env = environment(cluster, parallelism=2)
+    env.from_sequence(1, 10**15).map(Traced(tmp_path, "rows")).key_by(lambda v: v % KEYS).process(
+        Count()
+    ).filter(lambda counted: False).print()
+    client = cluster.submit(env.get_job_graph("rescaled"))
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    job = f"/jobs/{client.get_job_id()}"
+
+    def parallelism() -> list[int]:
+        return [vertex["parallelism"] for vertex in rest.json("GET", job)["vertices"]]
+
+    done = CliRunner().invoke(app, ["rescale", str(client.get_job_id()), "3", "-m", address])
+    assert done.exit_code == 0 and f"Rescaled job {client.get_job_id()}." in done.output, done.output
+    assert parallelism() == [3, 3]
+    wanted = rest.json("GET", f"{job}/resource-requirements")
+    first, second = (vertex["id"] for vertex in rest.json("GET", job)["vertices"])
+    assert wanted[first] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    for upper in (1, 2):
+        # The second comes while the first is under way.
+        body = {second: {"parallelism": {"lowerBound": 1, "upperBound": upper}}}
+        assert rest.json("PUT", f"{job}/resource-requirements", body) == {}
+
+    def told() -> list[tuple[str, str]]:
+        history = rest.json("GET", f"{job}/rescales/history")
+        return [(each["terminalState"], each["description"]) for each in history]
+
+    by_requirements = ("COMPLETED", "new resource requirements")
+    wait_until(
+        lambda: told() == [by_requirements, by_requirements, ("COMPLETED", "rescaling to 3")],
+        lambda: str(told()),
+    )
+    assert parallelism() == [3, 2]
+    refused = CliRunner().invoke(app, ["rescale", str(client.get_job_id()), "30000", "-m", address])
+    assert refused.exit_code == 1 and "its max parallelism" in str(refused.exception)
+    newest = rest.json("GET", f"{job}/rescales/history")[0]
+    assert newest["terminalState"] == "FAILED" and "its max parallelism" in newest["failureReason"]
+    client.cancel().result()
 
 
 class Noted(MapFunction[int, int]):

@@ -63,6 +63,24 @@ def test_requirements_are_told_and_changed(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_requirements_may_change_while_those_before_are_being_met(tmp_path: Path) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        path = f"/jobs/{JOB}/resource-requirements"
+        asked = {SOURCE: {"parallelism": {"upperBound": 3}}}
+        job = structs.replace(job_details(JOB, JobStatus.RUNNING), status=JobStatus.RESTARTING)
+        cluster.dispatcher.jobs = {**cluster.dispatcher.jobs, JOB: job}
+        assert (await client.put(path, json=asked)).status_code == 409, "it restarts for another reason"
+        record = RescaleRecord(rescale_id="r1", start_ms=1, before={}, after={}, trigger_cause="request")
+        cluster.dispatcher.jobs[JOB] = structs.replace(job, rescales=(record,))
+        assert (await client.put(path, json=asked)).status_code == 200
+        while not cluster.dispatcher.rescales:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        (request,) = cluster.dispatcher.rescales
+        assert request.waits and request.parallelism == {SOURCE: 3}
+
+    run(tmp_path, body)
+
+
 def test_the_history_names_parallelisms_and_reasons(tmp_path: Path) -> None:
     record = RescaleRecord(
         rescale_id="r1",
