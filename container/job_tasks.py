@@ -321,14 +321,13 @@ class JobTasks:
         self.sources.stop_all()
 
     def collect_credit(
-        self, collect_id: str, subtask: int, sequence: int, confirmed: Mapping[str, int]
+        self, attempt: ExecutionAttemptID, collect_id: str, sequence: int, confirmed: Mapping[str, int]
     ) -> None:
         """The client's side has taken a message of a collect operator; positions that the client has by stream."""
-        for running in self._running.values():
-            operator = running.task.chain.collecting(collect_id)
-            if operator is not None and running.builder.descriptor.subtask == subtask:
-                running.task.post(partial(_grant, running.task, operator, sequence, confirmed))
-                return
+        running = self._running.get(attempt)
+        operator = None if running is None else running.task.chain.collecting(collect_id)
+        if running is not None and operator is not None:
+            running.task.post(partial(_grant, running.task, operator, sequence, confirmed))
 
     def _push_collected(self, builder: TaskBuilder, message: CollectMessage) -> None:
         rows = CollectRows(
@@ -347,6 +346,7 @@ class JobTasks:
             restored=message.restored,
             confirmed=message.confirmed,
             writers=message.writers,
+            awaits=message.awaits,
         )
         self._send(EmitCollectRows(rows=rows))
 

@@ -165,7 +165,7 @@ class Worker:
         elif isinstance(message, CollectCredit):
             self._thread.post(
                 lambda: jobs.collect_credit(
-                    message.collect_id, message.subtask, message.sequence, message.confirmed
+                    message.attempt_id, message.collect_id, message.sequence, message.confirmed
                 )
             )
         elif isinstance(message, RequestThreadDump):

@@ -114,8 +114,9 @@ class CollectCredit(ToWorker, frozen=True, kw_only=True):
     """The JobMaster has taken a CollectRows: the operator may send the next, and let go of what the client has."""
 
     job_id: JobID
+    #: That sent it: its next attempt counts anew, and is not to take an answer for its own.
+    attempt_id: ExecutionAttemptID
     collect_id: str
-    subtask: int
     sequence: int
     #: Positions by stream, of this attempt.
     confirmed: dict[str, int] = msgspec.field(default_factory=dict)

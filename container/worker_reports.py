@@ -111,8 +111,8 @@ class WorkerReports:
             worker.send(
                 CollectCredit(
                     job_id=rows.job_id,
+                    attempt_id=rows.attempt_id,
                     collect_id=rows.collect_id,
-                    subtask=rows.subtask,
                     sequence=rows.sequence,
                     confirmed=confirmation.positions,
                 )

@@ -58,6 +58,8 @@ class GraphParticipants:
         graph = self._graph
         if graph.status is not JobStatus.RUNNING:
             return f"the job is {graph.status.value}"
+        if graph.is_ending:
+            return "all its tasks are at their end"
         running = finished = 0
         for vertex in graph.vertices.values():
             counts = vertex.counts

@@ -2,7 +2,8 @@
 
 Owner: the JobMaster's loop. Holds what the client has not confirmed, and hands it out again when asked again; the
 operator holds the same until it hears that it was confirmed, so that nothing is lost with this buffer. Bounded: a push
-waits while the client is behind, which holds the operator up. Must not look into the rows.
+waits while the client is behind, which holds the operator up. Tells a subtask that has sent its last rows when it may
+end. Must not look into the rows.
 """
 
 from __future__ import annotations
@@ -13,12 +14,32 @@ from collections import deque
 import msgspec
 
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectConfirmation, CollectPosition, CollectRows
 
 #: Payload of one answer at most, unless a single message is longer: answers have a size limit.
 _FETCH_BYTES = 4 << 20
 #: Payload that waits for the client at most, but for a message of each subtask: operators keep as much in their state.
 _MAX_BYTES = 2 << 20
+
+
+class _Attempt:
+    """The present attempt of one subtask."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        #: Of the message taken last: one that is sent twice counts once.
+        self.sequence = -1
+        #: Positions that the client has, by stream.
+        self.confirmed: dict[str, int] = {}
+        #: Its messages that the client has not confirmed.
+        self.waiting = 0
+        #: Streams whose last rows no checkpoint covers.
+        self.uncovered: set[str] = set()
+        #: It has sent its last rows.
+        self.ended = False
+        #: The subtask starts again; what comes from this one is late.
+        self.is_over = False
 
 
 class CollectBuffer:
@@ -48,18 +69,17 @@ class CollectBuffer:
         self._last_number = -1
         self._rows = 0
         self._bytes = 0
-        #: (attempt, sequence) last taken of each subtask: a message sent twice counts once, one of a former attempt
-        #: that comes late not at all.
-        self._taken: dict[int, tuple[int, int]] = {}
-        #: Of each subtask's present attempt: positions that the client has, by stream.
-        self._confirmed: dict[int, dict[str, int]] = {}
-        #: Subtasks that have sent their last rows.
-        self._ended: set[int] = set()
+        #: By subtask: a message of a former attempt that comes late does not count.
+        self._attempts: dict[int, _Attempt] = {}
+        #: All that the job waits for is its client.
+        self._released = False
         #: Number of the first attempts at the present parallelism.
         self._oldest_attempt = 0
         self._exactly_once = exactly_once
         #: The job has ended.
         self._closed = False
+        #: It goes on under another master.
+        self._abandoned = False
         self._complete = False
         self._changed = asyncio.Condition()
         self._begin_anew(checkpoint_id)
@@ -67,25 +87,64 @@ class CollectBuffer:
     async def push(self, rows: CollectRows) -> CollectConfirmation:
         """Returns when there is room for the next, with what the client has; at once after the end of the job."""
         async with self._changed:
-            if rows.attempt_number < self._oldest_attempt:
+            attempt = self._attempt(rows)
+            if attempt is None:
                 return CollectConfirmation()
-            attempt, sequence = self._taken.get(rows.subtask, (-1, -1))
-            if (rows.attempt_number, rows.sequence) > (attempt, sequence):
-                if rows.attempt_number != attempt:
-                    self._confirmed[rows.subtask] = {}
-                    if self._exactly_once:
-                        self._drop_former(rows.subtask)
-                self._taken[rows.subtask] = (rows.attempt_number, rows.sequence)
-                if rows.row_count or rows.continued or self._exactly_once:
-                    self._put(rows)
-                if rows.last and rows.subtask not in self._ended:
-                    self._ended.add(rows.subtask)
-                    self._open -= 1
+            if rows.sequence > attempt.sequence:
+                attempt.sequence = rows.sequence
+                self._take(rows, attempt)
                 self._changed.notify_all()
             await self._changed.wait_for(self._has_room)
-            if self._taken[rows.subtask][0] != rows.attempt_number:
-                return CollectConfirmation()
-            return CollectConfirmation(positions=dict(self._confirmed[rows.subtask]))
+            return CollectConfirmation(positions=dict(attempt.confirmed))
+
+    def _attempt(self, rows: CollectRows) -> _Attempt | None:
+        """The attempt that sends; None for a former one."""
+        present = self._attempts.get(rows.subtask)
+        if rows.attempt_number < self._oldest_attempt or (present and rows.attempt_number < present.number):
+            return None
+        if present is None or rows.attempt_number > present.number:
+            if present is not None and present.ended:
+                self._open += 1
+            present = self._attempts[rows.subtask] = _Attempt(rows.attempt_number)
+            if self._exactly_once:
+                self._drop_former(rows.subtask)
+        return present
+
+    def _take(self, rows: CollectRows, attempt: _Attempt) -> None:
+        if rows.row_count or rows.continued or self._exactly_once:
+            self._put(rows)
+            attempt.waiting += 1
+        if self._exactly_once and rows.confirmed < rows.first + rows.row_count:
+            attempt.uncovered.add(rows.stream)
+        else:
+            attempt.uncovered.discard(rows.stream)
+        if rows.last and not attempt.ended and not attempt.is_over:
+            attempt.ended = True
+            self._open -= 1
+
+    async def settle(self, rows: CollectRows) -> CollectConfirmation:
+        """Returns when the subtask that has sent its last rows may end: checkpoints behind its end do not hold them."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.may_end(rows))
+        return CollectConfirmation()
+
+    def may_end(self, rows: CollectRows) -> bool:
+        """Whether nothing is lost with the attempt that asks: the client has its rows and knows that they are covered,
+        or the job waits for nothing else.
+        """
+        if self._released or self._closed:
+            return True
+        attempt = self._attempt(rows)
+        return attempt is None or (attempt.ended and not attempt.waiting and not attempt.uncovered)
+
+    def release(self) -> None:
+        """The job waits for its client alone: it ends, and its last rows wait here. To be followed by `wake`."""
+        self._released = True
+
+    async def wake(self) -> None:
+        """Who waits for what has changed looks again."""
+        async with self._changed:
+            self._changed.notify_all()
 
     def _put(self, rows: CollectRows) -> None:
         self._last_number += 1
@@ -115,7 +174,8 @@ class CollectBuffer:
         self._waiting = kept
 
     def _has_room(self) -> bool:
-        return (self._rows < self._max_rows and self._bytes < _MAX_BYTES) or self._open <= 0
+        has_room = self._rows < self._max_rows and self._bytes < _MAX_BYTES
+        return has_room or self._open <= 0 or self._released
 
     async def fetch(
         self, max_rows: int, position: CollectPosition = COLLECT_START
@@ -124,12 +184,16 @@ class CollectBuffer:
 
         What comes before it is confirmed; a position of another buffer confirms nothing. When the job has ended comes
         a message without rows and with `last` set, again and again: until then a subtask that had sent all its rows
-        may start again.
+        may start again. Raises EndpointStoppedError where the job goes on under another master, which is to be asked.
         """
         async with self._changed:
             self._confirm(position)
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: bool(self._waiting) or self._closed)
+            await self._changed.wait_for(lambda: bool(self._waiting) or self._closed or self._abandoned)
+            if self._abandoned:
+                raise EndpointStoppedError(
+                    f"the job {self._job_id} goes on under another master: ask that one"
+                )
             if not self._waiting:
                 return (self._end(),)
             found: list[CollectRows] = []
@@ -149,21 +213,30 @@ class CollectBuffer:
             rows = self._waiting.popleft()
             self._rows -= rows.row_count
             self._bytes -= len(rows.payload)
+            attempt = self._attempts.get(rows.subtask)
             # Behind the state with which another attempt began rows may be others.
-            if rows.row_count and rows.attempt_number == self._taken[rows.subtask][0]:
-                self._confirmed[rows.subtask][rows.stream] = rows.first + rows.row_count
+            if attempt is None or rows.attempt_number != attempt.number:
+                continue
+            attempt.waiting -= 1
+            if rows.row_count:
+                attempt.confirmed[rows.stream] = rows.first + rows.row_count
 
     def restarts(self, subtask: int) -> None:
         """The subtask starts again: its rows have not ended. What it has sent since its checkpoint comes again."""
-        if subtask in self._ended:
-            self._ended.remove(subtask)
-            self._open += 1
+        self._released = False
+        attempt = self._attempts.get(subtask)
+        if attempt is not None:
+            attempt.is_over = True
+            if attempt.ended:
+                attempt.ended = False
+                self._open += 1
 
     def replaced(self, subtasks: int, attempt_number: int, checkpoint_id: int) -> None:
         """The operator goes on with so many subtasks, all of which begin anew: with attempts of that number, from that
         checkpoint.
         """
-        self._ended.clear()
+        self._released = False
+        self._attempts.clear()
         self._open = subtasks
         self._oldest_attempt = attempt_number
         self._begin_anew(checkpoint_id)
@@ -189,6 +262,12 @@ class CollectBuffer:
             if not self._closed:
                 self._closed, self._complete = True, complete
             self._open = 0
+            self._changed.notify_all()
+
+    async def abandon(self) -> None:
+        """The job has not ended, and this master does not lead it any more: to a client that is no end of the rows."""
+        async with self._changed:
+            self._abandoned = not self._closed
             self._changed.notify_all()
 
     def _end(self) -> CollectRows:

@@ -82,6 +82,8 @@ class Execution:
         self.accumulators: dict[str, Any] = {}
         #: Its input has ended; it waits for a checkpoint that covers its end.
         self.awaits_final_checkpoint = False
+        #: The only thing left to do is that the client of execute_and_collect has its rows.
+        self.awaits_client = False
         #: Of subtask 0 of a source that has ended: its split enumerator lives on in its worker.
         self.enumerator_lives = False
         #: Of subtask 0 of a source: the attempts of the readers that were done when it ended with its enumerator.
@@ -135,6 +137,8 @@ class ExecutionGraph:
             executions = [self._execution(vertex, subtask, 0) for subtask in range(vertex.parallelism)]
             self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
             self.live += len(executions)
+        #: All that was left to do in the job was to wait for its client, and tasks were told not to.
+        self.is_ending = False
         #: What made the job fail; None while it has not.
         self.failure: FailureCause | None = None
         self._history_size = exception_history_size

@@ -150,7 +150,9 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             settings.restart_backoff(),
             settings.failover_scope,
         )
-        self._scheduler.needs_global_restart = lambda: self._checkpoints.needs_global_restart()
+        self._scheduler.needs_global_restart = lambda: (
+            self.graph.is_ending or self._checkpoints.needs_global_restart()
+        )
         self._scheduler.checkpoints_in_doubt = lambda: self._checkpoints.later_may_complete
         self._encoded = EncodedGraph(b"")
         self._links: dict[ResourceID, TaskExecutorLink] = {}
@@ -168,7 +170,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._prepared: dict[int, EncodedGraph] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(settings.heartbeat, services.clock)
         self._collects = CollectBuffers(
-            job,
+            self.graph,
             self.leader_id,
             settings.collect_buffer_rows,
             exactly_once=settings.checkpoints.covers_each_row_once,
@@ -213,7 +215,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
-        await self._collects.close(complete=self.graph.status is JobStatus.FINISHED)
+        await self._collects.close()
         await self._checkpoints.release(terminal=False)
 
     def _now(self) -> float:
@@ -230,10 +232,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
     async def rescale(self, request: RescaleRequest) -> None:
         """Returns when all tasks run so. Raises RescaleRefusedError and RescaleFailedError."""
         self.assert_main_thread()
-        if self.graph.status is not JobStatus.RUNNING:
-            raise RescaleRefusedError(
         if request.waits:
             await self._rescaling.idle()
+        if self.graph.status is not JobStatus.RUNNING:
+            raise RescaleRefusedError(
                 f"the job {self.graph.job.name!r} is {self.graph.status.value}: only a RUNNING job is rescaled"
             )
         job = self.graph.job
@@ -330,7 +332,14 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         if resource_id not in self._links:
             gateway = self._services.rpc.connect(address, TASK_EXECUTOR)
             self._links[resource_id] = TaskExecutorLink(
-                self, resource_id, gateway, self.graph.job.job_id, self.leader_id, self._submit_failed
+                self,
+                resource_id,
+                gateway,
+                self.graph.job.job_id,
+                self.leader_id,
+                self._submit_failed,
+                self._services.blobs,
+                self._settings.inline_graph_bytes,
             )
         self._beats.monitor(resource_id)
         interval = int(self._settings.heartbeat.interval * 1000)
@@ -375,7 +384,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         return Acknowledge()
 
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
-        return await self._collects.of(rows.collect_id).push(rows)
+        return await self._collects.push(rows)
 
     async def read_blob(self, key: str, offset: int, length: int) -> BlobPart:
         data, size = await self.run_blocking(self._services.blobs.read, key, offset, length)
@@ -401,6 +410,8 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             self._timers.cancel(_SLOT_REQUEST)
         elif not self._timers.is_set(_SLOT_REQUEST):
             self._timers.after(_SLOT_REQUEST, self._settings.slot_request_timeout, self._slots_timed_out)
+        if self._collects.look():
+            self.spawn(self._collects.wake(), "wake collecting subtasks")
         self._checkpoints.observe()
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
@@ -496,7 +507,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
 
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
-        await self._collects.close(complete=self.graph.status is JobStatus.FINISHED)
+        await self._collects.close()
         await self._resource_manager.leave(self.graph.status)
         for free in self._last_slots:
             if (link := self._links.get(free.slot.resource_id)) is not None:

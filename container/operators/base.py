@@ -25,6 +25,7 @@ from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]
@@ -44,6 +45,7 @@ class CollectMessage(NamedTuple):
     restored: int
     confirmed: int
     writers: tuple[tuple[int, str], ...] = ()
+    awaits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class OperatorContext:
             metrics=metrics,
             post=environment.post,
             restored=restored.of(descriptor.id).keyed,
+            restored_checkpoint_id=restored.checkpoint_id,
             read=restored.read,
             trusted=restored.trusted,
         )
@@ -220,6 +223,10 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Before the barrier is sent on: rows kept back are emitted or written; called in chain order."""
+        return None
+
+    def stand_still(self, checkpoint_id: int, kind: SnapshotKind) -> None:
+        """Right before `snapshot_state`: behind this cut all tasks stop, and end when the snapshot is complete."""
         return None
 
     def snapshot_state(self, checkpoint_id: int) -> None:

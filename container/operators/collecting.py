@@ -2,8 +2,9 @@
 
 Owner: the task thread. Rows are counted in streams, whose position, with the rows that the client has not confirmed,
 is operator state: what comes again after a restart, under another master too, is known by its position, and what a
-checkpoint covers is told to the client, which hands out nothing else where rows are to come exactly once. It must not
-know who passes rows on.
+checkpoint covers is told to the client, which hands out nothing else where rows are to come exactly once. So with
+checkpoints it does not end before the client has its rows, unless all the job waits for that alone. It must not know
+who passes rows on.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.freezing import generate_fixed
 from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.
 COLLECT_ROWS = 1000
 COLLECT_BYTES = 1 << 20
-#: Name of the operator's list state; part of the format of savepoints.
+#: Name of the operator's list state; part of the format of savepoints. An element is a stream: its name, its end,
+#: whether its rows are record batches, those that the client has not confirmed, their writers, the name of the client's
+#: iterator, and the position from which on the rows are any other client's. The last three were added later.
 STREAMS = "collect-streams"
+#: In place of a sequence number: of the message that asks to be told when the subtask may end.
+AWAITS = -1
 #: Checkpoints whose end is waited for; of those before nobody will hear any more.
 _REMEMBERED = 64
 
@@ -55,6 +62,8 @@ class CollectStream:
         self.rows = rows or []
         #: Position behind the last row that was sent, and taken on the way.
         self.sent = self.first
+        #: Position from which on rows stay where they are; None = none do.
+        self.held_from: int | None = None
         #: Where this attempt began: rows of former attempts from there on are void.
         self.restored = end
         #: Rows before it are covered by a completed checkpoint.
@@ -70,8 +79,8 @@ class CollectStream:
 
     @property
     def unsent(self) -> int:
-        """Rows that nobody has taken yet; some of them may be under way."""
-        return self.end - self.sent
+        """Rows that nobody has taken yet and that are to leave; some of them may be under way."""
+        return (self.end if self.held_from is None else self.held_from) - self.sent
 
     @property
     def writers(self) -> tuple[tuple[int, str], ...]:
@@ -83,6 +92,11 @@ class CollectStream:
             if next_begin is None or (next_begin > self.first and next_begin > each[0])
         ]
         return tuple(self._writers)
+
+    def leave(self, position: int) -> None:
+        """The rows before the position are another client's, which has them."""
+        del self.rows[: max(0, position - self.first)]
+        self.sent = self.first
 
     def append(self, row: Any) -> None:
         """A row behind the last."""
@@ -121,20 +135,27 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._last_sent = False
         #: Positions at the cuts of checkpoints, oldest first.
         self._cuts: dict[int, list[tuple[CollectStream, int]]] = {}
+        #: The input had ended before the restored checkpoint.
+        self._resumed = False
+        #: The savepoint at whose cut all tasks stand still, and its kind.
+        self._standing: tuple[int, SnapshotKind] | None = None
+        #: Whether the master was asked when this subtask may end, and has said that it may.
+        self._asked = self._let_go = False
 
     # ------------------------------------------------------------------ life cycle
 
     def open(self) -> None:
         self._state = self.context.operator_state.list_state(ListStateDescriptor(STREAMS))
-        attempt = self.context.environment.attempt_id
-        self._streams = [
-            CollectStream(name, attempt, end, [_restored_row(row, batches) for row in rows], *writers)
-            for name, end, batches, rows, *writers in self._state.get()
-        ]
+        environment = self.context.environment
+        # Without checkpoints behind its end there is none that could hold less than the client has yet to get.
+        self._awaits_client = environment.settings.get(
+            checkpointing.INTERVAL
+        ) is not None and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
+        attempt = environment.attempt_id
+        self._streams = [self._restored(attempt, *element) for element in self._state.get()]
         if not self._streams:
             restored = self.context.restored_checkpoint_id
-            subtask = self.context.environment.subtask
-            name = f"{-1 if restored is None else restored}-{subtask}"
+            name = f"{-1 if restored is None else restored}-{environment.subtask}"
             self._streams.append(CollectStream(name, attempt))
             self._streams[0].told = 0
         #: The rows of this attempt.
@@ -142,8 +163,25 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._under_way = self._own
         self._send()
 
+    def _restored(
+        self,
+        attempt: str,
+        name: str,
+        end: int,
+        batches: bool,
+        rows: list[Any],
+        writers: Iterable[tuple[int, str]] = (),
+        iterator: str = "",
+        others_from: int = 0,
+    ) -> CollectStream:
+        stream = CollectStream(name, attempt, end, [_restored_row(row, batches) for row in rows], writers)
+        if iterator != self._collect_id:
+            stream.leave(others_from)
+        return stream
+
     def resume_finished(self) -> None:
-        # The last rows may not have been taken when the input had ended.
+        # The client may not have had the last rows when the input had ended.
+        self._resumed = True
         self.open()
         self.finish()
 
@@ -163,16 +201,57 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     # ------------------------------------------------------------------ checkpoints
 
+    def stand_still(self, checkpoint_id: int, kind: SnapshotKind) -> None:
+        self._standing = (checkpoint_id, kind)
+        if not self._holds_back:
+            return
+        if self._sequence == 0 and not self._in_flight:
+            # The client is to hear of this attempt before the end: what a former one sent is void.
+            self._own.told = -1
+        for stream in self._streams:
+            taken = stream.sent + (self._rows_under_way if stream is self._under_way else 0)
+            # Of those with which this attempt began the client may have some from a former one.
+            stream.held_from = taken if kind is SnapshotKind.RESCALE else max(taken, stream.restored)
+
     def snapshot_state(self, checkpoint_id: int) -> None:
         self._state.update(
             [
-                (stream.name, stream.end, *_stored_rows(stream.rows), stream.writers)
+                (
+                    stream.name,
+                    stream.end,
+                    *_stored_rows(stream.rows),
+                    stream.writers,
+                    self._collect_id,
+                    self._others_from(stream, checkpoint_id),
+                )
                 for stream in self._streams
             ]
         )
         self._cuts[checkpoint_id] = [(stream, stream.end) for stream in self._streams]
         while len(self._cuts) > _REMEMBERED:
             del self._cuts[next(iter(self._cuts))]
+
+    def _others_from(self, stream: CollectStream, checkpoint_id: int) -> int:
+        """Position behind the rows that the present client gets when the job ends with this savepoint.
+
+        They stay in the savepoint, for should a task fail before the end this job goes on from it. A client of another
+        job that begins from it gets what follows.
+        """
+        if self._standing is None or self._standing[0] != checkpoint_id:
+            return stream.first
+        if self._standing[1] is SnapshotKind.RESCALE:
+            return stream.first
+        return stream.end if stream.held_from is None else stream.held_from
+
+    @property
+    def _holds_back(self) -> bool:
+        """True behind the cut of a savepoint with which all tasks end: what has not left is for who begins from it.
+
+        Not where the last rows are there: they are for who has all before them.
+        """
+        if self._standing is None or self._resumed:
+            return False
+        return self._standing[1] is not SnapshotKind.SAVEPOINT_TERMINATE
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         for covered in [each for each in self._cuts if each <= checkpoint_id]:
@@ -182,6 +261,11 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         self._cuts.pop(checkpoint_id, None)
+        if self._standing is not None and self._standing[0] == checkpoint_id:
+            self._standing = None
+            for stream in self._streams:
+                stream.held_from = None
+            self._send()
 
     # ------------------------------------------------------------------ messages
 
@@ -201,35 +285,41 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         continued = bool(self._parts)
         stream.told = stream.confirmed
         self._in_flight = True
-        self._last_sent = self._finishing and not continued and self._unsent == self._rows_under_way
-        message = CollectMessage(
+        is_last = not continued and not self._holds_back and self._unsent == self._rows_under_way
+        self._last_sent = self._finishing and is_last
+        message = self._message(stream, self._sequence, part)._replace(
+            row_count=0 if continued else self._rows_under_way, last=self._last_sent, continued=continued
+        )
+        self.context.environment.push_collected(message)
+
+    def _message(self, stream: CollectStream, sequence: int, payload: bytes = b"") -> CollectMessage:
+        return CollectMessage(
             collect_id=self._collect_id,
-            sequence=self._sequence,
-            payload=part,
-            row_count=0 if continued else self._rows_under_way,
-            last=self._last_sent,
-            continued=continued,
+            sequence=sequence,
+            payload=payload,
+            row_count=0,
+            last=False,
+            continued=False,
             stream=stream.name,
             first=stream.sent,
             restored=stream.restored,
             confirmed=stream.confirmed,
             writers=stream.writers,
         )
-        self.context.environment.push_collected(message)
 
     def _next_stream(self) -> CollectStream | None:
         """The one of which the client is to hear; None = there is nothing to say."""
         for stream in (*self._streams[1:], self._own):
             if stream.unsent or stream.told < stream.confirmed:
                 return stream
-        return self._own if self._finishing and not self._last_sent else None
+        return self._own if self._finishing and not self._last_sent and not self._holds_back else None
 
     def _next_message(self, stream: CollectStream) -> tuple[list[Any], bytes]:
         """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""
         count = self._rows_per_message
         begin = stream.sent - stream.first
         while True:
-            rows = stream.rows[begin : begin + count]
+            rows = stream.rows[begin : begin + min(count, stream.unsent)]
             payload = pickle.dumps(rows, 5)
             if len(payload) <= COLLECT_BYTES or len(rows) <= 1:
                 self._rows_per_message = min(COLLECT_ROWS, 2 * count)
@@ -239,7 +329,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     def on_credit(self, sequence: int, confirmed: Mapping[str, int]) -> None:
         """The message of that sequence number was taken; the client has the rows before these positions of streams."""
-        if sequence == self._sequence and self._in_flight:
+        if sequence == AWAITS:
+            self._let_go = True
+        elif sequence == self._sequence and self._in_flight:
             self._sequence += 1
             self._in_flight = False
             if not self._parts:
@@ -268,11 +360,25 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._send()
 
     @property
+    def only_awaits_client(self) -> bool:
+        """True when the end of this subtask is left to the client: its rows are out, or stay in a savepoint."""
+        return self._holds_back or (self._last_sent and not self._in_flight)
+
+    def await_client(self) -> None:
+        """Nobody in this task waits for anything else: asks, once, to be told when it may end."""
+        if not self._asked:
+            self._asked = True
+            self.context.environment.push_collected(self._message(self._own, AWAITS)._replace(awaits=True))
+
+    @property
     def is_drained(self) -> bool:
         if self._in_flight:
             return False
-        # A savepoint that stops the job lets operators stand as they are: what it holds is taken all the same.
-        return self._last_sent if self._finishing else self._unsent == 0
+        if self._holds_back:
+            return self._next_stream() is None
+        if not self._finishing:
+            return self._unsent == 0
+        return self._last_sent and (self._let_go or not self._awaits_client)
 
 
 def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:

@@ -178,6 +178,8 @@ class OperatorChain:
         """Freezes the state of one operator."""
         operator, descriptor = self.operators[index], self._vertex.operators[index]
         with self.attributed(index):
+            if options.kind.stops_job:
+                operator.stand_still(checkpoint_id, options.kind)
             operator.snapshot_state(checkpoint_id)
             context = operator.context
             keyed = context.state.snapshot(checkpoint_id, options)
@@ -232,6 +234,14 @@ class OperatorChain:
     def is_drained(self) -> bool:
         """False while an operator waits for its last output to be taken."""
         return all(operator.is_drained for operator in self._open)
+
+    def await_client(self) -> None:
+        """Where nobody is waited for but the client of execute_and_collect, that is told to who knows of the client."""
+        waiting = [operator for operator in self._open if not operator.is_drained]
+        collecting = [operator for operator in waiting if isinstance(operator, CollectingOperator)]
+        if len(collecting) == len(waiting) and all(operator.only_awaits_client for operator in collecting):
+            for operator in collecting:
+                operator.await_client()
 
     def collecting(self, collect_id: str) -> CollectingOperator | None:
         """The collect operator of that id."""

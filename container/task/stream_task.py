@@ -367,6 +367,8 @@ class StreamTask:
             if not self._end_announced:
                 self._end_announced = True
                 self._listener.end_of_data_reached(self)
+            if not self._awaits_readers:
+                self.chain.await_client()
             return moved, Phase.IDLE
         if self.checkpoints.unsettled:
             # The JobMaster is to have the parts of a task before it learns that the task has ended.
@@ -377,8 +379,12 @@ class StreamTask:
     @property
     def _is_drained(self) -> bool:
         """False while somebody outside is waited for."""
+        return self.chain.is_drained and not self._awaits_readers
+
+    @property
+    def _awaits_readers(self) -> bool:
         source = self.chain.source
-        return self.chain.is_drained and not (self.skipped and source is not None and source.awaits_readers)
+        return self.skipped and source is not None and source.awaits_readers
 
     def _await_verdict(self, error: BaseException) -> None:
         self.stage = TaskStage.AWAITING_VERDICT

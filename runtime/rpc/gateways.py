@@ -246,7 +246,7 @@ class JobMasterGateway(Protocol):
     @waits
     async def push_collected(self, rows: CollectRows) -> CollectConfirmation:
         """Rows for the client; answers when there is room for the next, which is the operator's credit, and says what
-        the client has.
+        the client has. One that `awaits` the client is answered when the subtask may end.
         """
         ...
 

@@ -75,8 +75,10 @@ class _Stream:
 
     def add(self, message: CollectRows) -> list[Any]:
         """The rows of a message that had not come before."""
+        if not message.continued and not message.row_count:
+            return []
         self.parts.append(message.payload)
-        if message.continued or not message.row_count:
+        if message.continued:
             return []
         # The job's own workers made it from the job's own records; the classes are this program's.
         rows: list[Any] = pickle.loads(b"".join(self.parts))

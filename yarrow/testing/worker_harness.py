@@ -252,7 +252,10 @@ class WorkerHarness:
             rows = message.rows
             self.collected.append(rows)
             credit = CollectCredit(
-                job_id=rows.job_id, collect_id=rows.collect_id, subtask=rows.subtask, sequence=rows.sequence
+                job_id=rows.job_id,
+                attempt_id=rows.attempt_id,
+                collect_id=rows.collect_id,
+                sequence=rows.sequence,
             )
             self._sockets[index].send(credit)
         elif isinstance(message, OutputLines):

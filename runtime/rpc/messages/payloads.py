@@ -61,6 +61,9 @@ class CollectRows(Message, frozen=True, kw_only=True):
     #: From which position on which attempt has written what the stream holds, in order: another master's clients may
     #: not have heard of all of them.
     writers: tuple[tuple[int, str], ...] = ()
+    #: No rows: the subtask has nothing left to do. Answered when the client has all that the attempt has sent, and a
+    #: checkpoint covers it, or when the whole job waits for nothing else any more.
+    awaits: bool = False
     #: Put in by the JobMaster: rows are handed out when they are confirmed, and not before.
     exactly_once: bool = False
     #: On the end mark: the job has finished, so that all rows count that have come.

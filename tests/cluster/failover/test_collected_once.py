@@ -1,18 +1,31 @@
-"""execute_and_collect through failures: with exactly-once checkpoints each row comes once, in its subtask's order."""
+"""execute_and_collect through failures and stops: with exactly-once checkpoints each row comes once, in its subtask's
+order.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.failover.programs import environment
+from tests.cluster.embedded.waiting import wait_until
+from tests.cluster.failover.programs import endless, environment
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext
+from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.runtime.common.errors import JobCancelledError
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -55,7 +68,7 @@ def test_each_row_comes_once(tmp_path: Path, kill: bool) -> None:
     with mini_cluster(task_executors=2, slots=1) as cluster:
         env = environment(cluster, parallelism=2)
         env.enable_checkpointing(50)
-        source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(3000))
+        source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(1000))
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         ending = numbers.map(EndsOnce(tmp_path, kill))
         with ending.execute_and_collect() as rows:
@@ -64,3 +77,92 @@ def test_each_row_comes_once(tmp_path: Path, kill: bool) -> None:
     assert sorted(got) == list(range(ROWS))
     for half in (range(ROWS // 2), range(ROWS // 2, ROWS)):
         assert [value for value in got if value in half] == list(half)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=1, slots=2) as running:
+        yield running
+
+
+class Last(MapFunction):  # type: ignore[type-arg]
+    """Tells when the last row is through."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def map(self, value: int) -> int:
+        if value == 100:
+            Path(self._path).touch()
+        return value
+
+
+def completed(cluster: MiniCluster, client: LocalJobClient) -> int:
+    with urllib.request.urlopen(f"{cluster.web_address}/jobs/{client.get_job_id()}/checkpoints") as answer:
+        return int(json.load(answer)["counts"]["completed"])
+
+
+def collecting(client: LocalJobClient) -> ExecutionState:
+    """State of the subtask that collects."""
+    vertices = client.get_job_details().result().vertices
+    (state,) = [task.state for vertex in vertices if "Collect" in vertex.name for task in vertex.subtasks]
+    return state
+
+
+def client_of(rows: CloseableIterator) -> LocalJobClient:
+    client = rows.get_job_client()
+    assert isinstance(client, LocalJobClient)
+    return client
+
+
+def test_a_branch_that_is_done_waits_for_its_client_while_the_job_runs_on(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    env = environment(cluster)
+    env.enable_checkpointing(50)
+    endless(env, tmp_path, "endless")
+    with env.from_sequence(1, 100).map(Last(tmp_path / "last")).execute_and_collect() as rows:
+        client = client_of(rows)
+        wait_until((tmp_path / "last").exists)
+        before = completed(cluster, client)
+        wait_until(lambda: completed(cluster, client) >= before + 3)
+        assert collecting(client) is ExecutionState.RUNNING, "the client has none of its rows"
+        assert list(islice(rows, 100)) == list(range(1, 101)), "covered, whatever becomes of the job"
+        with ThreadPoolExecutor(1) as thread:
+            # By asking for more the client says what it has.
+            asking = thread.submit(next, rows, None)
+            wait_until(lambda: collecting(client) is ExecutionState.FINISHED)
+            client.cancel().result()
+            with pytest.raises(JobCancelledError):
+                asking.result()
+
+
+def test_a_job_ends_whose_client_fetches_nothing(cluster: MiniCluster) -> None:
+    env = environment(cluster, parallelism=2)
+    env.enable_checkpointing(60_000)
+    rows = env.from_sequence(1, 100).map(lambda value: value).execute_and_collect()
+    client_of(rows).get_job_execution_result().result(60)
+    assert sorted(rows) == list(range(1, 101))
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["suspended", "drained"])
+def test_each_row_comes_once_to_the_clients_before_and_behind_a_savepoint(
+    cluster: MiniCluster, tmp_path: Path, drain: bool
+) -> None:
+    got: list[list[Any]] = []
+    settings: dict[str, str] = {}
+    for last in (False, True):
+        env = cluster.get_execution_environment(settings).set_parallelism(2)
+        env.enable_checkpointing(100)
+        source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(1500))
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        rows = numbers.rebalance().map(lambda value: value).execute_and_collect()
+        got.append([] if last else list(islice(rows, 50)))
+        if not last:
+            stopping = client_of(rows).stop_with_savepoint(drain, str(tmp_path))
+            settings["execution.state-recovery.path"] = stopping.result()
+        got[-1] += rows
+    former, following = got
+    assert len(former) >= 50 and (following or drain)
+    assert len(set(former)) == len(former) and not set(former) & set(following)
+    assert drain or sorted([*former, *following]) == list(range(ROWS))

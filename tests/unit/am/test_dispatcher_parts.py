@@ -23,6 +23,7 @@ from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 from yarrow.testing.collected_rows import CollectedRows
 from yarrow.testing.job_graphs import Stage, linear_job
@@ -140,6 +141,43 @@ def rows(subtask: int, sequence: int, count: int, last: bool = False) -> Collect
         row_count=count,
         last=last,
     )
+
+
+def test_rows_do_not_end_where_the_job_goes_on_under_another_master() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=10, version="m")
+        waiting = asyncio.ensure_future(buffer.fetch(100))
+        await asyncio.sleep(0)
+        await buffer.abandon()
+        with pytest.raises(EndpointStoppedError, match="another master"):
+            await waiting
+        ended = CollectBuffer(JobID("j"), "c", subtasks=1, max_rows=10, version="m")
+        await ended.close(complete=True)
+        await ended.abandon()
+        assert (await ended.fetch(100))[0].last
+
+    asyncio.run(body())
+
+
+def test_a_subtask_is_told_when_it_may_end() -> None:
+    async def body() -> None:
+        buffer = CollectBuffer(JobID("j"), "c", subtasks=2, max_rows=100, version="m")
+        await buffer.push(rows(0, 0, 3, last=True))
+        question = msgspec.structs.replace(rows(0, -1, 0), awaits=True)
+        answer = asyncio.ensure_future(buffer.settle(question))
+        (first,) = await buffer.fetch(100)
+        await asyncio.sleep(0)
+        assert not answer.done(), "the client has not said that it has them"
+        more = asyncio.ensure_future(buffer.fetch(100, CollectPosition(version="m", delivery=first.delivery)))
+        await asyncio.wait_for(answer, 5)
+        await buffer.push(rows(1, 0, 3, last=True))
+        other = asyncio.ensure_future(buffer.settle(msgspec.structs.replace(rows(1, -1, 0), awaits=True)))
+        await more
+        buffer.release()
+        await buffer.wake()
+        await asyncio.wait_for(other, 5)
+
+    asyncio.run(body())
 
 
 def test_collected_rows_come_in_order_and_end_with_the_job() -> None:

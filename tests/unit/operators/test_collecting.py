@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from yarrow.container.operators.base import (
     RestoredState,
     TaskEnvironment,
 )
-from yarrow.container.operators.collecting import CollectingOperator
+from yarrow.container.operators.collecting import AWAITS, CollectingOperator
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
@@ -31,6 +31,7 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState
+from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.redistribution import operator_handles
 from yarrow.testing.collected_rows import CollectedRows
 
@@ -52,22 +53,35 @@ class Checkpoint:
     position: int
     states: dict[int, OperatorSubtaskState]
     parallelism: int
+    #: Subtasks whose input had ended.
+    ended: frozenset[int] = field(default_factory=frozenset)
 
 
 class Job:
-    """Subtasks of a collect operator that read a log by turns; what they send waits until `deliver`."""
+    """Subtasks of a collect operator that read a log by turns; what they send waits until `deliver`.
 
-    def __init__(self, parallelism: int = 1, *, exactly_once: bool = True) -> None:
+    One whose input has ended is done when its operator is drained: checkpoints do not hold it from then on.
+    """
+
+    def __init__(
+        self,
+        parallelism: int = 1,
+        *,
+        exactly_once: bool = True,
+        savepoint: Checkpoint | None = None,
+        collect_id: str = "c",
+    ) -> None:
         self.exactly_once = exactly_once
+        self.collect_id = collect_id
         self.masters = 0
         self.parallelism = parallelism
-        self.complete: Checkpoint | None = None
+        self.complete = savepoint
         self.elect()
         self.client = CollectedRows()
         self.got: list[Any] = []
         self.ended = False
         self.attempt = -1
-        self.number = 0
+        self.number = savepoint.number if savepoint else 0
         self.start(parallelism)
 
     def elect(self) -> None:
@@ -76,7 +90,7 @@ class Job:
         version = f"master-{self.masters}"
         self.buffer = CollectBuffer(
             JOB,
-            "c",
+            self.collect_id,
             self.parallelism,
             1 << 30,
             version=version,
@@ -98,18 +112,25 @@ class Job:
         self.attempt += 1
         self.parallelism = parallelism
         self.on_their_way: list[tuple[int, CollectMessage, ExecutionAttemptID]] = []
+        self.questions: dict[int, CollectRows] = {}
         self.position = self.complete.position if self.complete else 0
         self.taken: list[Checkpoint] = []
-        states = (
-            _divided(self.complete, parallelism) if self.complete else [OperatorSubtaskState()] * parallelism
-        )
-        number = self.complete.number if self.complete else -1
+        self.ending: set[int] = set()
+        self.done: set[int] = set()
+        states = [OperatorSubtaskState()] * parallelism
+        if (complete := self.complete) is not None:
+            states = _divided(complete, parallelism)
+            if complete.parallelism == parallelism or len(complete.ended) == complete.parallelism:
+                all_ended = complete.parallelism != parallelism
+                self.ending = set(range(parallelism)) if all_ended else set(complete.ended)
+        number = complete.number if complete else -1
         self.subtasks = [
             self._operator(
                 index, RestoredState(number, {OPERATOR: state}, read_inline) if number >= 0 else None
             )
             for index, state in enumerate(states)
         ]
+        self._look()
 
     def _operator(self, subtask: int, restored: RestoredState | None) -> CollectingOperator:
         clock = ManualClock(0)
@@ -133,22 +154,46 @@ class Job:
             write_output=lambda text: None,
             send_operator_event=lambda *event: None,
             push_collected=lambda message: self.on_their_way.append((subtask, message, attempt)),
-            settings=Settings({}, "the test"),
+            settings=Settings({"execution.checkpointing.interval": "1 s"}, "the test"),
             local_directory="",
             restored=restored or NOTHING_RESTORED,
         )
-        spec = CollectOperator(collect_id="c")
+        spec = CollectOperator(collect_id=self.collect_id)
         operator = CollectingOperator("Collect", spec)
         operator.setup(
             OperatorContext.of(environment, OperatorDescriptor(id=OPERATOR, name="Collect", spec=spec))
         )
-        operator.open()
+        if subtask not in self.ending:
+            operator.open()
+        elif restored is not None and restored.of(OPERATOR).operator:
+            operator.resume_finished()
+        else:
+            self.done.add(subtask)
         return operator
 
     def read(self, rows: int) -> None:
-        for _ in range(rows):
-            self.subtasks[self.position % self.parallelism].take_rows([self.position], None)
+        reading = [index for index in range(self.parallelism) if index not in self.ending]
+        for _ in range(rows if reading else 0):
+            self.subtasks[reading[self.position % len(reading)]].take_rows([self.position], None)
             self.position += 1
+
+    def end(self, subtask: int) -> None:
+        """Its input has ended."""
+        if subtask not in self.ending and subtask < self.parallelism:
+            self.ending.add(subtask)
+            self.subtasks[subtask].finish()
+            self._look()
+
+    def _look(self) -> None:
+        """As the task does at the end of its input, and the master with its question."""
+        for index in sorted(self.ending - self.done):
+            operator = self.subtasks[index]
+            if index in self.questions and self.buffer.may_end(self.questions[index]):
+                operator.on_credit(AWAITS, {})
+            if operator.is_drained:
+                self.done.add(index)
+            elif operator.only_awaits_client:
+                operator.await_client()
 
     def deliver(self, count: int = 1000, *, credit: bool = True) -> None:
         """`credit` False: it arrives, but the answer does not."""
@@ -163,33 +208,44 @@ class Job:
                 attempt_id=attempt,
                 **message._asdict(),
             )
-            confirmation = now(self.buffer.push(rows))
-            if credit:
-                self.subtasks[subtask].on_credit(message.sequence, confirmation.positions)
+            if message.awaits:
+                self.questions[subtask] = rows
+            else:
+                confirmation = now(self.buffer.push(rows))
+                if credit:
+                    self.subtasks[subtask].on_credit(message.sequence, confirmation.positions)
+            self._look()
 
     def lose_answer(self) -> None:
         """A worker dies between a message and the answer to it."""
         self.deliver(1, credit=False)
         self.start(self.parallelism)
 
-    def cut(self) -> None:
+    def cut(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> None:
         self.number += 1
         states = {}
         for index, operator in enumerate(self.subtasks):
+            if index in self.done:
+                continue
+            if kind.stops_job:
+                operator.stand_still(self.number, kind)
             operator.snapshot_state(self.number)
             pending = operator.context.operator_state.snapshot(self.number)
             states[index] = OperatorSubtaskState(operator=pending.write(MemoryOutput()))
-        self.taken.append(Checkpoint(self.number, self.position, states, self.parallelism))
+        ended = frozenset(self.ending)
+        self.taken.append(Checkpoint(self.number, self.position, states, self.parallelism, ended))
 
     def completes(self, *, notify: bool = True) -> None:
         if self.taken:
             self.complete = self.taken[-1]
-            for operator in self.subtasks if notify else ():
-                operator.notify_checkpoint_complete(self.complete.number)
+            for index, operator in enumerate(self.subtasks):
+                # One that had ended before what was restored hears of nothing.
+                if notify and index not in self.done and not operator._resumed:
+                    operator.notify_checkpoint_complete(self.complete.number)
 
     def rescale(self, parallelism: int) -> None:
         """As the engine does it: with a checkpoint at which all stand still."""
-        self.cut()
+        self.cut(SnapshotKind.RESCALE)
         self.completes(notify=False)
         self.replace(parallelism)
 
@@ -203,6 +259,7 @@ class Job:
             rows = self.client.take(messages)
             self.ended = rows is None
             self.got += rows or ()
+        self._look()
 
     def available(self) -> tuple[CollectRows, ...]:
         """What the next fetch of the client brings; none where it would wait."""
@@ -217,11 +274,34 @@ class Job:
         self.available()
 
     def finish(self) -> None:
-        for operator in self.subtasks:
-            operator.finish()
+        for index in range(self.parallelism):
+            self.end(index)
         self.deliver(1 << 30)
-        assert all(operator.is_drained for operator in self.subtasks)
+        self._ends()
+
+    def _ends(self) -> None:
+        """All that is left to do is to wait for the client."""
+        assert self.done | self.questions.keys() >= set(range(self.parallelism))
+        self.buffer.release()
+        self._look()
+        self.deliver(1 << 30)
+        assert self.done == set(range(self.parallelism))
         self.close(complete=True)
+
+    def stop(self, kind: SnapshotKind = SnapshotKind.SAVEPOINT_SUSPEND) -> Checkpoint:
+        """With a savepoint; the client reads to the end."""
+        if kind is SnapshotKind.SAVEPOINT_TERMINATE:
+            for index in set(range(self.parallelism)) - self.done:
+                self.subtasks[index].finish()
+        self.cut(kind)
+        self.completes()
+        savepoint = self.complete
+        assert savepoint is not None
+        self.ending = set(range(self.parallelism))
+        self._look()
+        self.deliver(1 << 30)
+        self._ends()
+        return savepoint
 
     def close(self, *, complete: bool) -> None:
         now(self.buffer.close(complete))
@@ -323,16 +403,143 @@ def test_without_checkpoints_rows_come_at_once() -> None:
 def test_a_subtask_that_had_ended_sends_what_is_left() -> None:
     job = Job()
     job.read(2)
-    job.subtasks[0].finish()
+    job.end(0)
     job.cut()
     job.completes()
     job.start(1)
-    operator = job.subtasks[0]
-    operator.resume_finished()
-    job.deliver()
-    assert operator.is_drained
-    job.close(complete=True)
+    job.finish()
     assert job.got == [0, 1]
+
+
+def test_a_subtask_whose_input_has_ended_waits_until_the_client_has_its_rows() -> None:
+    job = Job(2)
+    job.read(4)
+    job.end(0)
+    job.deliver()
+    assert job.done == set(), "they are with the master alone"
+    job.fetch()
+    assert job.done == set(), "they may come again, from a checkpoint that does not cover them"
+    job.cut()
+    job.completes()
+    job.deliver()
+    assert job.done == set(), "the client does not know that they are covered"
+    job.fetch()
+    assert job.done == {0} and job.got == [0, 2, 1, 3]
+
+
+def test_rows_of_a_subtask_whose_input_has_ended_outlive_a_master() -> None:
+    job = Job(2)
+    job.read(4)
+    job.end(0)
+    job.deliver()
+    job.cut()
+    job.completes()
+    job.new_master()
+    assert job.ending == {0} and job.done == set()
+    job.read(2)
+    job.finish()
+    assert sorted(job.got) == list(range(6))
+
+
+def test_nobody_waits_for_a_client_that_is_gone_when_nothing_else_is_left() -> None:
+    job = Job(2)
+    job.read(4)
+    job.end(0)
+    job.deliver()
+    job.end(1)
+    job.deliver()
+    assert job.done == set()
+    job.buffer.release()
+    job._look()
+    assert job.done == {0, 1}
+
+
+def test_a_subtask_that_starts_again_waits_anew() -> None:
+    job = Job()
+    job.read(2)
+    job.end(0)
+    job.deliver()
+    job.buffer.release()
+    job.buffer.restarts(0)
+    job.start(1)
+    job.read(2)
+    job.end(0)
+    job.deliver()
+    assert job.done == set()
+
+
+def test_without_exactly_once_a_subtask_waits_for_its_client_and_for_no_checkpoint() -> None:
+    job = Job(exactly_once=False)
+    job.read(2)
+    job.end(0)
+    job.deliver()
+    assert job.done == set()
+    job.fetch()
+    assert job.done == {0} and job.got == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE])
+def test_rows_before_a_savepoint_that_stops_the_job_are_its_own_clients_and_nobody_elses(
+    kind: SnapshotKind,
+) -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.fetch()
+    job.read(2)
+    savepoint = job.stop(kind)
+    following = Job(savepoint=savepoint, collect_id="d")
+    following.read(2)
+    following.finish()
+    assert [*job.got, *following.got] == list(range(7))
+
+
+def test_rows_that_do_not_leave_before_the_job_stops_are_for_the_next_client() -> None:
+    job = Job()
+    job.read(1)  # is under way, so that the following wait
+    job.read(2)
+    savepoint = job.stop()
+    following = Job(savepoint=savepoint, collect_id="d")
+    following.finish()
+    assert (job.got, following.got) == ([0], [1, 2])
+
+
+def test_a_job_that_goes_on_from_the_savepoint_that_was_to_stop_it_has_all_its_rows() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.cut(SnapshotKind.SAVEPOINT_SUSPEND)
+    job.completes()
+    # Before the job has ended, and before the client has fetched anything.
+    job.new_master()
+    job.read(1)
+    job.finish()
+    assert job.got == list(range(4))
+
+
+def test_nothing_leaves_while_a_savepoint_is_to_stop_the_job_and_all_does_when_it_is_given_up() -> None:
+    job = Job()
+    job.read(1)
+    job.read(2)
+    job.cut(SnapshotKind.SAVEPOINT_SUSPEND)
+    job.deliver()
+    job.fetch()
+    assert job.subtasks[0]._own.sent == 1
+    job.subtasks[0].notify_checkpoint_aborted(job.number)
+    job.finish()
+    assert job.got == [0, 1, 2]
+
+
+def test_a_savepoint_that_the_job_outlives_holds_what_its_client_has_not() -> None:
+    job = Job()
+    job.read(3)
+    job.deliver()
+    job.cut(SnapshotKind.SAVEPOINT)
+    savepoint = job.taken[-1]
+    job.finish()
+    following = Job(savepoint=savepoint, collect_id="d")
+    following.finish()
+    assert job.got == following.got == [0, 1, 2]
 
 
 def test_what_a_dead_master_had_taken_comes_from_the_next() -> None:
@@ -401,11 +608,12 @@ def test_rows_of_an_attempt_of_which_the_client_has_not_heard_are_not_taken_for_
     assert job.got == ["c", "a", "b"]
 
 
-def test_state_that_names_no_writers_is_restored() -> None:
+@pytest.mark.parametrize("fields", [4, 5], ids=["no writers", "no client"])
+def test_state_of_earlier_forms_is_restored(fields: int) -> None:
     job = Job()
     job.read(2)
     job.subtasks[0].snapshot_state(0)
-    job.subtasks[0]._state.update([entry[:4] for entry in job.subtasks[0]._state.get()])
+    job.subtasks[0]._state.update([entry[:fields] for entry in job.subtasks[0]._state.get()])
     operator = job.subtasks[0]
     job.on_their_way.clear()
     operator._in_flight = False
@@ -517,7 +725,7 @@ def _held(job: Job) -> list[Any]:
     """Rows in the state of the subtasks."""
     for operator in job.subtasks:
         operator.snapshot_state(99)
-    return [row for operator in job.subtasks for _, _, _, rows, _ in operator._state.get() for row in rows]
+    return [row for operator in job.subtasks for _, _, _, rows, *_ in operator._state.get() for row in rows]
 
 
 def test_record_batches_are_kept_too() -> None:
@@ -551,6 +759,8 @@ STEPS: dict[str, Callable[[Job], None]] = {
     "back to 3": lambda job: job.replace(3),
     "new master at 1": lambda job: job.new_master(1),
     "new master at 2": lambda job: job.new_master(2),
+    "end of 0": lambda job: job.end(0),
+    "end of 1": lambda job: job.end(1),
 }
 
 
@@ -568,3 +778,26 @@ def test_each_row_comes_once_whatever_happens(parallelism: int, steps: list[str]
     end = job.position
     job.finish()
     assert sorted(job.got) == list(range(end))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@given(
+    before=st.lists(st.sampled_from(sorted(STEPS)), max_size=20),
+    after=st.lists(st.sampled_from(sorted(STEPS)), max_size=20),
+    drain=st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_each_row_comes_once_over_the_clients_before_and_behind_a_savepoint(
+    parallelism: int, before: list[str], after: list[str], drain: bool
+) -> None:
+    job = Job()
+    for step in before:
+        STEPS[step](job)
+    savepoint = job.stop(SnapshotKind.SAVEPOINT_TERMINATE if drain else SnapshotKind.SAVEPOINT_SUSPEND)
+    following = Job(parallelism, savepoint=savepoint, collect_id="d")
+    for step in after:
+        STEPS[step](following)
+    following.read(2)
+    end = following.position
+    following.finish()
+    assert sorted([*job.got, *following.got]) == list(range(end))
