@@ -48,7 +48,7 @@ def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Ro
         path = Path(folder) / "report.xml"
         status = _run([sys.executable, "-m", "pytest", "-q", f"--junitxml={path}", *arguments], variables)
         if not path.exists():
-            return [Row(" ".join(arguments), 0.0, f"{FAILED}: pytest ended with {status}")]
+            return [Row(" ".join(arguments), 0.0, f"{FAILED}: pytest ended with {status}", is_test=False)]
         return rows_of(path.read_text("utf-8"))
 
 
@@ -78,7 +78,7 @@ def rows_of(report: str) -> list[Row]:
             outcome = PASSED
         known = rows.get(name)
         if known is None or not known.outcome.startswith(FAILED):
-            rows[name] = Row(name, float(case.get("time", "0")), outcome)
+            rows[name] = Row(name, float(case.get("time", "0")), outcome, is_test=bool(module))
     return list(rows.values())
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench.soak_results import BEGIN, END, PAGE, Result, ResultsPage, Row, present_commit, report
+from bench.soak_results import BEGIN, END, PAGE, ROOT, Result, ResultsPage, Row, present_commit, report
 
 DAY, COMMIT = "2026-11-21", "abc1234"
 
@@ -49,6 +50,16 @@ def test_the_status_tells_of_failures_and_of_runs_that_show_nothing(
     assert report(rows, ResultsPage(tmp_path / "soak.md"), COMMIT) == status
 
 
+def test_what_is_no_test_fails_the_run_and_is_not_stored(tmp_path: Path) -> None:
+    page = ResultsPage(tmp_path / "soak.md")
+    rows = [
+        Row("a test", 1.0, "passed"),
+        Row("tests.yarn.x", 0.0, "FAILED: collection failure", is_test=False),
+    ]
+    assert report(rows, page, COMMIT) == 1
+    assert [stored.test for stored in page.results()] == ["a test"]
+
+
 def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     path = tmp_path / "soak.md"
     path.write_text(f"# Title\n\n{BEGIN}\n{END}\n\n## After it\n")
@@ -85,9 +96,14 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
         ResultsPage(path).results()
 
 
-def test_the_projects_page_can_be_read() -> None:
+def test_the_projects_page_has_results_of_tests_that_there_are() -> None:
     stored = ResultsPage(PAGE).results()
     assert len({one.test for one in stored}) == len(stored) > 20
+    sources = {path.stem: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    for one in stored:
+        module, function = re.split(r"[\s\[,]", one.test)[:2]
+        known = f"def {function}(" in sources.get(module, "")
+        assert known, f"{one.test} is no test any more: remove its line from docs/soak.md"
 
 
 def test_the_present_commit_is_a_short_one() -> None:

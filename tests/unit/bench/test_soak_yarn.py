@@ -18,6 +18,7 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.yarn.faults.test_masters" name="test_4" time="2.0"/>
 <testcase classname="tests.yarn.faults.test_masters" name="test_4" time="0.5">
   <error message="failed on teardown"/></testcase>
+<testcase classname="" name="tests.yarn.test_x" time="0"><error message="collection failure"/></testcase>
 </testsuite></testsuites>"""
 #: Stands for a run of pytest: writes a report that names the shared cluster it sees, or none.
 NAMES_THE_CLUSTER = """
@@ -35,6 +36,7 @@ def test_each_test_is_a_row_with_what_came_of_it() -> None:
         Row("test_storage test_19", 3.0, "FAILED: AssertionError: not within 120 s"),
         Row("test_storage test_20", 1.0, "skipped: no"),
         Row("test_masters test_4", 0.5, "FAILED: failed on teardown"),
+        Row("tests.yarn.test_x", 0.0, "FAILED: collection failure", is_test=False),
     ]
 
 
@@ -54,4 +56,6 @@ def test_a_run_that_leaves_no_report_has_failed(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "pytest.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(soak_yarn, "ROOT", tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert soak_yarn.run_tests(["some tests"], {}) == [Row("some tests", 0.0, "FAILED: pytest ended with 3")]
+    assert soak_yarn.run_tests(["some tests"], {}) == [
+        Row("some tests", 0.0, "FAILED: pytest ended with 3", False)
+    ]
