@@ -15,6 +15,7 @@ import pytest
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.rest import ask, client_secrets
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -55,6 +56,7 @@ env.execute("once")
 def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[Commands]:
     configuration = {
         "execution.checkpointing.dir": hdfs_folder,
+        "jobmanager.archive.fs.dir": f"{hdfs_folder}/archive",
         "resourcemanager.taskmanager-timeout": "1 s",
         "heartbeat.interval": "1 s",
         "heartbeat.timeout": "8 s",
@@ -146,6 +148,9 @@ def test_what_is_waited_for_is_said(yarrow: Commands, hadoop: HadoopCluster) -> 
     )
     assert "YARN has not granted 1 containers of 1000 MB" in log
     session.stop()
+    with file_system_for(hdfs_folder).open(f"{hdfs_folder}/archive/{job}") as file:
+        archived = {entry["path"]: json.loads(entry["json"]) for entry in json.load(file)["archive"]}
+    assert archived[f"/jobs/{job}"]["state"] == "FAILED", "its end can be read when the session is gone"
 
 
 @pytest.mark.parametrize(
