@@ -22,7 +22,6 @@ from yarrow.container.state.heap_states import (
     HeapMapState,
     HeapReducingState,
     HeapValueState,
-    map_key,
 )
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend, StateRegistration
@@ -39,6 +38,7 @@ from yarrow.datastream.state import (
 )
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.data.map_keys import map_key, shown_as
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot, StateKind
 from yarrow.runtime.snapshot.options import CheckpointOptions
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
@@ -67,7 +67,8 @@ class HeapKeyedStateBackend(RegisteringBackend):
         return HeapListState(self, self._table(state), state.name, self._fix(state))
 
     def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
-        return HeapMapState(self, self._table(state), state.name, self._fix(state))
+        shown = shown_as(state.map_key_type)
+        return HeapMapState(self, self._table(state), state.name, self._fix(state), shown)
 
     def open_reducing(
         self, state: StateRegistration, descriptor: ReducingStateDescriptor[Any]

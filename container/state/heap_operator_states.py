@@ -1,7 +1,8 @@
 """The handles of operator state on the heap: lists and broadcast maps, and what a cut freezes of them.
 
-Owner: the task thread; a FrozenOperatorState is read by the snapshot thread. Values are fixed when they are added. They
-must not know names of other states, snapshots or who gets which element.
+Owner: the task thread; a FrozenOperatorState is read by the snapshot thread. Values are fixed when they are added, and
+once more at a cut where the program has them: it may change what it got and write it back while the snapshot is being
+written. They must not know names of other states, snapshots or who gets which element.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.state import BroadcastState, ListState, ReadOnlyBroadcastState
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.map_keys import map_key, map_keys, shown_as, shown_map_keys
 from yarrow.runtime.snapshot.handles import OperatorStateMode
-from yarrow.runtime.snapshot.value_serializers import ValueSerializer
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_type
 
 
 class FrozenOperatorState(NamedTuple):
@@ -45,6 +47,8 @@ class HeapListState(ListState[Any]):
         self._serializer = serializer
         self._fix = copier_for(declared)
         self._values = values
+        #: The program may hold elements of it.
+        self._handed_out = False
 
     def check(self, operator: str, declared: TypeInformation | None) -> None:
         """Raises InvalidProgramError when the state was declared with another type before."""
@@ -52,6 +56,7 @@ class HeapListState(ListState[Any]):
             raise _declared_twice(operator, self._name, self._declared, declared)
 
     def get(self) -> Iterable[Any]:
+        self._handed_out = True
         return list(self._values)
 
     def add(self, value: Any) -> None:
@@ -63,19 +68,22 @@ class HeapListState(ListState[Any]):
     def update(self, values: list[Any]) -> None:
         # A new list: a snapshot under way keeps the old one.
         self._values = self._fixed(values)
+        self._handed_out = False
 
     def clear(self) -> None:
         self._values = []
+        self._handed_out = False
 
     def _fixed(self, values: Iterable[Any]) -> list[Any]:
         found = list(values)
-        if None in found:
+        if any(value is None for value in found):
             raise ValueError(f"operator state '{self._name}': None cannot be an element of a list state")
         return found if self._fix is None else [self._fix(value) for value in found]
 
     def freeze(self) -> FrozenOperatorState:
         """The state as it is now."""
-        values, dump = self._values.copy(), self._serializer.dump_value
+        fix, dump = self._fix, self._serializer.dump_value
+        values = self._values.copy() if fix is None or not self._handed_out else list(map(fix, self._values))
         return FrozenOperatorState(self._name, self.mode, self._serializer, None, lambda: map(dump, values))
 
 
@@ -93,12 +101,14 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
         values: ValueSerializer,
         entries: dict[Any, Any],
     ) -> None:
+        """`entries` as `load_entries` gives them."""
         self._name = name
         self._types = (key_type, value_type)
         self._key_serializer = keys
         self._value_serializer = values
         self._fix_key = copier_for(key_type)
         self._fix_value = copier_for(value_type)
+        self._shown = shown_as(key_type)
         self._entries = entries
 
     def check(
@@ -110,16 +120,16 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
                 raise _declared_twice(operator, self._name, was, now)
 
     def get(self, key: Any) -> Any:
-        return self._entries.get(key)
+        return self._entries.get(map_key(key))
 
     def contains(self, key: Any) -> bool:
-        return key in self._entries
+        return map_key(key) in self._entries
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._entries.items()
+        return ((self._shown(key), value) for key, value in self._entries.items())
 
     def keys(self) -> Iterable[Any]:
-        return self._entries.keys()
+        return map(self._shown, self._entries)
 
     def values(self) -> Iterable[Any]:
         return self._entries.values()
@@ -130,21 +140,24 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
     def put(self, key: Any, value: Any) -> None:
         if self._fix_key is not None:
             key = self._fix_key(key)
-        self._entries[key] = value if self._fix_value is None else self._fix_value(value)
+        self._entries[map_key(key)] = value if self._fix_value is None else self._fix_value(value)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         for key, value in dict_value.items():
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self._entries.pop(key, None)
+        self._entries.pop(map_key(key), None)
 
     def clear(self) -> None:
         self._entries = {}
 
     def freeze(self) -> FrozenOperatorState:
         """The state as it is now."""
-        entries, keys, values = self._entries.copy(), self._key_serializer, self._value_serializer
+        fix, keys, values = self._fix_value, self._key_serializer, self._value_serializer
+        entries = (
+            self._entries.copy() if fix is None else {key: fix(value) for key, value in self._entries.items()}
+        )
         return FrozenOperatorState(
             self._name, self.mode, values, keys, lambda: (dump_entries(entries, keys, values),)
         )
@@ -182,14 +195,15 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
 def dump_entries(entries: Mapping[Any, Any], keys: ValueSerializer, values: ValueSerializer) -> bytes:
     """A map as one element: 4 bytes length of the keys' bytes, keys, values."""
-    data = keys.dump_values(list(entries))
+    data = keys.dump_values(shown_map_keys(list(entries), declared_type(keys.config())))
     return len(data).to_bytes(4, "big") + data + values.dump_values(list(entries.values()))
 
 
 def load_entries(element: bytes, keys: ValueSerializer, values: ValueSerializer) -> dict[Any, Any]:
-    """The map of `dump_entries`."""
+    """The map of `dump_entries`; a Row among the keys in its form for dicts."""
     end = 4 + int.from_bytes(element[:4], "big")
-    return dict(zip(keys.load_values(element[4:end]), values.load_values(element[end:]), strict=True))
+    found = map_keys(keys.load_values(element[4:end]))
+    return dict(zip(found, values.load_values(element[end:]), strict=True))
 
 
 def _declared_twice(operator: str, name: str, was: object, now: object) -> InvalidProgramError:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from yarrow.common.types import Row
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.heap_table import REMOVED, HeapTable
 from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.functions import AggregateFunction, ReduceFunction
 from yarrow.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-from yarrow.runtime.data.keys import RowKey, canonicalize, user_key
+from yarrow.runtime.data.map_keys import map_key
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -202,27 +201,20 @@ class HeapListState(HeapState, ListState[T], Generic[T]):
         return refuse_none(self._backend.context.operator_name, self._name)
 
 
-def map_key(key: Any) -> Any:
-    """A key of a user's map as a dict may hold it: itself, or its canonical form where it is not one value to a dict.
-
-    Raises UnsupportedKeyError for what can neither be hashed nor made canonical.
-    """
-    if isinstance(key, Row) or key != key:
-        return canonicalize(key)
-    try:
-        hash(key)
-    except TypeError:
-        return canonicalize(key)
-    return key
-
-
-def shown_map_key(key: Any) -> Any:
-    """The user's form of `map_key`."""
-    return user_key(key) if type(key) is RowKey or type(key) is tuple else key
-
-
 class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
     """One dict a key; the first change after a cut copies it (its values are shared)."""
+
+    def __init__(
+        self,
+        backend: RegisteringBackend,
+        table: HeapTable,
+        name: str,
+        fix: Copier | None,
+        shown_key: Callable[[Any], Any],
+    ) -> None:
+        """`shown_key` makes of a key of the dict what the program sees of it."""
+        super().__init__(backend, table, name, fix)
+        self._shown_key = shown_key
 
     def _map(self) -> dict[K, V] | None:
         """The dict, which must not be changed, or None."""
@@ -296,10 +288,10 @@ class HeapMapState(HeapState, MapState[K, V], Generic[K, V]):
 
     def items(self) -> Iterable[tuple[K, V]]:
         entries = self._map() or {}
-        return ((shown_map_key(key), self._shown(value)) for key, value in entries.items())
+        return ((self._shown_key(key), self._shown(value)) for key, value in entries.items())
 
     def keys(self) -> Iterable[K]:
-        return (shown_map_key(key) for key in self._map() or ())
+        return map(self._shown_key, self._map() or ())
 
     def values(self) -> Iterable[V]:
         return (value for _, value in self.items())

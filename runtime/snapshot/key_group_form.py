@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.data.map_keys import map_keys, shown_map_keys
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_columns import dump_keys, load_keys
-from yarrow.runtime.snapshot.value_serializers import ValueSerializer
+from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_type
 
 MAGIC: Final = b"YKGS"
 VERSION: Final = 1
@@ -159,7 +160,8 @@ def dump_contents(form: StateForm, values: Sequence[Any]) -> bytes:
         _put(out, np.fromiter(map(len, values), dtype="<u4", count=len(values)).tobytes())
         if form.kind is StateKind.MAP:
             assert form.map_key is not None
-            _put_parts(out, form.map_key, list(chain.from_iterable(values)))
+            keys = list(chain.from_iterable(values))
+            _put_parts(out, form.map_key, shown_map_keys(keys, declared_type(form.map_key.config())))
             flat = list(chain.from_iterable(value.values() for value in values))
         else:
             flat = list(chain.from_iterable(values))
@@ -183,7 +185,7 @@ def load_contents(form: StateForm, data: memoryview, count: int) -> list[Any]:
         total = sum(lengths)
         if form.kind is StateKind.MAP:
             assert form.map_key is not None
-            flat_keys = sections.take_parts(form.map_key)
+            flat_keys = map_keys(sections.take_parts(form.map_key))
     times: list[int] | None = None
     if form.ttl or form.kind is StateKind.TIMERS:
         times = np.frombuffer(sections.take(), dtype="<i8").tolist()
@@ -198,7 +200,13 @@ def load_contents(form: StateForm, data: memoryview, count: int) -> list[Any]:
         return flat
     if form.kind is StateKind.MAP:
         pairs = zip(flat_keys, flat, strict=True)
-        return [dict(islice(pairs, length)) for length in lengths]
+        maps = [dict(islice(pairs, length)) for length in lengths]
+        if sum(map(len, maps)) != total:
+            raise ValueError(
+                "keys of one map that differed when they were written are equal in the type that is declared now; "
+                "declare the keys as they were"
+            )
+        return maps
     elements = iter(flat)
     return [list(islice(elements, length)) for length in lengths]
 

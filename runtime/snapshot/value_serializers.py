@@ -142,6 +142,11 @@ def stored_serializer(
     return plain
 
 
+def declared_type(config: SerializerConfig) -> TypeInformation | None:
+    """The declared type of values; None = none."""
+    return None if config.type_spec is None else TypeInformation.from_spec(config.type_spec)
+
+
 def _check_version(config: SerializerConfig, operator: str, state: str) -> None:
     known = {
         ValueFormat.TYPED: TYPED_VERSION,

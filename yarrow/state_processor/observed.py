@@ -30,6 +30,7 @@ from yarrow.state_processor.shapes import (
     map_shape,
     positions,
     row_of,
+    row_values,
     struct_shape,
     text_shape,
 )
@@ -202,10 +203,10 @@ class Observed:
             case "tuple":
                 return self._struct(positions(detail), list, tuple)
             case "row" if detail is None:
-                return self._struct(positions(count), _row_values, lambda values: row_of(None, values))
+                return self._struct(positions(count), row_values, lambda values: row_of(None, values))
             case "row":
                 names = list(detail)
-                return self._struct(names, _row_values, lambda values: row_of(names, values))
+                return self._struct(names, row_values, lambda values: row_of(names, values))
             case "list":
                 assert self._items is not None
                 return list_shape(self._items.shape(), _LISTS[detail])  # type: ignore[arg-type]
@@ -268,10 +269,6 @@ def field_names(value: Any) -> list[str] | None:
     if attributes is None or fields_of_plain_class(type(value)) is None:
         return None
     return [name for name in attributes if isinstance(name, str)]
-
-
-def _row_values(row: Any) -> list[Any]:
-    return list(row.values) if row.__class__ is RowKey else list(row)
 
 
 def str_of(value: Any) -> str:

@@ -24,6 +24,8 @@ from yarrow.common.typeinfo import (
 )
 from yarrow.common.types import Row
 from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_type
+from yarrow.runtime.data.key_classes import RowKey
+from yarrow.runtime.data.map_keys import map_key
 
 Convert = Callable[[Any], Any]
 
@@ -84,7 +86,7 @@ def map_shape(key: Shape, value: Shape, container: Callable[..., Any] = dict) ->
     return Shape(
         pa.map_(key.type, value.type),
         lambda found: [(to_key(k), to_value(v)) for k, v in found.items()],
-        lambda cell: container({from_key(k): from_value(v) for k, v in cell}),
+        lambda cell: container({map_key(from_key(k)): from_value(v) for k, v in cell}),
         key.reversible and value.reversible,
     )
 
@@ -118,6 +120,11 @@ def row_of(names: list[str] | None, values: list[Any]) -> Row:
     return row
 
 
+def row_values(row: Any) -> list[Any]:
+    """The fields of a Row, be it in its form for dicts."""
+    return list(row.values) if row.__class__ is RowKey else list(row)
+
+
 def positions(count: int) -> list[str]:
     """Names of fields that have none: f0, f1, ..."""
     return [f"f{place}" for place in range(count)]
@@ -137,7 +144,7 @@ def declared_shape(declared: TypeInformation | None) -> Shape | None:
                 return None
             names = declared.get_field_names()
             own = names if declared.is_named else None
-            return struct_shape(names, shapes, list, lambda values: row_of(own, values))
+            return struct_shape(names, shapes, row_values, lambda values: row_of(own, values))
         case TupleTypeInfo():
             shapes = _all(declared.get_field_types())
             return None if shapes is None else struct_shape(positions(len(shapes)), shapes, list, tuple)

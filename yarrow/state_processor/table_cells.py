@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from yarrow.common.typeinfo import BasicTypeInfo, TypeInformation
 from yarrow.common.types import Row
+from yarrow.runtime.data.map_keys import map_key as in_dict
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import ACCESS_TYPE
@@ -94,7 +95,7 @@ def access_times_of(column: Column, kind: StateKind, map_key: Shape | None) -> l
         key = map_key or Shape(column.type.key_type)
         cells = column.to_pylist()
         read = key.from_cell or (lambda cell: cell)
-        return [None if cell is None else {read(k): _ms(v) for k, v in cell} for cell in cells]
+        return [None if cell is None else {in_dict(read(k)): _ms(v) for k, v in cell} for cell in cells]
     return [_ms(cell) for cell in column.to_pylist()]
 
 

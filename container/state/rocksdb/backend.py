@@ -101,8 +101,9 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             resources = self._resources = DatabaseResources(self.context, self._scope.backend_id)
             restored = resources.open(self._native)
             self._native = []
-            self._carried = restored
-            self._restored_natively = frozenset(restored)
+            self._carried = restored.states
+            self._restored_natively = frozenset(restored.states)
+            self._files.restored(self.context.restored_checkpoint_id, restored.files)
             resources.register_metrics()
         return self._resources
 
@@ -123,7 +124,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
 
     def open_map(self, state: StateRegistration) -> MapState[Any, Any]:
         restored = self._restored_map_keys(state)
-        map_keys = MapKeys(restored or self._serializer(state.map_key_type, state.name))
+        map_keys = MapKeys(restored or self._serializer(state.map_key_type, state.name), state.map_key_type)
         store = MapStore(*self._prepare(state), map_keys)
 
         def put(key: Any, content: Mapping[Any, Any]) -> None:
@@ -275,7 +276,9 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         incremental = self._incremental or asked is CheckpointType.INCREMENTAL
         if options.kind.is_savepoint or not incremental or not options.location.shared_directory:
             return None
-        return {} if asked is CheckpointType.FULL else self._files.reusable(options.oldest_kept)
+        if asked is CheckpointType.FULL:
+            return {}
+        return self._files.reusable(options.oldest_kept, options.location.shared_directory)
 
     def _link(self, checkpoint_id: int) -> LinkedDatabase | None:
         """Has the database linked as it is now; None where there is none or nothing in it."""

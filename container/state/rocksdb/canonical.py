@@ -18,6 +18,7 @@ from yarrow.container.state.rocksdb.list_store import NUMBER_BYTES
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import decode_key_from
+from yarrow.runtime.data.map_keys import map_key
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, StateForm
@@ -71,7 +72,7 @@ def _add(stored: StoredForm, contents: list[Any], rest: bytes, data: bytes) -> N
         contents[-1].append(value)
     elif stored.form.kind is StateKind.MAP:
         assert stored.form.map_key is not None
-        contents[-1][stored.form.map_key.load_value(rest)] = value
+        contents[-1][map_key(stored.form.map_key.load_value(rest))] = value
     else:
         contents[-1] = value
 

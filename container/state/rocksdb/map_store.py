@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.rocksdb.database import ColumnFamily
 from yarrow.container.state.rocksdb.store import StateStore, StoreContext
 from yarrow.container.state.rocksdb.value_store import CurrentKey
@@ -18,18 +19,21 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.datastream.state import MapState
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.data.keys import canonicalize, user_key
+from yarrow.runtime.data.map_keys import declared_map_key
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer
 
-#: Single entries read that are kept at most.
+#: Single entries read that are kept at most, and bytes of their values.
 _READS: Final = 8192
+_READ_BYTES: Final = 4 << 20
 
 
 class MapKeys:
-    """The bytes of the keys of one map state."""
+    """The bytes of the keys of one map state, of its declared type."""
 
-    def __init__(self, serializer: ValueSerializer) -> None:
+    def __init__(self, serializer: ValueSerializer, type_info: TypeInformation | None) -> None:
         self.serializer = serializer
         self.load: Callable[[bytes], Any] = serializer.load_value
+        self._declared = declared_map_key(type_info)
 
     def dump(self, key: Any) -> bytes:
         """Equal keys give equal bytes."""
@@ -38,6 +42,8 @@ class MapKeys:
             # A type that cannot be a key of the stream may still be one of a map: by its own bytes.
             with suppress(UnsupportedKeyError):
                 key = user_key(canonicalize(key))
+        if self._declared is not None:
+            key = self._declared(key)
         return self.serializer.dump_value(key)
 
 
@@ -69,6 +75,8 @@ class MapStore(StateStore):
         self._changed: dict[Any, _Changes] = {}
         self._entries = 0
         self._read: dict[bytes, bytes | None] = {}
+        #: Bytes that came into it since it was empty.
+        self._read_bytes = 0
 
     def get(self, key: Any, map_key: bytes) -> bytes | None:
         """The bytes of an entry's value."""
@@ -80,9 +88,12 @@ class MapStore(StateStore):
                 return None
         database_key = self.context.keys.encode(key) + map_key
         read = self._read
-        if database_key not in read:
-            read[database_key] = self.family.get(database_key)
-        return read[database_key]
+        if database_key in read:
+            return read[database_key]
+        data = read[database_key] = self.family.get(database_key)
+        if data is not None:
+            self._read_bytes += len(data)
+        return data
 
     def put_all(self, key: Any, entries: Mapping[bytes, bytes | None]) -> None:
         """Sets entries; None removes one."""
@@ -151,8 +162,9 @@ class MapStore(StateStore):
             self._read.pop(database_key, None)
 
     def forget_reads(self) -> None:
-        if len(self._read) > _READS:
+        if len(self._read) > _READS or self._read_bytes > _READ_BYTES:
             self._read.clear()
+            self._read_bytes = 0
 
     def _forget(self, database_key: bytes) -> None:
         self._read.pop(database_key, None)

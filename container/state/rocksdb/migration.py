@@ -40,6 +40,15 @@ def type_of(config: SerializerConfig) -> TypeInformation | None:
     return TypeInformation.from_spec(config.type_spec) if config.format is ValueFormat.TYPED else None
 
 
+class _Renamed:
+    """Entries whose keys have changed with the type of a map's keys."""
+
+    def __init__(self) -> None:
+        #: Their former keys, and their present ones.
+        self.old: list[bytes] = []
+        self.new: set[bytes] = set()
+
+
 class Migration:
     """Checks one restored state against its registration and rewrites it if needed."""
 
@@ -61,6 +70,7 @@ class Migration:
         self._trusted = trusted
         self._ttl = state.ttl is not None
         self._value, self._convert_value = self._reading(meta.value, state.value_type)
+        self._map_key_type = state.map_key_type
         self._map_key: ValueSerializer | None = None
         self._convert_key: Convert | None = None
         if meta.map_key is not None:
@@ -95,20 +105,22 @@ class Migration:
             return
         stored = stored_values(meta.value, self._operator, meta.name, ttl=meta.ttl, trusted=self._trusted)
         entries = family.scan(group_start(groups.start), group_start(groups.end + 1))
-        renamed: list[bytes] = []
+        renamed = _Renamed()
         family.put_all(self._rewritten(entries, stored, values, renamed))
-        if renamed:
-            family.delete_all(renamed)
+        if renamed.old:
+            # One entry may have been given the key that another had.
+            family.delete_all(key for key in renamed.old if key not in renamed.new)
 
     def _rewritten(
         self,
         entries: Iterator[tuple[bytes, bytes]],
         stored: StateValues,
         values: StateValues,
-        renamed: list[bytes],
+        renamed: _Renamed,
     ) -> Iterator[tuple[bytes, bytes]]:
         old_keys = None if self._meta.map_key is None else self._stored_map_keys(self._meta.map_key)
-        new_keys = None if self._map_key is None else MapKeys(self._map_key)
+        new_keys = None if self._map_key is None else MapKeys(self._map_key, self._map_key_type)
+        of_map, taken = b"", set[bytes]()
         for database_key, data in entries:
             value = stored.load(data)
             time, bare = value if self._meta.ttl else (self._now_ms, value)
@@ -119,10 +131,21 @@ class Migration:
                 yield database_key, written
                 continue
             _, map_key = decode(database_key)
+            prefix = database_key[: len(database_key) - len(map_key)]
+            if prefix != of_map:
+                of_map, taken = prefix, set()
             new_key = new_keys.dump(self._convert_key(old_keys.load(map_key)))
+            if new_key in taken:
+                raise StateMigrationError(
+                    self._operator, self._meta.name, "keys", "keys of one map that differ",
+                    "a type in which they are equal", "Declare the keys as they were.",
+                )  # fmt: skip
+            taken.add(new_key)
             if new_key != map_key:
-                renamed.append(database_key)
-            yield database_key[: len(database_key) - len(map_key)] + new_key, written
+                renamed.old.append(database_key)
+                renamed.new.add(prefix + new_key)
+            yield prefix + new_key, written
 
     def _stored_map_keys(self, config: SerializerConfig) -> MapKeys:
-        return MapKeys(stored_serializer(config, self._operator, self._meta.name, trusted=self._trusted))
+        serializer = stored_serializer(config, self._operator, self._meta.name, trusted=self._trusted)
+        return MapKeys(serializer, type_of(config))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -17,6 +19,9 @@ from yarrow.runtime.snapshot.handles import OperatorStateHandle
 NUMBERS: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())
 ANYTHING: ListStateDescriptor[Any] = ListStateDescriptor("anything")
 RULES: MapStateDescriptor[str, int] = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+LISTS: MapStateDescriptor[str, list[int]] = MapStateDescriptor(
+    "lists", Types.STRING(), Types.LIST(Types.LONG())
+)
 
 
 def written(backend: OperatorStateBackend) -> tuple[OperatorStateHandle, ...]:
@@ -59,6 +64,57 @@ def test_what_happens_after_the_cut_is_not_in_the_snapshot() -> None:
     again = restored(*pending.write(MemoryOutput()))
     assert list(again.list_state(NUMBERS).get()) == [1]
     assert dict(again.broadcast_state(RULES).items()) == {"r": 1}
+
+
+@pytest.mark.parametrize("got", ["before the cut", "after the cut"])
+def test_what_the_program_got_and_writes_back_changed_is_in_the_snapshot_as_it_was(got: str) -> None:
+    backend = OperatorStateBackend("op")
+    elements = backend.list_state(ANYTHING)
+    united = backend.union_list_state(ListStateDescriptor("united"))
+    lists = backend.broadcast_state(LISTS)
+    for each in (elements, united):
+        each.add([1])
+    lists.put("r", [1])
+    held = [next(iter(elements)), next(iter(united)), lists.get("r")]
+    pending = backend.snapshot(1)
+    if got == "after the cut":
+        held = [next(iter(elements)), next(iter(united)), lists.get("r")]
+    for value in held:
+        value.append(2)
+    elements.update([held[0]])
+    united.update([held[1]])
+    lists.put("r", held[2])
+    again = restored(*pending.write(MemoryOutput()))
+    for later, expected in ((again, [1]), (backend, [1, 2])):
+        assert list(later.list_state(ANYTHING).get()) == [expected]
+        assert list(later.union_list_state(ListStateDescriptor("united")).get()) == [expected]
+        assert later.broadcast_state(LISTS).get("r") == expected
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_row_may_be_the_key_of_a_broadcast_state(declared: bool) -> None:
+    key_type = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()]) if declared else None
+    by_row: MapStateDescriptor[Row, int] = MapStateDescriptor("by row", key_type, Types.LONG())
+    backend = OperatorStateBackend("op")
+    state = backend.broadcast_state(by_row)
+    state.put_all({(1, 2): 1} if not declared else {})
+    state.put(Row(a=1, b="x"), 7)
+    state.put(Row(a=2, b="y"), 8)
+    state.remove(Row(a=2, b="y"))
+    again = restored(*written(backend))
+    for each in (state, again.broadcast_state(by_row)):
+        assert each.get(Row(a=1, b="x")) == 7 and Row(a=1, b="x") in each and Row(a=2, b="y") not in each
+        assert [key for key in each if isinstance(key, Row)] == [Row(a=1, b="x")]
+        assert (Row(a=1, b="x"), 7) in list(each.items())
+    third = restored(*written(again))
+    assert third.broadcast_state(by_row).get(Row(a=1, b="x")) == 7
+
+
+def test_elements_that_compare_by_elements_are_elements() -> None:
+    backend = OperatorStateBackend("op")
+    backend.list_state(ANYTHING).add_all([np.array([1, 2]), np.array([3])])
+    (first, second) = restored(*written(backend)).list_state(ANYTHING).get()
+    assert first.tolist() == [1, 2] and second.tolist() == [3]
 
 
 def test_values_are_fixed_when_they_are_added() -> None:
