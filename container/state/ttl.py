@@ -48,10 +48,15 @@ class TimeToLive:
         """What was accessed at this time or before has expired."""
         return self.now() - self.lifetime_ms
 
-    def take_sweep_budget(self) -> int:
-        """Entries that the sweep may look at now; 0 where background clean-up is switched off."""
+    def take_sweep_budget(self, *, on_disk: bool = False) -> int:
+        """Entries that the sweep may look at now; 0 where background clean-up is switched off, and not asked for by
+        the name that Flink has for it in such a backend.
+        """
         cleanup = self.config.cleanup_strategies
-        if not cleanup.in_background and not cleanup.incremental_cleanup_size:
+        asked_for = (
+            cleanup.rocksdb_query_time_after_num_entries if on_disk else cleanup.incremental_cleanup_size
+        )
+        if not cleanup.in_background and not asked_for:
             return 0
         wanted = self.accesses * (cleanup.incremental_cleanup_size or _SWEPT_AN_ACCESS)
         self.accesses = 0

@@ -34,7 +34,9 @@ class TtlSweep:
             if not self._keys:
                 self._shard = (self._shard + 1) % table.shard_count
                 self._keys = table.keys_of_shard(self._shard)
-            looked_at, self._keys = self._keys[-budget:], self._keys[:-budget]
+            # From the end: what is left is not copied.
+            looked_at = self._keys[-budget:]
+            del self._keys[-budget:]
             for key in looked_at:
                 key, shard, stored = table.find(key)
                 if stored is not MISSING:

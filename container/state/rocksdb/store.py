@@ -22,9 +22,9 @@ from yarrow.runtime.data.key_groups import KeyGroupRange
 #: Values a store keeps back at most: what a cut that was not announced has to write, at 1 to 2 us each. Half of
 #: them are as many keys as are read at once.
 MOST_CHANGES: Final = 8192
-#: Bytes they may have, by the mean size of the values written last.
+#: Bytes they may have, by the mean size of the values written and read last.
 MOST_BYTES: Final = 2 << 20
-_LEAST_CHANGES: Final = 64
+_LEAST_CHANGES: Final = 4
 #: While a checkpoint holds writes, a store keeps this many times as much before its task waits.
 HOLD_FACTOR: Final = 16
 #: The length of a value that RocksDB takes.
@@ -111,6 +111,19 @@ class StateStore(ABC):
         if self.changes:
             self.write_out(self.changes)
 
+    def note_read(self, data: bytes | None) -> None:
+        """Values that are read count like those written for what may be kept."""
+        if data is not None:
+            # The first one tells more than nothing.
+            self._mean_size += (len(data) - self._mean_size) / (64 if self._mean_size else 1)
+
+    def note_all_read(self, data: list[bytes | None]) -> None:
+        """The same for many."""
+        sizes = [len(item) for item in data if item is not None]
+        if sizes:
+            mean = sum(sizes) / len(sizes)
+            self._mean_size += (mean - self._mean_size) / (4 if self._mean_size else 1)
+
     def checked(self, key: Any, data: bytes) -> bytes:
         """The bytes of a value; raises StateValueTooLargeError."""
         size = len(data)
@@ -134,7 +147,7 @@ class StateStore(ABC):
         ttl = self._ttl
         if ttl is None or self.context.database.held:
             return
-        budget = ttl.take_sweep_budget()
+        budget = ttl.take_sweep_budget(on_disk=True)
         if not budget:
             return
         deadline = ttl.deadline()

@@ -80,6 +80,7 @@ class ValueStore(StateStore):
         found = self._read.get(key)
         if found is None:
             data = self.family.get(self.context.keys.encode(key))
+            self.note_read(data)
             found = self._read[key] = MISSING if data is None else self.values.load(data)
         return found
 
@@ -101,6 +102,7 @@ class ValueStore(StateStore):
                 wanted = [key for key in keys if key not in changed]
             database_keys, order = self.context.keys.encode_sorted(wanted)
             data = self.family.get_all(database_keys)
+            self.note_all_read(data)
             values = self.values.load_all(data, MISSING)
             read.update(zip([wanted[position] for position in order], values, strict=True))
 

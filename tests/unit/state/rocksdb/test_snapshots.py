@@ -94,6 +94,47 @@ def test_while_nobody_knows_of_a_checkpoint_its_files_are_not_referred_to(worker
     assert held(worker.backend(third), range(10)) == [1] * 10
 
 
+def test_what_was_restored_is_not_uploaded_again(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(100), 1)
+    first = worker.snapshot(backend, 7)
+    worker.dispose(backend)
+    worker.storage.take_uploaded()
+    backend = worker.backend(first, checkpoint_id=7)
+    second = worker.snapshot(backend, 8)
+    assert not worker.storage.take_uploaded()
+    assert only_native(second).shared == only_native(first).shared != ()
+    # Checkpoint 8 is given up: what it refers to is that of checkpoint 7 still.
+    backend.checkpoint_aborted(8)
+    put(backend, range(3), 2)
+    third = worker.snapshot(backend, 9)
+    assert worker.storage.take_uploaded()
+    assert set(only_native(first).shared) <= set(only_native(third).shared)
+    backend.checkpoint_completed(9)
+    worker.storage.delete_but(third)
+    worker.dispose(backend)
+    assert held(worker.backend(third, checkpoint_id=9), range(4)) == [2, 2, 2, 1]
+
+
+def test_what_is_not_the_jobs_own_or_divided_is_uploaded(worker: Worker) -> None:
+    backend = worker.backend()
+    put(backend, range(100), 1)
+    first = worker.snapshot(backend, 7)
+    whole = set(worker.storage.take_uploaded())
+    elsewhere = CheckpointLocation(directory="checkpoint", shared_directory="shared of another job")
+    refused = [CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=elsewhere)]
+    # The job has begun from it and does not own it.
+    refused.append(CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=LOCATION, oldest_kept=8))
+    for options in refused:
+        restored = worker.backend(first, checkpoint_id=7)
+        again = worker.snapshot(restored, 8, options)
+        assert set(worker.storage.take_uploaded()) == whole
+        assert not set(only_native(again).shared) & set(only_native(first).shared)
+    half = worker.backend(first, checkpoint_id=7, parallelism=2)
+    divided = only_native(worker.snapshot(half, 8))
+    assert worker.storage.take_uploaded() and not set(divided.shared) & set(only_native(first).shared)
+
+
 def test_a_savepoint_between_checkpoints_changes_nothing_for_them(worker: Worker) -> None:
     backend = worker.backend()
     put(backend, range(10), 1)
@@ -227,6 +268,39 @@ def test_states_that_nobody_asks_for_are_carried_on(worker: Worker, options: Any
         found.add("behind")
         assert list(found.get()) == ["x", str(key), "behind"]
     assert held(last, range(30)) == [1] * 30
+
+
+def test_values_that_are_only_read_are_kept_within_a_bound_of_bytes(worker: Worker) -> None:
+    written = worker.backend(limits=StoreLimits())
+    texts: ValueStateDescriptor[str] = ValueStateDescriptor("texts", Types.STRING())
+    maps: MapStateDescriptor[int, str] = MapStateDescriptor("maps", Types.LONG(), Types.STRING())
+    keys, text = range(400), "x" * 100_000
+    for key in keys:
+        written.current_key = key
+        written.value_state(texts).update(text)
+        written.map_state(maps).put(key, text)
+        written.end_of_chunk()
+    backend = worker.backend(worker.snapshot(written, 1), limits=StoreLimits())
+    worker.dispose(written)
+    value, of_map = backend.value_state(texts), backend.map_state(maps)
+    for ahead in (False, True):
+        for start in range(0, len(keys), 20):
+            chunk = keys[start : start + 20]
+            if ahead:
+                backend.prefetch(chunk)
+            for key in chunk:
+                backend.current_key = key
+                assert value.value() == of_map.get(key) == text
+            backend.end_of_chunk()
+            caches: list[dict[Any, Any]] = [store._read for store in backend._stores.values()]  # type: ignore[attr-defined]
+            kept = [sum(_size(found) for found in cache.values()) for cache in caches]
+            # Of 40 MB: several times what changes may be, since values read and written are kept apart.
+            assert max(kept) <= 12 * 1024 * 1024
+    assert max(kept) > 0
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, str | bytes) else 0
 
 
 def test_a_value_beyond_the_limit_is_refused_by_state_and_key(worker: Worker) -> None:

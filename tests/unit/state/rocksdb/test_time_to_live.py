@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.state.contexts import CHECKPOINT as INLINE
 from tests.unit.state.rocksdb.storage import CHECKPOINT, SAVEPOINT, Worker
+from tests.unit.state.test_ttl import NOTHING, UPDATES, VISIBILITY, States, advance, config
 from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
@@ -93,6 +94,60 @@ def test_the_sweep_removes_what_nobody_reads(worker: Worker) -> None:
     for _ in range(30):
         backend.end_of_chunk()
     assert stored(backend) == 0
+
+
+@pytest.mark.parametrize("options", [CHECKPOINT, SAVEPOINT], ids=["native", "canonical"])
+@pytest.mark.parametrize("update", [UPDATES.OnCreateAndWrite, UPDATES.OnReadAndWrite])
+def test_all_kinds_live_as_on_the_heap(worker: Worker, update: Any, options: Any) -> None:
+    clock = ManualClock(1_000_000)
+    heap = States(HeapKeyedStateBackend(worker.context(clock=clock)), config(update))
+    disk = States(worker.backend(clock=clock), config(update))
+    seen: list[Any] = []
+    for step, milliseconds in enumerate((0, 6, 3, 0, 7, 9, 4, 11, 4)):
+        advance(clock, milliseconds)
+        if step in (0, 3, 6):
+            heap.write(step)
+            disk.write(step)
+        if step == 5:
+            handles = worker.snapshot(disk.backend, step, options)
+            disk = States(worker.backend(handles, clock=clock), config(update))
+        disk.backend.end_of_chunk()
+        found = disk.read()
+        assert found == heap.read()
+        seen.append(found)
+    assert NOTHING in seen and any(found != NOTHING for found in seen[4:])
+
+
+def test_expired_values_are_shown_until_they_are_cleaned_up(worker: Worker) -> None:
+    clock = ManualClock(1_000_000)
+    states = States(worker.backend(clock=clock), config(visibility=VISIBILITY.ReturnExpiredIfNotCleanedUp))
+    states.write(1)
+    advance(clock, 11)
+    assert states.read() == [1, [1], {1: 1}, 1, 1]
+    assert states.read() == NOTHING
+
+
+@pytest.mark.parametrize(("asked_for", "left"), [("nothing", 1), ("incremental", 1), ("compact filter", 0)])
+def test_without_background_clean_up_only_that_of_rocksdb_sweeps(
+    worker: Worker, asked_for: str, left: int
+) -> None:
+    builder = StateTtlConfig.new_builder(Duration.of_seconds(10)).disable_cleanup_in_background()
+    if asked_for == "incremental":
+        builder.cleanup_incrementally(10)
+    elif asked_for == "compact filter":
+        builder.cleanup_in_rocksdb_compact_filter(1000)
+    clock = ManualClock(1_000_000)
+    backend = worker.backend(clock=clock)
+    descriptor: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
+    descriptor.enable_time_to_live(builder.build())
+    state = backend.value_state(descriptor)
+    backend.current_key = 1
+    state.update(1)
+    worker.snapshot(backend, 1)
+    clock.advance(11)
+    backend.end_of_chunk()
+    assert len(list(backend.state_keys("value"))) == left
+    assert state.value() is None
 
 
 @pytest.mark.parametrize("to_ttl", [True, False], ids=["added", "taken-away"])
