@@ -88,9 +88,12 @@ class InputGate:
 
     @property
     def combined_watermark(self) -> int:
-        """The minimum over the inputs that are neither idle nor ended; where none is, the largest."""
-        active = [valve.watermark for valve in self.valves if not valve.idle and not valve.ended]
-        return min(active) if active else max(valve.watermark for valve in self.valves)
+        """The minimum over the inputs that are neither idle nor ended; where none is, the largest of those that may
+        still bring something: the end of one does not make late what an idle one brings when it goes on.
+        """
+        opened = [valve for valve in self.valves if not valve.ended]
+        active = [valve.watermark for valve in opened if not valve.idle]
+        return min(active) if active else max(valve.watermark for valve in opened or self.valves)
 
     @property
     def idle(self) -> bool:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from statistics import stdev
 
 from yarrow.container.task.metric_registry import MetricRegistry
@@ -63,7 +64,7 @@ class LatencyHistogram:
     def quantile(self, share: float) -> float:
         """The smallest value that at least that share of the values does not exceed; 0 without values."""
         values = sorted(self._values)
-        return float(values[min(len(values) - 1, int(share * len(values)))]) if values else 0.0
+        return float(values[max(0, ceil(share * len(values)) - 1)]) if values else 0.0
 
     @property
     def mean(self) -> float:

@@ -93,7 +93,8 @@ WATERMARK_MAX_JUMP: Final = optional(
     DURATION,
     "How far a single record may push a watermark. One whose timestamp lies further ahead of the highest seen advances"
     " the watermark by this much only and is counted (numWatermarkJumpsBounded): a clock that runs wrong then does not"
-    " make all other records late. Not in Flink.",
+    " make all other records late. Generators are given the bounded timestamp; one that reads times out of its records"
+    " itself is bounded in on_event only. Not in Flink.",
     unset="no bound",
 )
 TIME_CHARACTERISTIC: Final = option(

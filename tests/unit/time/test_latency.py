@@ -44,7 +44,7 @@ def test_every_operator_of_the_chain_counts_an_arriving_marker(
         assert values[f"{name}_mean"] == 20
         assert values[f"{name}_stddev"] == pytest.approx(14.14, abs=0.01)
         fields = ("median", "p75", "p90", "p95", "p98", "p99", "p999")
-        assert [values[f"{name}_{field}"] for field in fields] == [30] * 7
+        assert [values[f"{name}_{field}"] for field in fields] == [10, *[30] * 6]
 
 
 def test_a_source_sends_at_intervals_and_its_chain_is_reached_at_once() -> None:
@@ -74,3 +74,10 @@ def test_a_histogram_remembers_the_last_values() -> None:
     for value in (100, 1, 2, 3):
         histogram.update(value)
     assert (histogram.quantile(0.0), histogram.quantile(0.5), histogram.quantile(1.0)) == (1, 2, 3)
+
+
+def test_a_quantile_is_the_smallest_value_that_such_a_share_does_not_exceed() -> None:
+    histogram = LatencyHistogram(200)
+    for value in range(1, 101):
+        histogram.update(value)
+    assert [histogram.quantile(share) for share in (0.01, 0.5, 0.75, 0.99, 0.999)] == [1, 50, 75, 99, 100]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
-from yarrow.runtime.data.elements import MIN_TIMESTAMP, CheckpointBarrier, RowBatch
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, CheckpointBarrier, RowBatch
 from yarrow.runtime.data.serializers import serializer_for
 
 
@@ -95,6 +95,19 @@ def test_two_inputs_combine() -> None:
     assert not is_idle(made)
     assert set_idle(made, 2, False) == 15
     assert end(made, 2) == 20
+
+
+def test_the_end_of_one_input_does_not_make_late_what_an_idle_one_brings() -> None:
+    made = gate(0, 1)
+    advance(made, 1, 50)
+    assert advance(made, 0, MAX_TIMESTAMP) == 50
+    assert end(made, 0) == 50
+    assert set_idle(made, 1) == 50
+    assert is_idle(made)
+    assert set_idle(made, 1, False) == 50
+    assert advance(made, 1, 60) == 60
+    advance(made, 1, MAX_TIMESTAMP)
+    assert end(made, 1) == MAX_TIMESTAMP
 
 
 @given(

@@ -13,6 +13,7 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators import source_function
 from yarrow.container.worker_protocol import MetricsReport, TaskStateChanged
 from yarrow.datastream import (
+    CoMapFunction,
     MapFunction,
     OutputTag,
     ProcessFunction,
@@ -267,12 +268,33 @@ def test_records_of_each_operator_are_counted(workers: WorkerHarness) -> None:
     assert counts("reduced") == (90, 90)
 
 
-def test_sources_send_latency_markers() -> None:
+class Either(CoMapFunction[int, int, int]):
+    """Rows of both inputs as they come."""
+
+    def map1(self, value: int) -> int:
+        return value
+
+    def map2(self, value: int) -> int:
+        return value
+
+
+def test_latency_markers_of_each_source_reach_every_operator_behind_it() -> None:
     with WorkerHarness(2, processes=False, configuration={"metrics.latency.interval": "1 ms"}) as workers:
         env = environment(2)
-        env.from_sequence(0, 20_000).rebalance().map(lambda v: v).name("behind").filter(
-            lambda v: False
-        ).print()
-        workers.run(env.get_job_graph("latency"))
-        names = {name for task in workers.final_metrics.values() for name in task}
-    assert [name for name in names if name.startswith("latency.source_id.") and name.endswith(".latency_p99")]
+        first = env.from_sequence(0, 20_000).map(lambda v: v).name("beside the source")
+        second = env.from_sequence(0, 20_000)
+        joined = first.rebalance().connect(second.rebalance()).map(Either()).name("of two inputs")
+        joined.key_by(lambda v: v).reduce(max).name("of keys").filter(lambda v: False).print()
+        graph = env.get_job_graph("latency")
+        workers.run(graph)
+        metrics = {name: value for task in workers.final_metrics.values() for name, value in task.items()}
+    operators = {str(op.id): op.name for vertex in graph.vertices for op in vertex.operators}
+    sources = {str(vertex.operators[0].id) for vertex in graph.vertices if vertex.is_source}
+    measured = {
+        (name.split(".")[2], name.split(".")[4])
+        for name, value in metrics.items()
+        if name.startswith("latency.source_id.") and name.endswith(".latency_p99") and value >= 0
+    }
+    behind = {operators[target] for _, target in measured}
+    assert behind == set(operators.values()) - {operators[source] for source in sources}
+    assert {source for source, _ in measured} == sources and len(sources) == 2
