@@ -1,4 +1,4 @@
-"""Failover: which subtasks restart when some have failed (jobmanager.execution.failover-strategy: region or full).
+"""Failover: which subtasks restart when some have failed (jobmanager.execution.failover-strategy).
 
 Owner: the JobMaster's loop. Pure decisions; when they restart is decided by a restart strategy (restart_strategies.py),
 how by restarts.py. The rules are Flink's, but that consumers of a restarted region go along only where they must.
@@ -70,16 +70,35 @@ class Failover:
         for _, producer in self.subtasks.blocking_producers(member):
             if producer in self._lost_results:
                 yield producer
+        reproducible = self.subtasks.region_of(member) not in self._not_reproducible
         for edge, consumer in self.subtasks.blocking_consumers(member):
-            if self._reads_anew(edge, consumer):
+            if self._reads_anew(edge, consumer, reproducible):
                 yield consumer
 
-    def _reads_anew(self, edge: JobEdge, consumer: Subtask) -> bool:
-        """Whether a consumer of a result that is made again has to start again."""
+    def _reads_anew(self, edge: JobEdge, consumer: Subtask, reproducible: bool) -> bool:
+        """Whether a consumer of a result that is made again has to start again; `reproducible`: by the same rows."""
         state = self._execution(consumer).state
         if state in _NOT_STARTED:
             return False
-        return edge.partitioner.kind in _NOT_REPRODUCIBLE or not state.is_terminal
+        return not reproducible or edge.partitioner.kind in _NOT_REPRODUCIBLE or not state.is_terminal
+
+    @cached_property
+    def _not_reproducible(self) -> frozenset[int]:
+        """Regions whose subtasks get other rows when they and what feeds them run again, and so put out others: those
+        fed by a partition that deals rows out otherwise each time, and all that is fed by such regions."""
+        subtasks, found = self.subtasks, set[int]()
+        todo = {
+            subtasks.region_of(target)
+            for edge in self._graph.job.edges
+            if edge.partitioner.kind in _NOT_REPRODUCIBLE
+            for target in subtasks.of_vertex(edge.target)
+        }
+        while todo:
+            region = todo.pop()
+            found.add(region)
+            for member in subtasks.members(region):
+                todo |= {subtasks.region_of(each) for _, each in subtasks.blocking_consumers(member)} - found
+        return frozenset(found)
 
     # Results of blocking edges.
 

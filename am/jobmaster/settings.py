@@ -22,6 +22,8 @@ class FailoverScope(StrEnum):
     REGION = "region"
     #: The whole job.
     FULL = "full"
+    #: A subtask without edges alone, which is a region of its own; what has edges with its region.
+    INDIVIDUAL = "individual"
 
 
 class SchedulerMode(StrEnum):

@@ -33,6 +33,7 @@ class FailoverStrategy(enum.Enum):
 
     REGION = "region"
     FULL = "full"
+    INDIVIDUAL = "individual"
 
 
 RPC_ADDRESS: Final = option(
@@ -74,7 +75,8 @@ FAILOVER_STRATEGY: Final = option(
     "jobmanager.execution.failover-strategy",
     enum_of(FailoverStrategy),
     "region",
-    "What restarts when a subtask fails: the regions it touches, or the whole job.",
+    "What restarts when a subtask fails: the regions it touches (`region`), or the whole job (`full`)."
+    " `individual` is `region`, where a subtask without edges is a region of its own and restarts alone.",
 )
 ATTEMPTS_HISTORY_SIZE: Final = option(
     "jobmanager.execution.attempts-history-size",

@@ -143,6 +143,17 @@ def test_all_to_all_edges_take_everything_along() -> None:
     assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 3
 
 
+def test_individual_failover_restarts_what_has_no_edges_alone_and_the_rest_by_regions() -> None:
+    graph = linear_job(Stage(2, operator=PLAIN), Stage(2))
+    alone = restarting(msgspec.structs.replace(graph, edges=()), scope=FailoverScope.INDIVIDUAL)
+    alone.running(2)
+    actions = alone.report(FAILED, alone.execution(0, 1), cause=BROKEN)
+    assert cancelled(actions) == 0 and deployed(actions) == ["vertex 0 (2/2) #1"]
+    connected = restarting(graph, scope=FailoverScope.INDIVIDUAL)
+    connected.running(2)
+    assert cancelled(connected.report(FAILED, connected.execution(0, 1), cause=BROKEN)) == 1
+
+
 def test_full_failover_takes_everything_along() -> None:
     job = restarting(linear_job(Stage(2, operator=PLAIN), Stage(2)), scope=FailoverScope.FULL)
     job.running(2)
@@ -591,6 +602,36 @@ def test_a_lost_result_restarts_its_producer_and_those_who_have_to_read_anew(
     job.report(RUNNING, producer)
     actions = job.report(FINISHED, producer)
     assert len(deployed(actions)) == len(restarted) - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "restarted"),
+    [
+        # The middle gets the rows that it had: who has read what it put out of them is done.
+        (PartitionerKind.KEY_GROUP, {(0, 0), (1, 0), (2, 0)}),
+        # It gets other rows, each of its subtasks: nothing that was read of it before fits what is read now.
+        (PartitionerKind.SHUFFLE, {(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)}),
+    ],
+)
+def test_a_region_fed_by_a_partition_that_cannot_be_repeated_takes_its_consumers_along(
+    kind: PartitionerKind, restarted: set[tuple[int, int]]
+) -> None:
+    stages = (Stage(1, group="first", operator=PLAIN), Stage(2), Stage(2, group="last"))
+    job = restarting(edges(linear_job(*stages), kind, PartitionerKind.FORWARD, blocking=True))
+    job.start()
+    for vertex, slots in ((0, 1), (1, 2), (2, 2)):
+        job.offer(slots, f"te {vertex}")
+        live = [job.execution(vertex, index) for index in range(slots)]
+        job.report(RUNNING, *live)
+        if vertex < 2:
+            job.report(FINISHED, *live)
+    job.report(FINISHED, job.execution(2, 1))
+    # The first stage's result, and half of what was made of it, are gone.
+    job.scheduler._note_lost_result(job.execution(0, 0).attempt_id, job.now)
+    job.scheduler.result_lost(job.execution(1, 0).attempt_id, BROKEN, job.now)
+    job.report(CANCELED, job.execution(2, 0))
+    places = [(vertex, index) for vertex, slots in ((0, 1), (1, 2), (2, 2)) for index in range(slots)]
+    assert {place for place in places if job.execution(*place).attempt_number == 1} == restarted
 
 
 def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_is_needed() -> None:
