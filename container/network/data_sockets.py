@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 #: Seconds that a connection which was accepted has to prove itself, and how many may be doing so at a time.
 HANDSHAKE_SECONDS = 10.0
 MAX_STRANGERS = 512
+#: A host that has gone without a word is noticed after so many silent seconds, asked that often at that distance:
+#: about as soon as by heartbeats, which see hosts that cannot reach the master and not those that cannot reach each
+#: other. A peer that is there answers by its kernel, however busy it is.
+KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PROBES, KEEPALIVE_PAUSE_SECONDS = 20, 6, 5
 
 
 class SocketListener(ConnectionListener, Protocol):
@@ -129,7 +133,7 @@ class DataSockets:
                 f"worker {consumer.worker_id} on {consumer.host} is on another host, and no certificates were given"
             )
         plain = socket.create_connection((consumer.host, consumer.port), timeout=10)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set_options(plain)
         plain.setblocking(False)
         wrapped = self._tls.client.wrap_socket(
             plain, server_hostname=self._settings.server_name, do_handshake_on_connect=False
@@ -150,7 +154,7 @@ class DataSockets:
         if sock.family != socket.AF_UNIX:
             assert self._tls is not None
             try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _set_options(sock)
                 sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             except OSError as error:  # gone already, or it spoke before TLS was set up
                 _log.debug("refused a data connection: %s", error)
@@ -222,3 +226,17 @@ class DataSockets:
                 self._listener.on_closed(
                     connection, f"the connection to worker {connection.peer_id or '?'} broke: {error}"
                 )
+
+
+def _set_options(sock: socket.socket) -> None:
+    """Of a TCP connection, either end: frames go at once, and a peer that is not there any more ends it."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", KEEPALIVE_PAUSE_SECONDS),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        # Not every system has them; there its own times count.
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -288,6 +288,22 @@ def test_tls_proves_both_ends(ends: Callable[..., End]) -> None:
     exchange_works(sender, receiver, (KEY[0], 2, 0))
 
 
+def test_a_host_that_has_gone_without_a_word_is_noticed_from_either_end(ends: Callable[..., End]) -> None:
+    authority = CertificateAuthority("one", SystemClock())
+    sender, receiver = ends("a", authority=authority), ends("b", authority=authority)
+    exchange_works(sender, receiver)
+    for end in (sender, receiver):
+        (connection,) = end.network._peers
+        sock = connection.socket
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, pause, probes = (
+            sock.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        # Not longer than heartbeats need to find a TaskExecutor silent.
+        assert idle + pause * probes <= 50
+
+
 def test_a_peer_that_ends_fails_its_channels(ends: Callable[..., End]) -> None:
     sender, receiver = ends("a"), ends("b")
     woken: list[str] = []
