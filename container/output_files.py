@@ -6,6 +6,7 @@ what a request names: only names that the listing of the folder holds are served
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from yarrow.runtime.rpc.messages import FileInfo
 MAX_RAW_BYTES = 16 * 1024 * 1024
 #: A request for more gets this much: it has to fit a message.
 MAX_READ_BYTES = 4 * 1024 * 1024
+_log = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -42,6 +44,8 @@ class OutputFiles:
         self._stem = stem or f"taskexecutor-{safe_name(resource_id)}"
         self._sink = sink
         self._files: dict[str, int] = {}
+        #: Files that took nothing, or a part, of what was last written to them, and why.
+        self._refused: dict[str, str] = {}
 
     @property
     def log_path(self) -> Path:
@@ -60,7 +64,10 @@ class OutputFiles:
         return fd
 
     def write_output(self, stream: str, text: str) -> None:
-        """Appends whole lines to .out (stdout) or .err (stderr), then hands them to the sink."""
+        """Appends whole lines to .out (stdout) or .err (stderr), then hands them to the sink.
+
+        A full disk costs the lines in the file alone: the sink gets them, and nobody fails.
+        """
         lines = text if text.endswith("\n") else text + "\n"
         self._append(".err" if stream == "stderr" else ".out", lines)
         if self._sink is not None:
@@ -71,6 +78,18 @@ class OutputFiles:
         self._append(".log", text if text.endswith("\n") else text + "\n")
 
     def _append(self, suffix: str, text: str) -> None:
+        try:
+            # Behind lines that were cut off a line begins anew.
+            self._write(suffix, f"\n{text}" if suffix in self._refused else text)
+        except OSError as error:
+            why = error.strerror or str(error)
+            if self._refused.get(suffix) != why:
+                self._refused[suffix] = why
+                _log.warning("%s%s takes no more: %s; what is written is lost to it", self._stem, suffix, why)
+        else:
+            self._refused.pop(suffix, None)
+
+    def _write(self, suffix: str, text: str) -> None:
         fd = self._files.get(suffix)
         if fd is None:
             path = self._directory / f"{self._stem}{suffix}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -43,6 +44,34 @@ def test_streams_go_to_their_files_and_then_to_the_sink(tmp_path: Path) -> None:
     assert (tmp_path / "taskexecutor-te.out").read_text() == "one\ntwo\nthree\n"
     assert (tmp_path / "taskexecutor-te.err").read_text() == "bad\n"
     assert (tmp_path / "taskexecutor-te.log").read_text() == "line\n"
+
+
+def test_a_full_disk_costs_lines_in_the_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    files = OutputFiles(tmp_path, ResourceID("te"), lambda stream, text: seen.append(text))
+    files.write_output("stdout", "before")
+    write = os.write
+    half = [3, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+
+    def full(fd: int, data: memoryview) -> int:
+        left = half.pop(0) if len(half) > 1 else half[0]
+        if isinstance(left, OSError):
+            raise left
+        return write(fd, data[:left])
+
+    monkeypatch.setattr(os, "write", full)
+    files.write_output("stdout", "cut off")
+    files.write_output("stdout", "lost")
+    monkeypatch.undo()
+    files.write_output("stdout", "after")
+    files.write_output("stdout", "the last")
+    files.close()
+    assert seen == ["before\n", "cut off\n", "lost\n", "after\n", "the last\n"]
+    (out,) = tmp_path.glob("*.out")
+    assert out.read_text() == "before\ncut\nafter\nthe last\n"
+    assert [record.getMessage().count("No space left on device") for record in caplog.records] == [1]
 
 
 def test_list_names_own_plain_files_only(files: OutputFiles) -> None:
