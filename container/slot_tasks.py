@@ -28,6 +28,7 @@ from yarrow.runtime.rpc.messages import (
     TaskDeploymentDescriptor,
     TaskExecutionStateUpdate,
 )
+from yarrow.runtime.rpc.restored_tasks import with_restored
 
 if TYPE_CHECKING:
     from yarrow.container.job_slots import JobSlots
@@ -60,6 +61,8 @@ class SlotTasks:
                 raise TaskSubmissionError(
                     f"the graph of the job {deployment.job_id} cannot be read: {error}"
                 ) from error
+            if deployment.restored_blob_key:
+                deployment = await _with_restored(job, deployment)
             paths = await job.files.fetch(file.blob_key for file in graph.user_code.files)
             # Both may have changed while files were fetched.
             job = self._slots.job(deployment.job_id, deployment.job_master_id)
@@ -174,6 +177,15 @@ class SlotTasks:
             f"subtask {target} of the vertex {event.vertex_id} does not run in {self._name}: "
             "an event for it cannot be delivered"
         )
+
+
+async def _with_restored(job: JobConnection, deployment: Deployment) -> Deployment:
+    try:
+        return with_restored(deployment, await job.files.read(deployment.restored_blob_key))
+    except msgspec.MsgspecError as error:
+        raise TaskSubmissionError(
+            f"what tasks of the job {deployment.job_id} restore cannot be read: {error}"
+        ) from error
 
 
 def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker: WorkerHandle) -> None:

@@ -137,6 +137,10 @@ class BlobStore:
         path.unlink(missing_ok=True)
         self._remove_shared(key)
 
+    def remove_here(self, key: str) -> None:
+        """Forgets what `put_here` has stored."""
+        self.path(key).unlink(missing_ok=True)
+
     def keep_here(self, key: str) -> None:
         """No other master needs it: only what this one has of it stays."""
         self.read(key, 0, 0)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -25,6 +26,7 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     TriggerCheckpoint,
 )
+from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
 
 _log = logging.getLogger(__name__)
 #: Between two tries of a message that must arrive.
@@ -73,13 +75,18 @@ class TaskExecutorLink:
         job_id: JobID,
         job_master_id: JobMasterID,
         on_submit_failed: OnSubmitFailed,
+        blobs: BlobStore,
+        inline_state_bytes: int,
     ) -> None:
+        """`inline_state_bytes`: what tasks restore travels through the blob store where it is more."""
         self.resource_id = resource_id
         self.gateway = gateway
         self._owner = owner
         self._job_id = job_id
         self._job_master_id = job_master_id
         self._on_submit_failed = on_submit_failed
+        self._blobs = blobs
+        self._inline_state_bytes = inline_state_bytes
         self._queue: deque[_Message] = deque()
         self._sender: asyncio.Task[None] | None = None
         #: Deployed and acknowledged: a heartbeat that lacks one of these means that it was lost.
@@ -178,11 +185,24 @@ class TaskExecutorLink:
             self._queue.popleft()
         return _Cancel(attempts)
 
+    async def _submit(self, deployment: Deployment) -> None:
+        restored = restored_bytes(deployment)
+        if len(restored) <= self._inline_state_bytes:
+            await self.gateway.submit_tasks(deployment)
+            return
+        blocking, blobs = self._owner.run_blocking, self._blobs
+        key = await blocking(blobs.put_here, restored)
+        try:
+            await self.gateway.submit_tasks(without_restored(deployment, key))
+        finally:
+            # It names these attempts: nobody else will ask for it.
+            await blocking(blobs.remove_here, key)
+
     def _call(self, message: _Message) -> Coroutine[Any, Any, Any]:
         gateway, job, leader = self.gateway, self._job_id, self._job_master_id
         match message:
             case Deployment():
-                return gateway.submit_tasks(message)
+                return self._submit(message)
             case OperatorEvent():
                 return gateway.send_operator_event(leader, message)
             case ResetSubtask():

@@ -96,3 +96,5 @@ class Deployment(Message, frozen=True, kw_only=True):
     workers: tuple[WorkerAddress, ...]
     placements: tuple[VertexPlacement, ...]
     tasks: tuple[TaskDeploymentDescriptor, ...]
+    #: Blob of what the tasks restore, where that is larger than the inline limit; "" = it is in the tasks.
+    restored_blob_key: str = ""

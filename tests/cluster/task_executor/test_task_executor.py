@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +26,7 @@ from yarrow.container.errors import (
     SlotNotAvailableError,
     SlotNotFoundError,
     TaskNotFoundError,
+    TaskSubmissionError,
     UnknownLogFileError,
 )
 from yarrow.container.job_slots import DEATHS_UNTIL_FREED
@@ -36,6 +39,8 @@ from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import AllocatedSlotReport, Deployment, OperatorEvent
+from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
+from yarrow.runtime.snapshot.handles import InlineStateHandle
 
 pytestmark = pytest.mark.cluster
 JOB_MASTER_ID = JobMasterID("jm-1")
@@ -206,6 +211,48 @@ def test_a_task_cancelled_while_its_files_are_fetched_does_not_start(tmp_path: P
             ]
 
     run(body())
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_tasks_restore_is_fetched_where_it_is_too_long_for_the_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            slot = await c.active_slot()
+            restored = msgspec.structs.replace(
+                task(0, 0, slot), restore_coordinator=InlineStateHandle(data=b"state of the enumerator")
+            )
+            whole = Deployment(
+                job_id=JOB,
+                job_master_id=JOB_MASTER_ID,
+                job_graph=encode_job_graph(graph_of("hold")),
+                workers=(),
+                placements=(),
+                tasks=(restored, task(0, 1, slot)),
+            )
+            sent: list[Any] = []
+            for worker in c.executor.workers:
+                monkeypatch.setattr(worker.handle, "send", noting(sent, worker.handle.send))
+            data = b"nothing of the kind" if damaged else restored_bytes(whole)
+            apart = without_restored(whole, c.job_master.add_blob(data))
+            if damaged:
+                with pytest.raises(TaskSubmissionError, match="restore cannot be read"):
+                    await c.gateway.submit_tasks(apart)
+                assert not sent
+            else:
+                await c.gateway.submit_tasks(apart)
+                assert [message.deployment for message in sent] == [whole]
+
+    run(body())
+
+
+def noting(sent: list[Any], send: Callable[[Any], None]) -> Callable[[Any], None]:
+    def note(message: Any) -> None:
+        sent.append(message)
+        send(message)
+
+    return note
 
 
 def test_shipped_files_arrive_under_names_of_ours(tmp_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.jobmaster import task_executor_link
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.ids import (
+    AllocationID,
     ExecutionAttemptID,
     JobID,
     JobMasterID,
@@ -21,11 +24,22 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcTimeoutError
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
-from yarrow.runtime.rpc.messages import Acknowledge, OperatorEvent, ResetSubtask
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    Deployment,
+    OperatorEvent,
+    ResetSubtask,
+    TaskDeploymentDescriptor,
+)
+from yarrow.runtime.rpc.restored_tasks import with_restored
+from yarrow.runtime.snapshot.handles import InlineStateHandle, OperatorStateHandle, OperatorSubtaskState
 
 
 class Owner:
     """Spawns on the running loop."""
+
+    async def run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.to_thread(function, *arguments)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return asyncio.create_task(work, name=name)
@@ -50,6 +64,9 @@ class Deaf:
 
     async def reset_subtask(self, leader: JobMasterID, reset: ResetSubtask) -> Acknowledge:
         return self._take(reset)
+
+    async def submit_tasks(self, deployment: Deployment) -> Acknowledge:
+        return self._take(deployment)
 
     async def cancel_tasks(self, job: JobID, leader: JobMasterID, attempts: object) -> Acknowledge:
         return self._take("cancel")
@@ -80,7 +97,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_executor_link, "RETRY_SECONDS", 0.0)
 
 
-def link_to(gateway: Deaf) -> TaskExecutorLink:
+def link_to(gateway: Deaf, blobs: Path = Path("never made"), inline: int = 1000) -> TaskExecutorLink:
     return TaskExecutorLink(
         cast(RpcEndpoint, Owner()),
         ResourceID("te"),
@@ -88,6 +105,8 @@ def link_to(gateway: Deaf) -> TaskExecutorLink:
         JobID("j"),
         JobMasterID("m"),
         lambda attempts, error: None,
+        BlobStore(blobs),
+        inline,
     )
 
 
@@ -127,3 +146,63 @@ def test_one_that_is_given_up_is_not_asked_any_more() -> None:
         return len(gateway.taken)
 
     assert asyncio.run(run()) < 10
+
+
+def deployment(state: bytes) -> Deployment:
+    """Three tasks: one with state, one with an enumerator's, one that begins anew."""
+    restored = OperatorSubtaskState(
+        operator=(OperatorStateHandle(states=(), handle=InlineStateHandle(data=state)),)
+    )
+    parts: list[dict[str, Any]] = [
+        {"restore": {OperatorID("o"): restored}},
+        {"restore_coordinator": InlineStateHandle(data=state)},
+        {},
+    ]
+    return Deployment(
+        job_id=JobID("j"),
+        job_master_id=JobMasterID("m"),
+        job_graph=b"graph",
+        workers=(),
+        placements=(),
+        tasks=tuple(
+            TaskDeploymentDescriptor(
+                attempt_id=ExecutionAttemptID(f"a{number}"),
+                vertex_id=JobVertexID("v"),
+                subtask=number,
+                attempt_number=1,
+                allocation_id=AllocationID("s"),
+                **part,
+            )
+            for number, part in enumerate(parts)
+        ),
+    )
+
+
+class Fetching(Deaf):
+    """A TaskExecutor that fetches what tasks restore."""
+
+    def __init__(self, blobs: Path, lost: int = 0) -> None:
+        super().__init__(lost)
+        self._blobs = blobs
+
+    async def submit_tasks(self, deployment: Deployment) -> Acknowledge:
+        if not deployment.restored_blob_key:
+            return self._take(deployment)
+        assert not any(task.restore or task.restore_coordinator for task in deployment.tasks)
+        return self._take(with_restored(deployment, BlobStore(self._blobs).get(deployment.restored_blob_key)))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_tasks_restore_travels_apart_where_it_is_long(tmp_path: Path, lost: int) -> None:
+    async def run(sent: Deployment) -> Fetching:
+        gateway = Fetching(tmp_path, lost)
+        link = link_to(gateway, tmp_path)
+        link.submit(sent)
+        link.cancel((ExecutionAttemptID("a0"),))
+        await link.drained()
+        return gateway
+
+    for size in (10, 5000):
+        sent = deployment(b"x" * size)
+        assert asyncio.run(run(sent)).taken == [sent, "cancel"]
+        assert not list(tmp_path.iterdir()), "nothing of it stays"
