@@ -156,7 +156,9 @@ class MemoryStateBackend(HashMapStateBackend):
     def __init__(
         self, max_state_size: int | None = None, using_asynchronous_snapshots: bool | None = None
     ) -> None:
-        # The size limit belongs to JobManagerCheckpointStorage; snapshots are asynchronous in every case.
+        # Snapshots are asynchronous in every case.
+        if max_state_size is not None and max_state_size < 1:
+            raise ValueError(f"max_state_size must be positive, not {max_state_size}")
         self._max_state_size = max_state_size
 
     def get_max_state_size(self) -> int | None:
@@ -164,7 +166,11 @@ class MemoryStateBackend(HashMapStateBackend):
         return self._max_state_size
 
     def _configuration(self) -> dict[str, str]:
-        return super()._configuration() | {"execution.checkpointing.storage": "jobmanager"}
+        found = super()._configuration() | {"execution.checkpointing.storage": "jobmanager"}
+        if self._max_state_size is not None:
+            size = f"{self._max_state_size} b"
+            found["execution.checkpointing.jobmanager-storage.max-state-size"] = size
+        return found
 
 
 class FsStateBackend(HashMapStateBackend):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.state.contexts import CHECKPOINT, context
-from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.debug_backend import DebugBackend
 from yarrow.container.state.errors import StateMutationError
@@ -20,9 +22,22 @@ from yarrow.datastream.state import (
 )
 
 
+@pytest.fixture(params=["hashmap", "rocksdb"])
+def states(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[States]:
+    settings = {
+        "state.backend.type": request.param,
+        "state.backend.debug": "true",
+        "state.backend.rocksdb.memory.fixed-per-slot": "16 mb",
+    }
+    made = States(
+        replace(context(settings=settings, operator_name="my operator"), local_directory=str(tmp_path))
+    )
+    yield made
+    made.backend.dispose()
+
+
 class States:
-    def __init__(self) -> None:
-        made = context(settings={"state.backend.debug": "true"}, operator_name="my operator")
+    def __init__(self, made: KeyedBackendContext) -> None:
         self.backend: KeyedStateBackend = keyed_state_backend(made)
         assert isinstance(self.backend, DebugBackend)
         self.value = self.backend.value_state(ValueStateDescriptor("value"))
@@ -69,21 +84,19 @@ CHANGES = {
 ENDS: dict[str, Callable[[States], Any]] = {
     "next key": lambda states: setattr(states.backend, "current_key", "next"),
     "end of chunk": lambda states: states.backend.end_of_chunk(),
-    "checkpoint": lambda states: states.backend.snapshot(1, CHECKPOINT),
+    "checkpoint": lambda states: states.backend.snapshot(1, CHECKPOINT).discard(),
 }
 
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("place", CHANGES)
-def test_a_change_without_a_write_is_found(place: str, end: str) -> None:
-    states = States()
+def test_a_change_without_a_write_is_found(states: States, place: str, end: str) -> None:
     CHANGES[place](states)
     with pytest.raises(StateMutationError, match=rf"'my operator', state '{place}.*key 'k'.*\[1, 2\]"):
         ENDS[end](states)
 
 
-def test_what_is_written_back_or_only_read_is_no_error() -> None:
-    states = States()
+def test_what_is_written_back_or_only_read_is_no_error(states: States) -> None:
     value = states.value.value()
     value.append(2)  # type: ignore[union-attr]
     states.value.update(value)
@@ -103,8 +116,7 @@ def test_what_is_written_back_or_only_read_is_no_error() -> None:
     assert states.map.contains(1) and not states.map.is_empty() and list(states.map) == [1]
 
 
-def test_clear_forgets_what_was_got() -> None:
-    states = States()
+def test_clear_forgets_what_was_got(states: States) -> None:
     for change in CHANGES.values():
         change(states)
     for handle in (states.value, states.list, states.map, states.reducing):
@@ -112,4 +124,6 @@ def test_clear_forgets_what_was_got() -> None:
     states.backend.current_key = "next"
     states.backend.current_key = "k"
     assert states.value.value() is None
-    assert states.backend.entries == 0
+    assert [list(states.backend.state_keys(name)) for name in ("value", "list", "map", "reducing")] == [
+        []
+    ] * 4

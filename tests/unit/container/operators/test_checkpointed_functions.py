@@ -17,10 +17,20 @@ from yarrow.datastream.functions import (
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedProcessFunction,
     MapFunction,
     RuntimeContext,
 )
-from yarrow.datastream.state import ListState, ListStateDescriptor
+from yarrow.datastream.state import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
@@ -28,6 +38,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import RowFunctionOperator, RowShape
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
+from yarrow.testing.operator_harness import OperatorHarness
 
 OPERATOR = OperatorID("a" * 32)
 
@@ -115,6 +126,42 @@ def test_state_is_initialised_before_open_snapshotted_and_restored() -> None:
     again = opened(Buffering(), RestoredState(7, {OPERATOR: state}, read_inline))
     assert again.function.seen == [1, 2]
     assert again.function.calls == [("initialize", True, 7), "open"]
+
+
+class CountsByKey(KeyedProcessFunction[Any, Any, Any], CheckpointedFunction):
+    """All keyed state comes from the hook, and none from `open`."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        keyed = context.get_keyed_state_store()
+        self.value: ValueState[int] = keyed.get_state(ValueStateDescriptor("value", Types.LONG()))
+        self.list: ListState[int] = keyed.get_list_state(ListStateDescriptor("list", Types.LONG()))
+        self.map: MapState[int, int] = keyed.get_map_state(
+            MapStateDescriptor("map", Types.LONG(), Types.LONG())
+        )
+        self.reducing: ReducingState[int] = keyed.get_reducing_state(
+            ReducingStateDescriptor("reducing", max, Types.LONG())
+        )
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        key, number = value
+        self.value.update((self.value.value() or 0) + number)
+        self.list.add(number)
+        self.map.put(number, number)
+        self.reducing.add(number)
+        yield key, self.value.value(), list(self.list), sorted(self.map), self.reducing.get()
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Keyed state is snapshotted by itself."""
+
+
+def test_the_hook_gives_keyed_state_of_a_keyed_stream() -> None:
+    with OperatorHarness(lambda s: s.key_by(lambda v: v[0]).process(CountsByKey())) as harness:
+        harness.push(("a", 1), ("b", 5), ("a", 2))
+        assert harness.output == [
+            ("a", 1, [1], [1], 1),
+            ("b", 5, [5], [5], 5),
+            ("a", 3, [1, 2], [1, 2], 2),
+        ]
 
 
 def test_keyed_state_without_keys_is_refused_by_name() -> None:

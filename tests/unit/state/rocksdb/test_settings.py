@@ -38,7 +38,14 @@ def test_what_a_backend_leaves_open_is_left_to_the_configuration() -> None:
 
 
 def test_old_names_bring_their_checkpoint_storage() -> None:
-    assert backend_settings(MemoryStateBackend(1000))["execution.checkpointing.storage"] == "jobmanager"
+    memory = Settings(backend_settings(MemoryStateBackend(1000)))
+    assert memory.get(checkpointing.STORAGE) == "jobmanager"
+    assert memory.get(checkpointing.JOB_MANAGER_MAX_STATE_SIZE).bytes == 1000
+    assert Settings(backend_settings(MemoryStateBackend())).get(
+        checkpointing.JOB_MANAGER_MAX_STATE_SIZE
+    ).bytes == 5 * MIB  # fmt: skip
+    with pytest.raises(ValueError, match="max_state_size must be positive, not 0"):
+        MemoryStateBackend(0)
     files = backend_settings(FsStateBackend("hdfs:///c", "hdfs:///s", 1024))
     settings = Settings(files)
     assert (settings.get(checkpointing.STATE_BACKEND), settings.get(checkpointing.DIRECTORY)) == (
