@@ -31,7 +31,7 @@ class Row:
     name: str
     seconds: float
     outcome: str
-    #: False for what kept a run from coming to its tests: it is told, and no later run could take its place in the page.
+    #: False for what kept a run from coming to its tests: it is told, and not stored, as no later run replaces it.
     is_test: bool = True
 
 
