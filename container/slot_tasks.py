@@ -48,9 +48,15 @@ class SlotTasks:
         self._cancellation_timeout = cancellation_timeout
 
     async def submit(self, deployment: Deployment) -> None:
-        """Hands tasks to their workers; nothing of a deployment that is refused was started."""
+        """Hands tasks to their workers; nothing of a deployment that is refused was started, and nothing starts again
+        of one that comes twice.
+        """
         job = self._slots.job(deployment.job_id, deployment.job_master_id)
-        attempts = {task.attempt_id for task in deployment.tasks}
+        tasks = tuple(task for task in deployment.tasks if not self._is_known(job, task.attempt_id))
+        if not tasks:
+            return
+        deployment = msgspec.structs.replace(deployment, tasks=tasks)
+        attempts = {task.attempt_id for task in tasks}
         self._slots_of(deployment)
         job.deploying |= attempts
         try:
@@ -74,6 +80,11 @@ class SlotTasks:
         finally:
             job.deploying -= attempts
             job.cancelled_early -= attempts
+
+    def _is_known(self, job: JobConnection, attempt: ExecutionAttemptID) -> bool:
+        """Whether the attempt is being started, or was; attempts are used once."""
+        slots = self._slots.table.of_job(job.job_id)
+        return attempt in job.deploying or slot_of_attempt(slots, attempt, hosted=True) is not None
 
     def _slots_of(self, deployment: Deployment) -> list[tuple[Slot, list[TaskDeploymentDescriptor]]]:
         found: dict[AllocationID, tuple[Slot, list[TaskDeploymentDescriptor]]] = {}
