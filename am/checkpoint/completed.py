@@ -70,8 +70,12 @@ class CompletedCheckpointStore:
 
     @property
     def oldest_id(self) -> int:
-        """The id of the oldest that is kept, -1 when there is none."""
-        return self._checkpoints[0].checkpoint_id if self._checkpoints else -1
+        """The id of the oldest of ours that is kept; -1 when there is none, or above one that is not ours: nothing is
+        to refer to files of that.
+        """
+        own = [kept.checkpoint_id for kept in self._checkpoints if kept.owned]
+        others = [kept.checkpoint_id + 1 for kept in self._checkpoints if not kept.owned]
+        return min(own) if own else max(others, default=-1)
 
     @property
     def all(self) -> tuple[CompletedCheckpoint, ...]:

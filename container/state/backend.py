@@ -54,6 +54,8 @@ class KeyedBackendContext:
     post: Callable[[Callable[[], None]], None]
     #: What the subtask restores: parts of other subtasks' snapshots too; only key groups of its own range count.
     restored: Sequence[KeyedStateHandle] = ()
+    #: The checkpoint that they are of, -1 = not known.
+    restored_checkpoint_id: int = -1
     #: Reads and verifies the bytes of a handle; raises CorruptSnapshotError naming the file.
     read: Callable[[StateHandle], bytes] = lambda handle: b""
     #: Pickled values of `restored` may be read. What a JobMaster deploys is of its own job; whoever named a savepoint

@@ -15,9 +15,9 @@ from yarrow.container.state.rocksdb.database import HELPER, ColumnFamily, Databa
 from yarrow.container.state.rocksdb.folders import new_folder
 from yarrow.container.state.rocksdb.memory import WORKER_MEMORY
 from yarrow.container.state.rocksdb.options import database_settings, rocksdb_options
-from yarrow.container.state.rocksdb.restore import NativeRestore
+from yarrow.container.state.rocksdb.restore import NativeRestore, RestoredDatabase
 from yarrow.runtime.config.options import rocksdb
-from yarrow.runtime.snapshot.handles import RocksDBSnapshot, StateMetaInfo
+from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 
 
 class DatabaseResources:
@@ -35,8 +35,8 @@ class DatabaseResources:
         self._is_open = False
         HELPER.acquire()
 
-    def open(self, snapshots: Sequence[RocksDBSnapshot]) -> dict[str, StateMetaInfo]:
-        """Opens the database with what native snapshots hold; gives the states in it."""
+    def open(self, snapshots: Sequence[RocksDBSnapshot]) -> RestoredDatabase:
+        """Opens the database with what native snapshots hold."""
         try:
             restored = NativeRestore(self._context, self.folder, self.options).open(snapshots)
         except BaseException:
@@ -44,7 +44,7 @@ class DatabaseResources:
             raise
         self.database = restored.database
         self._is_open = True
-        return restored.states
+        return restored
 
     def register_metrics(self) -> None:
         """Registers what RocksDB tells of itself; 0 once it is closed."""

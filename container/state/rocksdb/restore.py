@@ -7,9 +7,9 @@ entries move as they are, and states that the program does not ask for move with
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,12 @@ from yarrow.container.state.rocksdb.keys import group_start
 from yarrow.container.state.rocksdb.list_store import NEXT_NUMBER, counter_entry, number_of
 from yarrow.runtime.config.options import rocksdb
 from yarrow.runtime.data.key_groups import KeyGroupRange
-from yarrow.runtime.snapshot.handles import DatabaseFile, RocksDBSnapshot, StateMetaInfo
+from yarrow.runtime.snapshot.handles import (
+    DatabaseFile,
+    FileStateHandle,
+    RocksDBSnapshot,
+    StateMetaInfo,
+)
 
 #: What is not of a key group lies from here on.
 _BEHIND_GROUPS: Final = b"\xff\xff"
@@ -36,6 +41,8 @@ class RestoredDatabase:
 
     database: Database
     states: dict[str, StateMetaInfo]
+    #: By name the files of a checkpoint that lie in it as they are; none where it was put together from several.
+    files: Mapping[str, FileStateHandle] = field(default_factory=dict)
 
 
 class NativeRestore:
@@ -70,7 +77,12 @@ class NativeRestore:
         except BaseException:
             database.close()
             raise
-        return RestoredDatabase(database, states)
+        return RestoredDatabase(database, states, {} if others else self._files_of(base))
+
+    def _files_of(self, base: RocksDBSnapshot) -> dict[str, FileStateHandle]:
+        if KeyGroupRange(*base.key_groups) != self._context.key_groups:
+            return {}
+        return {f.name: f.handle for f in base.shared if isinstance(f.handle, FileStateHandle)}
 
     def _open(self) -> Database:
         return Database(self._context.operator_name, self._folder.database, self._options, HELPER)

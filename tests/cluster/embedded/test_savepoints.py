@@ -91,6 +91,11 @@ def told(output: Path) -> list[tuple[int, int]]:
 
 EXACT = [(key, ROWS // KEYS) for key in range(KEYS)]
 CHECKPOINTED = {"execution__checkpointing__interval": "100 ms"}
+ROCKSDB = {
+    "state__backend__type": "rocksdb",
+    "state__backend__rocksdb__memory__fixed_per_slot": "16 mb",
+    "execution__checkpointing__incremental": "true",
+}
 
 
 def rest(cluster: MiniCluster, path: str) -> dict[str, Any]:
@@ -150,12 +155,7 @@ def files_of(path: str) -> tuple[set[str], int]:
 
 
 def test_native_savepoints_and_full_checkpoints_of_databases(cluster: MiniCluster, tmp_path: Path) -> None:
-    rocksdb = {
-        "state__backend__type": "rocksdb",
-        "state__backend__rocksdb__memory__fixed_per_slot": "16 mb",
-        "execution__checkpointing__incremental": "true",
-        "execution__checkpointing__num_retained": "100",
-    }
+    rocksdb = {**ROCKSDB, "execution__checkpointing__num_retained": "100"}
     client = submitted(
         cluster, tmp_path, 2, execution__checkpointing__dir=f"{tmp_path}/chk", **rocksdb, **CHECKPOINTED
     )
@@ -183,8 +183,9 @@ def test_native_savepoints_and_full_checkpoints_of_databases(cluster: MiniCluste
     assert told(tmp_path) == EXACT
 
 
+@pytest.mark.parametrize("backend", [{}, ROCKSDB], ids=["heap", "shared files"])
 def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
-    cluster: MiniCluster, tmp_path: Path
+    cluster: MiniCluster, tmp_path: Path, backend: dict[str, str]
 ) -> None:
     chk = tmp_path / "chk"
     client = submitted(
@@ -194,6 +195,7 @@ def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
         execution__checkpointing__dir=str(chk),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
         **CHECKPOINTED,
+        **backend,
     )
     until_completed(cluster, client, 2)
     client.cancel().result()
@@ -201,6 +203,8 @@ def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
     statistics = rest(cluster, f"/jobs/{client.get_job_id()}/checkpoints")
     path = statistics["latest"]["completed"]["external_path"]
     assert [each.name for each in (chk / str(client.get_job_id())).glob("chk-*")] == [Path(path).name]
+    shared = [Path(file) for file in files_of(path)[0]]
+    assert all(file.exists() for file in shared) and bool(shared) is bool(backend)
     client = submitted(
         cluster,
         tmp_path,
@@ -209,9 +213,13 @@ def test_a_retained_checkpoint_restores_and_nothing_of_a_finished_job_is_left(
         execution__state_recovery__path=path,
         execution__state_recovery__claim_mode="CLAIM",
         **CHECKPOINTED,
+        **backend,
     )
     until_completed(cluster, client)
-    wait_until(lambda: not Path(path).exists(), lambda: "what was claimed is deleted when it is subsumed")
+    wait_until(
+        lambda: not any(file.exists() for file in (Path(path), *shared)),
+        lambda: "what was claimed is deleted when it is subsumed, shared files too",
+    )
     client.get_job_execution_result().result()
     assert told(tmp_path) == EXACT
     assert not (chk / str(client.get_job_id())).exists()

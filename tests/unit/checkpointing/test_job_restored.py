@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
+from yarrow.common import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.testing.checkpoint_harness import CheckpointHarness
+from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 KEYS = 5
 
@@ -24,8 +28,10 @@ def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
     harness.close()
 
 
-def sums_job(parallelism: int, count: int = 1500, rate: float = 2500) -> JobGraph:
-    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+def sums_job(parallelism: int, count: int = 1500, rate: float = 2500, **settings: str) -> JobGraph:
+    keys = {key.replace("__", "."): value for key, value in settings.items()}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(keys))
+    env.set_parallelism(parallelism)
     source = DataGeneratorSource(lambda i: (i % 5, i), count, RateLimiterStrategy.per_second(rate))
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     stream.key_by(lambda v: v[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).print()
@@ -74,3 +80,42 @@ def test_sums_are_exact_after_a_restart(workers: CheckpointHarness) -> None:
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_sums_are_exact_at_another_parallelism(workers: CheckpointHarness, parallelism: int) -> None:
     assert run_with_a_cancel(workers, sums_job(2), sums_job(parallelism)) == expected()
+
+
+def with_shared_files(workers: CheckpointHarness, number: int, **changes: object) -> CheckpointOptions:
+    made = workers.options(number, **changes)
+    folder = os.path.join(os.path.dirname(made.location.directory), "shared")
+    os.makedirs(folder, exist_ok=True)
+    return structs.replace(made, location=structs.replace(made.location, shared_directory=folder))
+
+
+def shared_by(taken: TakenCheckpoint) -> set[str]:
+    states = [state for part in taken.acknowledged.values() for state in part.states.values()]
+    return {file.path for state in states for file in state.shared_files()}
+
+
+def test_a_restarted_job_uploads_only_what_is_new(workers: CheckpointHarness) -> None:
+    """Not what it was restored from, unless that is not its own."""
+    graph = sums_job(
+        2,
+        state__backend__type="rocksdb",
+        execution__checkpointing__incremental="true",
+        **{"state__backend__rocksdb__memory__fixed-per-slot": "16 mb"},
+    )
+    workers.output.clear()
+    workers.start(graph)
+    workers.until(lambda: len(workers.output) > 100)
+    first = workers.checkpoint(1, with_shared_files(workers, 1))
+    assert shared_by(first)
+    workers.cancel_and_wait()
+    workers.start(graph, first)
+    workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
+    second = workers.checkpoint(2, with_shared_files(workers, 2))
+    assert shared_by(first) <= shared_by(second)
+    workers.cancel_and_wait()
+    workers.start(graph, second)
+    workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
+    third = workers.checkpoint(3, with_shared_files(workers, 3, oldest_kept=3))
+    assert shared_by(third) and not shared_by(third) & shared_by(second)
+    workers.until_all(ExecutionState.FINISHED)
+    assert sums(workers.output) == expected()

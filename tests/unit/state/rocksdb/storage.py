@@ -46,7 +46,8 @@ class Storage:
         target = self._folder / f"{self._count}-{Path(local_path).name}"
         target.write_bytes(data)
         self.uploaded.append(Path(local_path).name)
-        return FileStateHandle(path=target.name, offset=0, length=len(data), sha256=b"")
+        path = f"{LOCATION.shared_directory}/{target.name}"
+        return FileStateHandle(path=path, offset=0, length=len(data), sha256=b"")
 
     def write_own_file(self, local_path: str) -> StateHandle:
         return InlineStateHandle(data=Path(local_path).read_bytes())
@@ -54,7 +55,7 @@ class Storage:
     def read(self, handle: StateHandle) -> bytes:
         if isinstance(handle, InlineStateHandle):
             return handle.data
-        return (self._folder / handle.path).read_bytes()
+        return (self._folder / Path(handle.path).name).read_bytes()
 
     def take_uploaded(self) -> list[str]:
         """The uploads since the last call."""
@@ -64,7 +65,7 @@ class Storage:
     def delete_but(self, kept: Iterable[KeyedStateHandle]) -> None:
         """Deletes the shared files that none of these snapshots refers to."""
         names = {
-            file.handle.path
+            Path(file.handle.path).name
             for handle in kept
             if isinstance(handle, RocksDBSnapshot)
             for file in handle.shared
@@ -87,8 +88,10 @@ class Worker:
     def context(self, restored: Sequence[KeyedStateHandle] = (), **changes: Any) -> KeyedBackendContext:
         settings = self._settings | changes.pop("settings", {})
         trusted = changes.pop("trusted", True)
+        checkpoint_id = changes.pop("checkpoint_id", -1)
         made = context(restored=restored, settings=settings, **changes)
-        return replace(made, local_directory=str(self.local), read=self.storage.read, trusted=trusted)
+        made = replace(made, local_directory=str(self.local), read=self.storage.read, trusted=trusted)
+        return replace(made, restored_checkpoint_id=checkpoint_id)
 
     def backend(
         self,

@@ -1,0 +1,52 @@
+"""Which completed checkpoints are kept, and which outlive their job."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.snapshot.test_metadata import METADATA
+from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
+from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.snapshot.options import SnapshotKind
+
+
+def checkpoint(checkpoint_id: int, *, owned: bool) -> CompletedCheckpoint:
+    return CompletedCheckpoint(
+        checkpoint_id=checkpoint_id,
+        kind=SnapshotKind.CHECKPOINT,
+        metadata=METADATA,
+        directory="",
+        pointer="",
+        owned=owned,
+    )
+
+
+def test_nothing_refers_to_files_of_what_the_job_began_from_and_does_not_own() -> None:
+    store = CompletedCheckpointStore(3, SharedStateRegistry())
+    assert store.oldest_id == -1
+    store.restored(checkpoint(7, owned=False))
+    assert store.oldest_id == 8
+    store.add(checkpoint(9, owned=True))
+    store.add(checkpoint(10, owned=True))
+    assert store.oldest_id == 9
+    claimed = CompletedCheckpointStore(1, SharedStateRegistry())
+    claimed.restored(checkpoint(7, owned=True))
+    assert claimed.oldest_id == 7
+
+
+KEPT = {
+    ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS: set(),
+    ExternalizedRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
+    ExternalizedRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
+}
+
+
+@pytest.mark.parametrize("retention", ExternalizedRetention)
+def test_what_outlives_its_job(retention: ExternalizedRetention) -> None:
+    ends = {status for status in JobStatus if status.is_globally_terminal}
+    assert ends == {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
+    assert {status for status in ends if outlives(status, retention)} == KEPT[retention]
+    # A job that another master goes on with keeps all.
+    assert all(outlives(status, retention) for status in JobStatus if status not in ends)
