@@ -20,6 +20,7 @@ from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
+from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_columns import Objects, objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
@@ -76,7 +77,8 @@ class HeapPendingSnapshot:
         if first is None and not carried:
             return ()
         begun = () if first is None else (first,)
-        handle = output.write(_in_blocks(write_key_groups(forms, chain(begun, runs), carried)))
+        with writing_states([*(form.name for form in forms), *(meta.name for meta in metas)]):
+            handle = output.write(_in_blocks(write_key_groups(forms, chain(begun, runs), carried)))
         key_groups = self._context.key_groups
         return (
             KeyGroupsSnapshot(

@@ -26,7 +26,7 @@ from yarrow.datastream.state import (
     ReadOnlyBroadcastState,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.snapshot.errors import StateMigrationError
+from yarrow.runtime.snapshot.errors import StateMigrationError, writing_states
 from yarrow.runtime.snapshot.handles import (
     NamedOperatorState,
     OperatorStateHandle,
@@ -211,7 +211,8 @@ class PendingOperatorSnapshot:
         if not self._states and not self._carried:
             return ()
         named: list[NamedOperatorState] = []
-        handle = output.write(self._chunks(named))
+        with writing_states([state.name for state in (*self._states, *(each.state for each in self._carried))]):
+            handle = output.write(self._chunks(named))
         return (OperatorStateHandle(states=tuple(named), handle=handle),)
 
     def _chunks(self, named: list[NamedOperatorState]) -> Iterator[bytes]:

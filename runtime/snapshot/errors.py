@@ -6,7 +6,8 @@ file, operator or state, says what was expected and what to do. None of them is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 from yarrow.runtime.common.errors import YarrowError
 
@@ -54,6 +55,31 @@ class CorruptSnapshotError(SnapshotError):
 
 class SnapshotStorageError(SnapshotError):
     """A snapshot storage that cannot do what was asked: missing, refused or occupied paths."""
+
+
+class SnapshotWriteError(SnapshotStorageError):
+    """A file of a snapshot that cannot be written: no room, no permission; `path` names it, `states` what was to be
+    in it where that is known.
+    """
+
+    def __init__(self, path: str, problem: object, states: Sequence[str] = ()) -> None:
+        listed = ", ".join(f"'{name}'" for name in states)
+        of_states = f"state{'s' if len(states) > 1 else ''} {listed}: " if states else ""
+        super().__init__(
+            f"{of_states}{path}: it cannot be written ({problem}). Check the space and who may write there."
+        )
+        self.path = path
+        self.problem = problem
+        self.states = tuple(states)
+
+
+@contextlib.contextmanager
+def writing_states(names: Iterable[str]) -> Iterator[None]:
+    """A file that cannot be written within is said to be of these states."""
+    try:
+        yield
+    except SnapshotWriteError as error:
+        raise SnapshotWriteError(error.path, error.problem, tuple(names)) from error.__cause__
 
 
 class SnapshotNotFoundError(SnapshotStorageError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.fs.file_system import file_system_for, join
-from yarrow.runtime.snapshot.errors import SnapshotStorageError, StateTooLargeError
+from yarrow.runtime.snapshot.errors import SnapshotStorageError, SnapshotWriteError, StateTooLargeError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle
 from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.output import SnapshotOutput
@@ -75,7 +75,7 @@ class WorkerSnapshotFile:
         self._location = location
         self._ids = ids
         self._name = ""
-        self._stream: BinaryIO | None = None
+        self._stream: _StateFile | None = None
         self._closed = False
         #: Bytes in the file.
         self._length = 0
@@ -118,7 +118,7 @@ class WorkerSnapshotFile:
         path = join(folder, self._ids.hex_id())
         self._shared.append(path)
         digest, length = hashlib.sha256(), 0
-        with file_system_for(path).create(path) as stream:
+        with contextlib.closing(_StateFile(path)) as stream:
             for chunk in _chunks_of(local_path):
                 stream.write(chunk)
                 digest.update(chunk)
@@ -162,7 +162,7 @@ class WorkerSnapshotFile:
         self._uploaded += length
         return FileStateHandle(path=self._name, offset=start, length=length, sha256=digest.digest())
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> _StateFile:
         if self._closed:
             raise SnapshotStorageError(
                 f"the output of a checkpoint in {self._location.directory} was closed before its last piece: begin "
@@ -170,8 +170,7 @@ class WorkerSnapshotFile:
             )
         if self._stream is None:
             self._name = STATE_FILE_PREFIX + self._ids.hex_id()
-            path = join(self._location.directory, self._name)
-            self._stream = file_system_for(path).create(path)
+            self._stream = _StateFile(join(self._location.directory, self._name))
         return self._stream
 
     def _too_large(self, size: int) -> StateTooLargeError:
@@ -181,6 +180,31 @@ class WorkerSnapshotFile:
             "FileSystemCheckpointStorage), or raise execution.checkpointing.jobmanager-storage.max-state-size "
             "(max_state_size of JobManagerCheckpointStorage)"
         )
+
+
+class _StateFile:
+    """A new file of a checkpoint: what the system refuses is raised as a SnapshotWriteError, which names the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._stream = file_system_for(path).create(path)
+        except OSError as error:
+            raise SnapshotWriteError(path, error) from error
+
+    def write(self, chunk: bytes) -> None:
+        """Appends."""
+        try:
+            self._stream.write(chunk)
+        except OSError as error:
+            raise SnapshotWriteError(self._path, error) from error
+
+    def close(self) -> None:
+        """Returns when it is stored; may be repeated."""
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise SnapshotWriteError(self._path, error) from error
 
 
 def _joined(first: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import signal
 import threading
 from collections import Counter
@@ -120,16 +121,21 @@ def test_a_burst_of_kills_is_counted_and_starts_no_storm_of_containers(tmp_path:
 
 
 class FullDisk:
-    """Folders of checkpoints have no room while `full`; what was begun is on the disk in part."""
+    """Folders of checkpoints have no room while `full`; what was begun is on the disk in part.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    `one_fits`: the first file of a folder, which is that of a split enumerator.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, part: str, one_fits: bool) -> None:
         self.full = threading.Event()
         self.refused = 0
         create = LocalFileSystem.create
 
         def limited(files: LocalFileSystem, path: str) -> BinaryIO:
             stream = create(files, path)
-            return _Limited(stream, self) if part in path and self.full.is_set() else stream  # type: ignore[return-value]
+            fits = one_fits and len(os.listdir(os.path.dirname(path))) == 1
+            refused = part in path and self.full.is_set() and not fits
+            return _Limited(stream, self) if refused else stream  # type: ignore[return-value]
 
         monkeypatch.setattr(LocalFileSystem, "create", limited)
 
@@ -154,12 +160,32 @@ class _Limited:
         self._stream.close()
 
 
-@pytest.mark.parametrize("inline", ["0 b", "1 mb"], ids=["state files", "metadata alone"])
+@pytest.mark.parametrize(
+    ("part", "backend", "named"),
+    [
+        ("/chk-", "hashmap", r"the split enumerator of '[^']+': {folder}/state-"),
+        ("/chk-", "one fits", r"operator '[^']+': states? '[^:]+: {folder}/state-"),
+        ("/shared/", "rocksdb", r"operator 'KeyedProcess': states? '[^:]*total[^:]+: {shared}/"),
+        ("/_metadata", "hashmap", r"{folder}/_metadata"),
+    ],
+    ids=["enumerators", "tasks", "shared files", "metadata"],
+)
 def test_a_full_disk_fails_checkpoints_leaves_nothing_and_the_job_lives(
-    inline: str, threads: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str,
+    backend: str,
+    named: str,
+    threads: MiniCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disk = FullDisk(monkeypatch, "/chk-")
-    job = GatedTotals(threads, tmp_path, **{"execution.checkpointing.data-inline-threshold": inline})
+    inline = "1 mb" if part == "/_metadata" else "0 b"
+    disk = FullDisk(monkeypatch, "/chk-" if inline == "1 mb" else part, backend == "one fits")
+    settings = {
+        "execution.checkpointing.data-inline-threshold": inline,
+        "state.backend.type": "rocksdb" if backend == "rocksdb" else "hashmap",
+        "execution.checkpointing.incremental": "true",
+    }
+    job = GatedTotals(threads, tmp_path, **settings)
     job.until_completed()
     disk.full.set()
     failed = job.statistics().failed
@@ -167,10 +193,13 @@ def test_a_full_disk_fails_checkpoints_leaves_nothing_and_the_job_lives(
     assert disk.refused >= 3
     latest = job.statistics().latest_failed
     assert latest is not None and "No space left on device" in latest.failure_message
+    folder = job.checkpoints / job.job_id
+    # By operator, state and path.
+    pattern = named.format(folder=folder / f"chk-{latest.checkpoint_id}", shared=folder / "shared")
+    assert re.search(pattern, latest.failure_message), latest.failure_message
     assert job.client.get_job_details().result().restarts == 0
     disk.full.clear()
     job.until_completed()
-    folder = job.checkpoints / job.job_id
     kept = job.statistics().latest_completed
     assert kept is not None
     # What is deleted goes soon after: failed checkpoints leave no folder behind.

@@ -23,6 +23,7 @@ from yarrow.container.state.rocksdb.database import open_read_only
 from yarrow.container.state.rocksdb.errors import RocksDBError
 from yarrow.container.state.rocksdb.folders import DatabaseFolder
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import (
     DatabaseFile,
     FileStateHandle,
@@ -103,7 +104,8 @@ class CanonicalPart:
         if first is None and not carried:
             return ()
         begun = () if first is None else (first,)
-        handle = output.write(write_key_groups(all_forms, chain(begun, remaining), carried))
+        with writing_states([*(form.name for form in all_forms), *(meta.name for meta in metas)]):
+            handle = output.write(write_key_groups(all_forms, chain(begun, remaining), carried))
         return (
             KeyGroupsSnapshot(
                 key_groups=(scope.key_groups.start, scope.key_groups.end),
@@ -140,14 +142,15 @@ class NativeSnapshot:
             self._linked.ready.result()
             shared: list[DatabaseFile] = []
             private: list[DatabaseFile] = []
-            for path in sorted(Path(self._linked.path).iterdir()):
-                if path.suffix == _LOG_SUFFIX and not path.stat().st_size:
-                    continue  # the write-ahead log is not used
-                if path.suffix == _SHARED_SUFFIX and self._reusable is not None:
-                    handle = self._reusable.get(path.name) or output.write_shared_file(str(path))
-                    shared.append(DatabaseFile(name=path.name, handle=handle))
-                else:
-                    private.append(DatabaseFile(name=path.name, handle=output.write_own_file(str(path))))
+            with writing_states([state.name for state in self._states]):
+                for path in sorted(Path(self._linked.path).iterdir()):
+                    if path.suffix == _LOG_SUFFIX and not path.stat().st_size:
+                        continue  # the write-ahead log is not used
+                    if path.suffix == _SHARED_SUFFIX and self._reusable is not None:
+                        handle = self._reusable.get(path.name) or output.write_shared_file(str(path))
+                        shared.append(DatabaseFile(name=path.name, handle=handle))
+                    else:
+                        private.append(DatabaseFile(name=path.name, handle=output.write_own_file(str(path))))
             rest = self._rest.write(self._scope, output)
         finally:
             self._linked.release()

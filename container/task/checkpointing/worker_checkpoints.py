@@ -221,7 +221,9 @@ class WorkerCheckpoints:
         except Exception as error:
             checkpoint.file.discard()
             for snapshot, _ in checkpoint.written:
-                self._tell_declined(job_id, checkpoint_id, snapshot.task.attempt_id, error)
+                task = snapshot.task
+                where = _part(task, checkpoint_id)
+                self._tell_declined(job_id, checkpoint_id, task.attempt_id, error, where)
                 snapshot.settled()
             return
         states = [state for _, part in checkpoint.written for state in part.states.values()]
@@ -245,7 +247,7 @@ class WorkerCheckpoints:
         job = self._job(task.job_id)
         if checkpoint_id in job.aborted or checkpoint_id <= job.completed:
             return
-        where = f"checkpoint {checkpoint_id} of task '{task.name}' (subtask {task.subtask + 1})"
+        where = _part(task, checkpoint_id)
         self._tell_declined(task.job_id, checkpoint_id, task.attempt_id, error, where)
         self._arrived(task.job_id, checkpoint_id, task.attempt_id)
 
@@ -257,7 +259,7 @@ class WorkerCheckpoints:
         error: BaseException,
         where: str = "",
     ) -> None:
-        cause = failure_cause(error, where or f"checkpoint {checkpoint_id}")
+        cause = _named(failure_cause(error, where or f"checkpoint {checkpoint_id}"), where)
         why = error.cause if isinstance(error, OperatorFailure) else error
         not_ready = isinstance(why, NotReadyForCheckpointError)
         level = logging.DEBUG if not_ready else logging.WARNING
@@ -366,3 +368,16 @@ class WorkerCheckpoints:
         checkpoint.file.discard()
         for snapshot, _ in checkpoint.written:
             snapshot.settled()
+
+
+def _part(task: TaskName, checkpoint_id: int) -> str:
+    """A task's part of a checkpoint, in messages."""
+    return f"checkpoint {checkpoint_id} of task '{task.name}' (subtask {task.subtask + 1})"
+
+
+def _named(cause: FailureCause, where: str) -> FailureCause:
+    """The cause with a message that says whose it is: all that statistics and REST tell of a failed checkpoint."""
+    place = f"operator '{cause.operator_name}'" if cause.operator_name else where
+    if not place or place in cause.message:
+        return cause
+    return msgspec.structs.replace(cause, message=f"{place}: {cause.message}")
