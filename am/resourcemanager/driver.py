@@ -57,6 +57,10 @@ class ResourceManagerDriver(Protocol):
         """Ends one; no effect when the driver does not know it."""
         ...
 
+    def refusal(self, resource_id: ResourceID) -> str:
+        """Why one that registers must not serve: whoever gave it its place does not count it any more. "" = it may."""
+        ...
+
     async def await_end(self, resource_id: ResourceID) -> None:
         """One said that it ends by force. Returns once the handler was told why, or when it is not worth waiting for:
         at once where nobody knows more than it does itself, after a second or two at the latest.
@@ -90,6 +94,10 @@ class StandaloneDriver:
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         """A standalone TaskExecutor stays, to register again."""
+
+    def refusal(self, resource_id: ResourceID) -> str:
+        """Whoever comes is welcome."""
+        return ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
         """Nobody knows more than it said."""

@@ -53,6 +53,10 @@ class LentDriver:
         if self._leads():
             await self._driver.release_task_executor(resource_id)
 
+    def refusal(self, resource_id: ResourceID) -> str:
+        """See ResourceManagerDriver."""
+        return self._driver.refusal(resource_id)
+
     async def await_end(self, resource_id: ResourceID) -> None:
         """See ResourceManagerDriver."""
         await self._driver.await_end(resource_id)

@@ -177,6 +177,10 @@ class LocalProcessDriver:
             child.released = True
             await self._end(child)
 
+    def refusal(self, resource_id: ResourceID) -> str:
+        """Its processes are its own until they end."""
+        return ""
+
     async def await_end(self, resource_id: ResourceID) -> None:
         """A process that ends tells as much as the operating system does."""
 

@@ -55,6 +55,7 @@ class RequestedContainers:
         self._memory_mb = memory_mb
         self._living: dict[str, RequestedContainer] = {}
         self._ended: set[str] = set()
+        self._ended_executors: set[ResourceID] = set()
 
     @property
     def living(self) -> tuple[RequestedContainer, ...]:
@@ -70,6 +71,10 @@ class RequestedContainers:
         """The living container of a TaskExecutor."""
         return next((one for one in self._living.values() if one.resource_id == resource_id), None)
 
+    def has_ended(self, resource_id: ResourceID) -> bool:
+        """Whether YARN has said so of a TaskExecutor's container."""
+        return resource_id in self._ended_executors
+
     def take(self, statuses: Iterable[ContainerStatus]) -> list[EndedContainer]:
         """Takes in what YARN says of all containers; those that have ended since the last time."""
         ended = []
@@ -82,6 +87,7 @@ class RequestedContainers:
             if status.has_ended:
                 del self._living[status.handle]
                 self._ended.add(status.handle)
+                self._ended_executors.add(container.resource_id)
                 ended.append(
                     EndedContainer(container.resource_id, self._cause(container, status), container.released)
                 )

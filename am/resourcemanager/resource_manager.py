@@ -142,6 +142,9 @@ class ResourceManager(RpcEndpoint):
     async def register_task_executor(
         self, registration: TaskExecutorRegistration
     ) -> RegistrationSuccess | RegistrationRejection:
+        if refusal := self._driver.refusal(registration.resource_id):
+            _log.warning("TaskExecutor %s is refused, and ends: %s", registration.resource_id, refusal)
+            return RegistrationRejection(reason=refusal)
         self._executors.register(registration)
         _log.info("TaskExecutor %s registered from %s", registration.resource_id, registration.address)
         self._handle(TaskExecutorRegistered(registration.resource_id, registration.slot_report))

@@ -85,6 +85,8 @@ class YarnDriver:
         self._ends: dict[ResourceID, asyncio.Event] = {}
         self._end_awaited = asyncio.Event()
         self._number = 0
+        #: Of the names of all TaskExecutors of this attempt.
+        self._beginning = f"container_{settings.attempt}_"
         #: Requests whose answer has not come: their containers are no strays.
         self._asking = 0
         self._waiting_for = ""
@@ -115,7 +117,7 @@ class YarnDriver:
     async def request_task_executor(self, profile: ResourceProfile) -> ResourceID:
         assert self._leader is not None, "initialize comes first"
         self._number += 1
-        resource_id = ResourceID(f"container_{self._settings.attempt}_{self._number}")
+        resource_id = ResourceID(f"{self._beginning}{self._number}")
         environment = {
             RESOURCE_ID: resource_id,
             RESOURCE_MANAGER_ADDRESS: self._leader.address,
@@ -140,6 +142,18 @@ class YarnDriver:
             return
         container.released = True
         container.still_to_release = not await self._release(container.handle)
+
+    def refusal(self, resource_id: ResourceID) -> str:
+        """A process may outlive its container: that of a node whose NodeManager was lost, and has removed its files
+        when it came back. YARN ends it no more, does not count its memory, and Skein hands no container on to the next
+        attempt.
+        """
+        if not resource_id.startswith(self._beginning):
+            return f"it is of another attempt of the application; this is attempt {self._settings.attempt}"
+        if self._containers.has_ended(resource_id):
+            return "YARN says that its container has ended"
+        container = self._containers.find(resource_id)
+        return "its container was given back" if container is not None and container.released else ""
 
     async def await_end(self, resource_id: ResourceID) -> None:
         if self._containers.find(resource_id) is None:

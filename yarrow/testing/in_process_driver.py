@@ -72,6 +72,10 @@ class InProcessDriver:
         if executor is not None:
             executor.finish("it was released")
 
+    def refusal(self, resource_id: ResourceID) -> str:
+        """Whoever comes is welcome."""
+        return ""
+
     async def await_end(self, resource_id: ResourceID) -> None:
         """Nobody knows more than it said."""
 

@@ -47,6 +47,8 @@ class FakeDriver:
         self.released: list[ResourceID] = []
         self.started: list[ResourceID] = []
         self.requests = 0
+        #: Why some may not serve.
+        self.refused: dict[ResourceID, str] = {}
         #: What the next requests fail with.
         self.failures: list[str] = []
         #: Slots of what it starts.
@@ -76,6 +78,10 @@ class FakeDriver:
 
     async def release_task_executor(self, resource_id: ResourceID) -> None:
         self.released.append(resource_id)
+
+    def refusal(self, resource_id: ResourceID) -> str:
+        """What a test says of one."""
+        return self.refused.get(resource_id, "")
 
     async def await_end(self, resource_id: ResourceID) -> None:
         """Until a test says why it ended."""

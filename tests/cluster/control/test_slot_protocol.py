@@ -12,7 +12,7 @@ from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
-from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.testing.fake_task_executor import FakeBehaviour
 from yarrow.testing.job_graphs import Stage, linear_job
@@ -153,6 +153,22 @@ def test_idle_task_executors_are_released_and_busy_ones_kept(tmp_path: Path) -> 
             assert all(executor.released.is_set() for executor in cluster.executors)
             overview = await cluster.dispatcher.request_overview()
             assert overview.slots_total == 0
+
+    run(body())
+
+
+def test_one_whose_place_is_not_counted_any_more_serves_no_job(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, standalone=False) as cluster:
+            cluster.driver.refused[ResourceID("te-1")] = "it is of another attempt"
+            stray = await cluster.add()
+            await settled()
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            # Another is asked for, and takes the job.
+            await cluster.until_running(job_id, 1)
+            assert cluster.driver.started == ["te-2"]
+            assert list(cluster.plane.resource_manager.slot_manager.task_executors) == ["te-2"]
+            assert stray.registrations == 0 and not stray.deployments
 
     run(body())
 

@@ -10,6 +10,7 @@ from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from tests.unit.am.test_yarn_driver import ANY, LEADER, Heard, driving, until
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.resourcemanager.lent_driver import LentDriver
+from yarrow.runtime.common.ids import ResourceID
 
 
 def test_containers_are_those_of_whoever_leads() -> None:
@@ -31,6 +32,7 @@ def test_containers_are_those_of_whoever_leads() -> None:
             present, told = LentDriver(driver, lambda: True), Heard()
             await present.initialize(told, LEADER)
             assert list(present.living) == [first, second]
+            assert present.refusal(first) == "" != present.refusal(ResourceID("container_1_1"))
             await present.release_task_executor(first)
             assert yarn.released == ["taskexecutor_0"]
             yarn.end("taskexecutor_1", "FAILED", "lost")

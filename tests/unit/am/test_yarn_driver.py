@@ -110,6 +110,29 @@ def test_the_next_leadership_is_told_which_containers_live() -> None:
     asyncio.run(run())
 
 
+def test_a_process_that_outlives_its_container_does_not_serve() -> None:
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn) as (driver, heard):
+            living, lost, released = [await driver.request_task_executor(ANY) for _ in range(3)]
+            assert driver.refusal(lost) == ""
+            yarn.end("taskexecutor_1", "KILLED", "Container released on a *lost* node")
+            await until(lambda: lost in heard.ended)
+            assert driver.refusal(lost) == "YARN says that its container has ended"
+            yarn.kept.append("not now")
+            await driver.release_task_executor(released)
+            assert driver.refusal(released) == "its container was given back"
+            of_others = "it is of another attempt of the application; this is attempt 2"
+            assert [driver.refusal(ResourceID(f"container_{it}")) for it in ("1_1", "22_1")] == [
+                of_others
+            ] * 2
+            assert driver.refusal(living) == ""
+            # Its process may be quicker than the answer to the request.
+            assert driver.refusal(ResourceID("container_2_4")) == ""
+
+    asyncio.run(run())
+
+
 def test_the_end_of_a_container_is_told_in_words_that_name_the_setting() -> None:
     async def run() -> None:
         yarn = ContainersOfYarn()
