@@ -8,18 +8,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
+
 from tests.yarn.waiting import until
+from yarrow.runtime.fs.client_folder import remove_abandoned
+from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for one command; a machine under load starts containers slowly.
 DEADLINE = 240.0
 APPLICATION = re.compile(r"application_\d+_\d+")
 JOB = re.compile(r"JobID ([0-9a-f]{32})")
+#: Seconds in which processes that a command has started and left go by themselves.
+GRACE = 20.0
 #: Containers use this interpreter where it lies: packing it has tests of its own.
 CONFIGURATION = {
     "yarn.environment": "none",
@@ -84,6 +90,8 @@ class Commands:
     folder: Path
     configuration: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    #: Those that `begin` has started.
+    begun: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Writes the configuration and the programs."""
@@ -93,10 +101,16 @@ class Commands:
             **self.configuration,
         }
         (self.folder / "conf").mkdir()
+        self.temporary.mkdir()
         lines = [f"{key}: {value}\n" for key, value in self.configuration.items()]
         (self.folder / "conf" / "config.yaml").write_text("".join(lines))
         for name, text in (("endless", ENDLESS), ("doubles", DOUBLES), ("broken", BROKEN)):
             (self.folder / f"{name}.py").write_text(text)
+
+    @property
+    def temporary(self) -> Path:
+        """The folder for temporary files of all commands."""
+        return self.folder / "temporary"
 
     @property
     def files(self) -> list[str]:
@@ -126,7 +140,7 @@ class Commands:
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts the command; its standard input stays open."""
         with (self.folder / "stderr").open("w") as errors:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self._command(arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -135,6 +149,8 @@ class Commands:
                 cwd=self.folder,
                 env=self._variables({}),
             )
+        self.begun.append(process)
+        return process
 
     def state(self, application: str) -> str:
         """YARN's state of an application."""
@@ -155,6 +171,33 @@ class Commands:
             if entry["id"] not in before and f"-{os.getpid()}" in str(entry["name"]):
                 self.hadoop.kill_application(entry["id"])
 
+    def assert_nothing_left(self) -> None:
+        """No process and no temporary file of a command outlives it, those of one that the test kills apart."""
+        left: list[str] = []
+
+        def is_clean() -> bool:
+            left[:] = self._left()
+            return not left
+
+        with suppress(AssertionError):
+            until(is_clean, GRACE, "nothing is left")
+        assert not left, f"commands left on this machine: {left}"
+
+    def _left(self) -> list[str]:
+        if any(process.returncode == -signal.SIGKILL for process in self.begun):
+            # As the next deployment does: whoever is killed removes nothing.
+            for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER):
+                remove_abandoned(str(self.temporary), prefix)
+        files = [str(path) for path in self.temporary.iterdir()]
+        return files + [f"{process.pid}: {process.cmdline()}" for process in self._processes()]
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """Those with this configuration, whoever has started them; none of a container has it."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("YARROW_CONF_DIR") == str(self.folder / "conf"):
+                    yield process
+
     @staticmethod
     def name(what: str) -> str:
         """A name for an application of this test run."""
@@ -164,7 +207,7 @@ class Commands:
         return [str(Path(sys.executable).with_name("yarrow")), *arguments]
 
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
-        own = {"YARROW_CONF_DIR": str(self.folder / "conf")}
+        own = {"YARROW_CONF_DIR": str(self.folder / "conf"), "TMPDIR": str(self.temporary)}
         return {**os.environ, **self.hadoop.environment(), **self.environment, **own, **more}
 
 
@@ -172,13 +215,14 @@ class Commands:
 def commands_in(
     hadoop: HadoopCluster, folder: Path, configuration: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Commands]:
-    """The command in a folder; after the block no application is left of a test that failed."""
+    """The command in a folder; after the block nothing is left on this machine, and no application where it failed."""
     before = {entry["id"] for entry in hadoop.applications()}
     commands = Commands(hadoop, folder, dict(configuration))
     try:
         yield commands
     finally:
         commands.end_all(before)
+    commands.assert_nothing_left()
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

@@ -28,6 +28,7 @@ def yarrow(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
     ]
     assert not running
     assert commands.files == []
+    commands.assert_nothing_left()
 
 
 def refused(outcome: Outcome, *said: str) -> None:
@@ -78,6 +79,9 @@ def test_a_name_node_that_is_down_is_named(yarrow: Commands, tmp_path: Path) -> 
         ((*START, "-tm", "900000"), ("taskmanager.memory.process.size",)),
         ((*START, "-s", "99", "-tm", "6000"), ("taskmanager.numberOfTaskSlots",)),
         ((*START, "-jm", "1"), ("jobmanager.memory.process.size",)),
+        ((*START, "-nl", "gpu"), ("yarn.application.node-label", "gpu")),
+        ((*START, "-Dyarn.taskmanager.node-label=gpu"), ("yarn.taskmanager.node-label", "gpu")),
+        ((*JOB, "-s", "/tmp/savepoint-1", "doubles.py"), ("execution.state-recovery.path", "hdfs://")),
     ],
 )
 def test_what_yarn_would_never_grant_is_refused(
@@ -94,11 +98,17 @@ def test_what_yarn_would_never_grant_is_refused(
         ("token",),
         ("proxy",),
         ("run", "-d", "doubles.py", "-yid"),
+        ("cancel", "0" * 32, "-yid"),
+        ("stop", "0" * 32, "-yid"),
+        ("savepoint", "0" * 32, "-yid"),
     ],
 )
 def test_an_unknown_application_is_named(yarrow: Commands, arguments: tuple[str, ...]) -> None:
     unknown = "application_1000000000000_0001"
-    named = ["run", "-yid", unknown, "doubles.py"] if arguments[0] == "run" else [*arguments, unknown]
+    named = [*arguments, unknown]
+    if arguments[-1] == "-yid" and len(arguments) > 2:
+        # What it is to be done to comes last.
+        named = [arguments[0], "-yid", unknown, arguments[-2]]
     refused(yarrow(*named), unknown, f"{yarrow.folder}/files")
 
 
