@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.yarn.commands import DEADLINE, Commands, Outcome, commands_in, end, read_until
+from tests.yarn.rest import ask, client_secrets
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "examples" / "flights"
@@ -40,11 +41,15 @@ def table_of(text: str) -> list[str]:
 def test_sessions_take_jobs_by_properties_file_name_and_id_and_are_told_apart(
     yarrow: Commands, hdfs_folder: str, flights_table: list[str]
 ) -> None:
+    shown = yarrow.ok("session", "-q").out
+    assert "NodeManagers in the cluster: 2" in shown and "Queue: root.small (RUNNING)" in shown
     name = yarrow.name("session")
     # Two slots at most, so that a job of two beside another finds the session full.
     sizes = ("-n", "1", "-s", "2", "-tm", "1152", "-D", "slotmanager.number-of-slots.max=2")
-    session = yarrow.ok("session", "-d", "-nm", name, *sizes)
+    # An idle TaskExecutor goes soon, unless it is one to keep.
+    session = yarrow.ok("session", "-d", "-nm", name, *sizes, "-Dresourcemanager.taskmanager-timeout=1 s")
     application = session.application
+    kept = task_executors(yarrow, application, 1)
     assert "JobManager Web Interface: http://" in session.out
     assert f'echo "stop" | yarrow session -id {application}' in session.out
     assert len(yarrow.files) == 2
@@ -70,12 +75,19 @@ def test_sessions_take_jobs_by_properties_file_name_and_id_and_are_told_apart(
     stopped = yarrow.ok("stop", *target, "-p", hdfs_folder, endless)
     assert f"Savepoint completed. Path: {hdfs_folder}/savepoint-" in stopped.out
     again = yarrow.ok("run", "-d", "-yid", application, "endless.py").job
+    # One that can wait runs when the session has room.
+    waiting = yarrow.begin("run", "-yid", application, str(FLIGHTS / "delays.py"))
+    said = yarrow.folder / "stderr"
+    yarrow.eventually(lambda: "waits: it needs 2 slots" in said.read_text(), "the job says that it waits")
     assert f"Cancelled job {again}." in yarrow.ok("cancel", again).out
+    printed, _ = waiting.communicate(timeout=DEADLINE)
+    assert waiting.returncode == 0, said.read_text()
+    assert table_of(printed) == flights_table
 
     failed = yarrow("run", "broken.py")
     assert failed.status == 1
     assert "ZeroDivisionError" in failed.err
-    assert table_of(yarrow.ok("run", str(FLIGHTS / "delays.py")).out) == flights_table
+    assert task_executors(yarrow, application, 1) == kept, "the one it has taken first is there all the time"
 
     second = yarrow.ok("session", "-d", "-nm", yarrow.name("second")).application
     several_are_told_apart(yarrow, application, name, second)
@@ -84,6 +96,20 @@ def test_sessions_take_jobs_by_properties_file_name_and_id_and_are_told_apart(
     assert yarrow.final_status(application) == "SUCCEEDED"
     assert not [file for file in yarrow.files if application in file]
     one_that_is_gone_is_named(yarrow, second)
+
+
+def task_executors(yarrow: Commands, application: str, number: int) -> list[str]:
+    """Names of those that have registered, once there are so many."""
+    found: list[str] = []
+
+    def registered() -> bool:
+        secrets = client_secrets(yarrow.folder / "files", application)
+        answer = ask(secrets.rest_address, secrets.rest_token, "/taskmanagers")
+        found[:] = [entry["id"] for entry in answer["taskmanagers"]]
+        return len(found) == number
+
+    yarrow.eventually(registered, f"{number} TaskExecutors")
+    return found
 
 
 def several_are_told_apart(yarrow: Commands, first: str, name: str, second: str) -> None:
@@ -99,9 +125,9 @@ def one_that_is_gone_is_named(yarrow: Commands, second: str) -> None:
     yarrow.final_status(second)
     gone = yarrow("run", "doubles.py")
     assert gone.status == 1
-    assert f"{second} ({yarrow.name('second')}) has ended: KILLED" in gone.err
+    (told,) = [line for line in gone.err.splitlines() if "has ended: KILLED" in line]
+    assert f"{second} ({yarrow.name('second')}) has ended: KILLED" in told and "`yarrow session`" in told
     assert f"{yarrow.folder}/files/.yarrow-properties-" in gone.err
-    assert "`yarrow session`" in gone.err
     assert "sum" not in gone.out
 
 
