@@ -133,11 +133,13 @@ def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
     session.stop()
 
 
-def test_what_is_waited_for_is_said(yarrow: Commands, hadoop: HadoopCluster) -> None:
+def test_what_is_waited_for_is_said(
+    yarrow: Commands, hadoop: HadoopCluster, hadoop_environment: None, hdfs_folder: str
+) -> None:
     # The queue has 10 % of the cluster: room for the master and no more.
+    session = Session(yarrow, "waits", "-qu", "small", "-tm", "1000m")
     once = ("-Dslot.request.timeout=10s", "-Drestart-strategy.type=none")
-    session = Session(yarrow, "waits", "-qu", "small", "-tm", "1000m", *once)
-    job = session.submit("endless.py")
+    job = session.submit(*once, "endless.py")
     yarrow.eventually(lambda: "has not granted" in waiting_for(session, job), "a reason is given")
     assert "queue small" in waiting_for(session, job)
     yarrow.eventually(lambda: session.status(job) == "FAILED", "the job gives up")
