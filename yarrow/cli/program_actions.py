@@ -220,6 +220,10 @@ def check_savepoint(
     py_files: PyFiles = None,
     allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
+    open_functions: Annotated[
+        bool,
+        typer.Option("--open", help="Opens functions with state here, and compares the types of their states."),
+    ] = False,
     dynamic: Dynamic = None,
 ) -> None:
     """Shows what of a savepoint a program would restore, and what not and why; starts nothing."""
@@ -235,7 +239,7 @@ def check_savepoint(
     }
     config = settings_of(dynamic, None, None, values)
     program = program_of([program_path, *rest], None, None, None, py_files)
-    if not check(program, path, config, as_json=as_json):
+    if not check(program, path, config, as_json=as_json, open_functions=open_functions):
         raise typer.Exit(1)
 
 

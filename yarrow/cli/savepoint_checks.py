@@ -40,10 +40,15 @@ class Answer:
     problems: tuple[str, ...] = ()
     #: What could not be looked at here.
     notes: tuple[str, ...] = ()
+    #: Functions were opened, and types compared.
+    opened_functions: bool = False
 
 
-def answer_of(graph: JobGraph, path: str, settings: Settings) -> Answer:
-    """`settings`: those of the job. Raises SnapshotError where there is no such savepoint, or only a part of it."""
+def answer_of(graph: JobGraph, path: str, settings: Settings, *, open_functions: bool = False) -> Answer:
+    """`settings`: those of the job; `open_functions`: their `open` is called in this process.
+
+    Raises SnapshotError where there is no such savepoint, or only a part of it.
+    """
     trust, notes = _trust(settings)
     opened = open_snapshot(path, secret=trust.secret)
     problems: tuple[str, ...] = ()
@@ -53,7 +58,16 @@ def answer_of(graph: JobGraph, path: str, settings: Settings) -> Answer:
         except UntrustedPickleError as error:
             problems = (str(error),)
     allowed = settings.get(execution.IGNORE_UNCLAIMED_STATE)
-    return Answer(opened, findings_of(opened.metadata, graph, allow_non_restored=allowed), problems, notes)
+    findings = findings_of(opened.metadata, graph, allow_non_restored=allowed)
+    if open_functions and not any(finding.outcome is Outcome.REFUSED for finding in findings):
+        from yarrow.cli.savepoint_types import other_types
+
+        adopted = with_max_parallelism(graph, max_parallelism_of_savepoint(opened.metadata, graph))
+        refused, more = other_types(opened.metadata, adopted)
+        notes += more
+        for mismatch in refused:
+            findings = _refused(findings, mismatch)
+    return Answer(opened, findings, problems, notes, open_functions)
 
 
 def _trust(settings: Settings) -> tuple[SnapshotTrust, tuple[str, ...]]:

@@ -105,10 +105,13 @@ def take_checkpoint(rest: RestClient, job_id: str, full: bool = False) -> None:
     print(f"Checkpoint {done['checkpointId']} for job {job_id} completed.")
 
 
-def check(program: Program, path: str, config: Settings, *, as_json: bool = False) -> bool:
+def check(
+    program: Program, path: str, config: Settings, *, as_json: bool = False, open_functions: bool = False
+) -> bool:
     """Prints what of a savepoint a program would restore; False when it would be refused. Nothing is started."""
     graph = planned_graph(program, config)
-    report = report_on(answer_of(graph, path, config.overlay(graph.configuration, f"job {graph.name!r}")))
+    settings = config.overlay(graph.configuration, f"job {graph.name!r}")
+    report = report_on(answer_of(graph, path, settings, open_functions=open_functions))
     print(json.dumps(report.as_json(), indent=2) if as_json else text_of(report))
     return report.restorable
 

@@ -65,6 +65,8 @@ class Report:
     problems: tuple[str, ...]
     #: What was not looked at.
     notes: tuple[str, ...]
+    #: Functions were opened, and the types of the states that they register compared.
+    types_compared: bool
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -97,6 +99,7 @@ def report_on(answer: Answer) -> Report:
         operators=tuple(lines),
         problems=answer.problems,
         notes=answer.notes,
+        types_compared=answer.opened_functions,
     )
 
 
@@ -185,9 +188,9 @@ def text_of(report: Report) -> str:
     if refused:
         lines.append(f"{refused} of {len(report.operators)} operators keep the program from being restored.")
     elif report.restorable:
-        lines.append(
-            "The program can be restored from it. Types of states are compared when the job registers them."
-        )
+        lines.append("The program can be restored from it.")
+        if not report.types_compared:
+            lines[-1] += " Types of states are compared when the job registers them, or here by --open."
     else:
         lines.append("The program cannot be restored from it.")
     return "\n".join(lines)

@@ -5,7 +5,7 @@ Owner: the calling thread. For functions that are called directly; whole operato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.state.backend import KeyedBackendContext
@@ -18,7 +18,12 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import PrintOperator
-from yarrow.runtime.snapshot.handles import KeyedStateHandle, OperatorStateHandle, StateHandle
+from yarrow.runtime.snapshot.handles import (
+    InlineStateHandle,
+    KeyedStateHandle,
+    OperatorStateHandle,
+    StateHandle,
+)
 
 
 def subtask_context(
@@ -30,10 +35,13 @@ def subtask_context(
     key_groups: KeyGroupRange,
     keyed: Sequence[KeyedStateHandle] = (),
     operator: Sequence[OperatorStateHandle] = (),
-    read: Callable[[StateHandle], bytes] = lambda handle: b"",
+    read: Callable[[StateHandle], bytes] = lambda handle: (
+        handle.data if isinstance(handle, InlineStateHandle) else b""
+    ),
     trusted: bool = True,
+    configuration: Mapping[str, str] | None = None,
 ) -> OperatorContext:
-    """The context of a subtask with these key groups, restored from these handles."""
+    """The context of a subtask with these key groups, restored from these handles; without `read` from inline ones."""
     clock = SystemClock()
     settings = Settings({})
     registry = MetricRegistry(clock)
@@ -46,7 +54,7 @@ def subtask_context(
         parallelism=1,
         max_parallelism=max_parallelism,
         attempt_number=0,
-        configuration={},
+        configuration=dict(configuration or {}),
         clock=clock,
         metrics=registry,
         accumulators={},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -19,6 +21,10 @@ from tests.unit.snapshot.test_assignment import (
 from tests.unit.snapshot.test_trust import PICKLED, SECRET, snapshot
 from yarrow.cli.savepoint_checks import answer_of
 from yarrow.cli.savepoint_report import Report, report_on, text_of
+from yarrow.common import TypeInformation, Types
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.functions import CheckpointedFunction, KeyedProcessFunction, RuntimeContext
+from yarrow.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -27,6 +33,7 @@ from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorSubtaskState
 from yarrow.runtime.snapshot.metadata import METADATA_FILE, encode_metadata
+from yarrow.state_processor import OperatorTransformation, SavepointWriter
 
 
 def report(
@@ -89,3 +96,78 @@ def test_pickles_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
     secret.unlink()
     found = report(tmp_path, metadata, job, SECRET, with_secret)
     assert found.restorable and "was not checked" in found.notes[0] and found.notes[0] in text_of(found)
+
+
+class Totals(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
+    """Registers a keyed state and one of the operator."""
+
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, total: TypeInformation, seen: TypeInformation, fails: bool = False) -> None:
+        self._total, self._seen, self._fails = total, seen, fails
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_state(ValueStateDescriptor("total", self._total))
+        if self._fails:
+            raise ConnectionError("no database here")
+
+    def initialize_state(self, context: Any) -> None:
+        context.get_operator_state_store().get_list_state(ListStateDescriptor("seen", self._seen))
+
+    def snapshot_state(self, context: Any) -> None:
+        return None
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        Totals.closed.append("closed")
+
+
+def program(total: TypeInformation, seen: TypeInformation, fails: bool = False) -> JobGraph:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    rows = env.from_collection([("a", 1)]).key_by(lambda row: row[0])
+    rows.process(Totals(total, seen, fails)).uid("op").print()
+    return env.get_job_graph("totals")
+
+
+@pytest.mark.parametrize(
+    ("total", "seen", "problem"),
+    [
+        (Types.LONG(), Types.LONG(), ""),
+        (Types.DOUBLE(), Types.LONG(), ""),
+        (Types.STRING(), Types.LONG(), "state 'total'.*the program declares"),
+        (Types.LONG(), Types.STRING(), "state 'seen'.*the program declares"),
+    ],
+)
+def test_types_are_compared_where_functions_may_be_opened(
+    tmp_path: Path, total: TypeInformation, seen: TypeInformation, problem: str
+) -> None:
+    begin = OperatorTransformation.bootstrap_with
+    keyed = begin([("a", 5)]).key_by(lambda row: row[0])
+    totals = keyed.to_state(ValueStateDescriptor("total", Types.LONG()), lambda row: row[1])
+    numbers = begin([1, 2]).to_list_state(ListStateDescriptor("seen", Types.LONG()))
+    made = SavepointWriter.new_savepoint(128).with_operator("op", totals, numbers)
+    path, settings = made.write(f"{tmp_path}/made"), Settings({}, "test")
+    graph = program(total, seen)
+    unopened = report_on(answer_of(graph, path, settings))
+    assert unopened.restorable and text_of(unopened).endswith("or here by --open.")
+    Totals.closed.clear()
+    found = report_on(answer_of(graph, path, settings, open_functions=True))
+    assert Totals.closed == ["closed"] and found.notes == ()
+    assert found.restorable is (problem == "")
+    refused = [line.reason for line in found.operators if line.outcome == "refused"]
+    if problem:
+        assert re.search(problem, refused[0]) and refused[0] in text_of(found)
+    else:
+        assert refused == [] and text_of(found).endswith("The program can be restored from it.")
+
+
+def test_a_function_that_cannot_be_opened_here_is_no_reason_against_the_savepoint(tmp_path: Path) -> None:
+    numbers = OperatorTransformation.bootstrap_with([1]).to_list_state(
+        ListStateDescriptor("seen", Types.LONG())
+    )
+    path = SavepointWriter.new_savepoint(128).with_operator("op", numbers).write(f"{tmp_path}/made")
+    graph = program(Types.LONG(), Types.LONG(), fails=True)
+    told = report_on(answer_of(graph, path, Settings({}, "test"), open_functions=True))
+    assert told.restorable and "ConnectionError: no database here" in told.notes[0]
