@@ -12,6 +12,7 @@ import pytest
 
 from tests.yarn.clusters_of_runs import cluster_of_run
 from tests.yarn.commands import Commands, commands_in
+from tests.yarn.conftest import note_applications
 from tests.yarn.waiting import until
 from yarrow.testing.hadoop import kerberos
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -46,8 +47,9 @@ def hadoop() -> Iterator[HadoopCluster]:
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_on_the_cluster(hadoop: HadoopCluster) -> Iterator[None]:
+def leaves_nothing_on_the_cluster(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterator[None]:
     """No process of a container outlives a test; files are seen by who may log in alone."""
+    note_applications(hadoop, request.node)
     yield
     until(lambda: not hadoop.container_processes(), GRACE, "the containers' end")
     unended = [entry["id"] for entry in hadoop.applications(("NEW", "SUBMITTED", "ACCEPTED", "RUNNING"))]
@@ -104,6 +106,17 @@ def test_the_doctor_logs_in_and_writes(yarrow: Commands) -> None:
     done = yarrow.ok("doctor")
     assert f"kerberos: {kerberos.USER}" in done.out
     assert re.search(rf"OK +hdfs: hdfs://\S+/user/{kerberos.USER_NAME}/\.yarrow can be written", done.out)
+
+
+def test_a_session_says_how_long_its_tokens_last(yarrow: Commands) -> None:
+    session = yarrow.ok("session", "-d", "-nm", yarrow.name("tokens")).application
+    left = r"ends in \d+\.\d (days|hours), and nothing renews it beyond that"
+    assert re.search(rf"Its delegation token {left}", yarrow.ok("list", "-yid", session).err)
+    asked = yarrow.ok("doctor").out
+    assert re.search(rf"WARN +tokens: the delegation token of {session} \S+ {left}", asked), asked
+    yarrow.ok("session", "-id", session, text="stop\n")
+    assert yarrow.final_status(session) == "SUCCEEDED"
+    assert "tokens:" not in yarrow.ok("doctor").out
 
 
 @pytest.mark.parametrize("command", [("session", "-d"), ("run", "-t", "yarn-per-job", "doubles.py")])

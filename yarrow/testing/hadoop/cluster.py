@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -274,12 +274,12 @@ class HadoopCluster:
         local = containers.local_logs(self._layout, application, size)
         if local:
             return local
-        done = self.run("yarn", "logs", "-applicationId", application)
+        done = self.run(*self._as_user(), "yarn", "logs", "-applicationId", application)
         return {"collected": (done.stdout or done.stderr)[-10 * size :]}
 
     def kill_application(self, application: str) -> None:
         """Ends an application as `yarn application -kill` does."""
-        done = self.run("yarn", "application", "-kill", application)
+        done = self.run(*self._as_user(), "yarn", "application", "-kill", application)
         if done.returncode != 0:
             raise HadoopError(f"{application} could not be killed: {(done.stderr or done.stdout)[-1000:]}")
 
@@ -320,6 +320,15 @@ class HadoopCluster:
         )
 
     # How it is done.
+
+    def _as_user(self) -> Sequence[str]:
+        """In front of a command of Hadoop's that has to log in, as the one user whose applications run here."""
+        if not self._state().kerberos:
+            return ()
+        return (
+            "env",
+            *(f"{name}={value}" for name, value in kerberos.login(self._layout, kerberos.USER).items()),
+        )
 
     def _prepare(self) -> ClusterState:
         """The state of a cluster that may be started: made anew where none of it runs."""
