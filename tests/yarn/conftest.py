@@ -17,6 +17,7 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
+from yarrow.testing.hadoop.readiness import tail
 
 SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Seconds in which what a test has ended goes by itself.
@@ -29,12 +30,16 @@ SOAK = "YARROW_SOAK"
 
 #: What is kept on HDFS on purpose: collected logs, environments.
 KEPT = ("/tmp/logs", f"/user/{user()}/.yarrow")
-PLACES = Places(kept=KEPT)
+#: The ResourceManager keeps its state in files: all of ZooKeeper is the tests'.
+PLACES = Places(znode_root="/", kept=KEPT)
+#: Logs of processes that are in no container: standalone masters and TaskExecutors, in the test's own folder.
+STANDALONE_LOGS = ("jobmanager-*.log", "taskmanager-*.log")
 
 #: Skein looks at grpc's version in a way that setuptools calls deprecated.
 SKEIN_COMPARES_VERSIONS = "ignore:distutils Version classes are deprecated:DeprecationWarning"
 
-_APPLICATIONS_BEFORE = pytest.StashKey[set[str]]()
+_APPLICATIONS_BEFORE = pytest.StashKey[dict[str, str]]()
+_ACTIVE = ("ACCEPTED", "RUNNING")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,7 +79,7 @@ def leaves_nothing_on_the_cluster(hadoop: HadoopCluster, request: pytest.Fixture
     On a cluster that others use as well it says what came meanwhile, and fails nothing.
     """
     before = hadoop.leftovers(PLACES)
-    request.node.stash[_APPLICATIONS_BEFORE] = {entry["id"] for entry in hadoop.applications()}
+    note_applications(hadoop, request.node)
     yield
     hadoop.bring_back()
     left = hadoop.leftovers(PLACES, before, GRACE)
@@ -97,6 +102,11 @@ def hdfs_folder(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterat
 
 @pytest.fixture
 def hadoop_environment(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def note_applications(hadoop: HadoopCluster, item: pytest.Item) -> None:
+    """Before a test: when it fails, its report has what has begun or ended since."""
+    item.stash[_APPLICATIONS_BEFORE] = {entry["id"]: entry["state"] for entry in hadoop.applications()}
+
+
     """HADOOP_CONF_DIR, JAVA_HOME and PATH of this process name the cluster."""
     for name, value in hadoop.environment().items():
         monkeypatch.setenv(name, value)
@@ -113,8 +123,11 @@ def pytest_runtest_makereport(
         before = item.stash.get(_APPLICATIONS_BEFORE, None)
         try:
             for entry in hadoop.applications():
-                known = before is None or entry["id"] in before
-                if not known or entry["state"] in ("ACCEPTED", "RUNNING"):
+        if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
+            logs = sorted(path for pattern in STANDALONE_LOGS for path in folder.rglob(pattern))
+            report.sections += [(log.name, tail(log, LOG_BYTES)) for log in logs]
+                has_changed = before is not None and before.get(entry["id"]) != entry["state"]
+                if has_changed or entry["state"] in _ACTIVE:
                     report.sections.append((f"{entry['id']} {entry['state']}", describe(hadoop, entry["id"])))
         except Exception as error:  # the test's own failure is what counts
             report.sections.append(("logs of containers", f"could not be read: {error}"))
