@@ -243,6 +243,24 @@ def test_a_job_that_does_not_fit_is_refused_before_anything_starts(
         submitted(cluster, tmp_path, 2, execution__state_recovery__path=path)
 
 
+def test_a_drained_job_is_at_its_end_and_takes_no_other_source(cluster: MiniCluster, tmp_path: Path) -> None:
+    client = submitted(cluster, tmp_path, 2)
+    until_running(cluster, client)
+    path = client.stop_with_savepoint(True, f"{tmp_path}/sp").result()
+    again = submitted(cluster, tmp_path, 2, execution__state_recovery__path=path)
+    again.get_job_execution_result().result()
+    assert not (tmp_path / "told").exists(), "nothing is read behind the end"
+    keys = {"execution.state-recovery.path": path, "execution.state-recovery.ignore-unclaimed-state": "true"}
+    for chained in (True, False):
+        env = cluster.get_execution_environment(keys).set_parallelism(2)
+        numbers = env.from_sequence(1, 9).uid("other numbers")
+        rows = numbers.map(Slow()).uid("slow") if chained else numbers
+        rows.key_by(lambda value: value % KEYS).process(Total()).uid("total").print()
+        # It would read nothing, or its rows would go nowhere.
+        with pytest.raises(RestoreError, match=r"had finished when the snapshot was taken.*another uid"):
+            cluster.submit(env.get_job_graph("another source"))
+
+
 def test_a_storage_that_cannot_be_written_is_found_at_submission(
     cluster: MiniCluster, tmp_path: Path
 ) -> None:
