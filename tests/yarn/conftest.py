@@ -16,8 +16,8 @@ from tests.yarn.clusters_of_runs import cluster_of_run
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
-from yarrow.testing.hadoop.web import delete_folder
 from yarrow.testing.hadoop.readiness import tail
+from yarrow.testing.hadoop.web import delete_folder
 
 SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Seconds in which what a test has ended goes by itself.
@@ -102,14 +102,14 @@ def hdfs_folder(hadoop: HadoopCluster, request: pytest.FixtureRequest) -> Iterat
 
 @pytest.fixture
 def hadoop_environment(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-def note_applications(hadoop: HadoopCluster, item: pytest.Item) -> None:
-    """Before a test: when it fails, its report has what has begun or ended since."""
-    item.stash[_APPLICATIONS_BEFORE] = {entry["id"]: entry["state"] for entry in hadoop.applications()}
-
-
     """HADOOP_CONF_DIR, JAVA_HOME and PATH of this process name the cluster."""
     for name, value in hadoop.environment().items():
         monkeypatch.setenv(name, value)
+
+
+def note_applications(hadoop: HadoopCluster, item: pytest.Item) -> None:
+    """Before a test: when it fails, its report has what has begun or ended since."""
+    item.stash[_APPLICATIONS_BEFORE] = {entry["id"]: entry["state"] for entry in hadoop.applications()}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,14 +123,14 @@ def pytest_runtest_makereport(
         before = item.stash.get(_APPLICATIONS_BEFORE, None)
         try:
             for entry in hadoop.applications():
-        if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
-            logs = sorted(path for pattern in STANDALONE_LOGS for path in folder.rglob(pattern))
-            report.sections += [(log.name, tail(log, LOG_BYTES)) for log in logs]
                 has_changed = before is not None and before.get(entry["id"]) != entry["state"]
                 if has_changed or entry["state"] in _ACTIVE:
                     report.sections.append((f"{entry['id']} {entry['state']}", describe(hadoop, entry["id"])))
         except Exception as error:  # the test's own failure is what counts
             report.sections.append(("logs of containers", f"could not be read: {error}"))
+        if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
+            logs = sorted(path for pattern in STANDALONE_LOGS for path in folder.rglob(pattern))
+            report.sections += [(log.name, tail(log, LOG_BYTES)) for log in logs]
     return report
 
 
