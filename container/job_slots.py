@@ -61,6 +61,10 @@ class SlotObserver(Protocol):
 
     def on_slot_freed(self, slot_index: int, allocation_id: AllocationID) -> None: ...
 
+    def on_files_gone(self, error: FileNotFoundError) -> None:
+        """A worker could not be started because what every worker needs is not there any more."""
+        ...
+
 
 class JobSlots:
     """All slots with all that hangs on them."""
@@ -213,6 +217,8 @@ class JobSlots:
         self.table.release(allocation_id, str(error))
         if self.workers.get(index) is None:
             self._freed(allocation_id)
+        if isinstance(error, FileNotFoundError):
+            self._observer.on_files_gone(error)
 
     def _check_accepted(self, allocation_id: AllocationID) -> None:
         slot = self.table.find(allocation_id)

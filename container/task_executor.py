@@ -309,6 +309,10 @@ class TaskExecutor(RpcEndpoint):
         if gateway is not None and self.is_running:
             self.spawn(self._tell_free(gateway, slot_index, allocation_id), f"slot-{slot_index}-free")
 
+    def on_files_gone(self, error: FileNotFoundError) -> None:
+        """Slots in which no task can ever run must not be offered again and again: others are asked for instead."""
+        self.finish(f"a folder or program that its workers need was removed: {error}", orderly=False)
+
     async def _tell_free(
         self, gateway: ResourceManagerGateway, slot_index: int, allocation_id: AllocationID
     ) -> None:

@@ -353,6 +353,24 @@ def test_a_worker_that_does_not_start_frees_its_slot_and_says_why(start: str, tm
     run(body())
 
 
+def test_without_the_folder_of_its_workers_it_wants_to_end(tmp_path: Path) -> None:
+    """A node that comes back removes the folders of containers that it does not know, and leaves their processes."""
+
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            work = tmp_path / "work"
+            work.rmdir()
+            slot = await c.request_slot(0, 1)
+            orderly, cause = await within(c.executor.finished)
+            assert not orderly
+            assert "was removed" in cause and str(work) in cause
+            await eventually(lambda: slot in c.job_master.failed_slots, "the failure was told")
+            await eventually(lambda: c.resource_manager.freed == [(0, slot)], "the slot is free")
+            work.mkdir()
+
+    run(body())
+
+
 def test_a_slot_freed_before_its_worker_is_ready_is_free_again(start_mode: str, tmp_path: Path) -> None:
     """At whatever moment of the start: before the launch, between launch and StartWorker, before WorkerReady."""
 
