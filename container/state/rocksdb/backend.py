@@ -316,7 +316,11 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             else stored_serializer(meta.map_key, operator, meta.name, trusted=trusted)
         )
         values = stored_values(meta.value, operator, meta.name, ttl=meta.ttl, trusted=trusted)
-        return StoredForm(StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl), values)
+        form = StateForm(meta.name, meta.kind, values.serializer, map_key, meta.ttl)
+        # How long values live is known of states that the program has asked for.
+        registration = self.registrations.get(meta.name)
+        ttl = None if registration is None else registration.ttl
+        return StoredForm(form, values, None if ttl is None else ttl.deadline())
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         self._files.completed(checkpoint_id)

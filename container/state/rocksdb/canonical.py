@@ -15,7 +15,7 @@ from rocksdict import Rdict, ReadOptions
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.rocksdb.keys import GROUP_BYTES, group_of, group_start
 from yarrow.container.state.rocksdb.list_store import NUMBER_BYTES
-from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.container.state.rocksdb.values import StateValues, access_time
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import decode_key_from
 from yarrow.runtime.data.map_keys import map_key
@@ -33,6 +33,8 @@ class StoredForm:
 
     form: StateForm
     values: StateValues
+    #: What was accessed at this time (epoch ms) or before has expired and is left out; None = nothing is.
+    deadline: int | None = None
 
 
 def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGroupRange) -> Iterator[Run]:
@@ -45,6 +47,8 @@ def runs_of_state(number: int, stored: StoredForm, entries: Rdict, groups: KeyGr
     group, prefix, seen = -1, b"", 0
     for database_key, data in items:
         assert isinstance(database_key, bytes)
+        if stored.deadline is not None and access_time(data) <= stored.deadline:
+            continue
         if not prefix or not database_key.startswith(prefix):
             # Of another key: what was collected may be handed on.
             if keys and (group_of(database_key) != group or seen >= _PIECE):

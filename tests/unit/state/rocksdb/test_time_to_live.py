@@ -96,6 +96,24 @@ def test_the_sweep_removes_what_nobody_reads(worker: Worker) -> None:
     assert stored(backend) == 0
 
 
+def test_a_savepoint_leaves_out_what_has_expired(worker: Worker) -> None:
+    clock = ManualClock(1_000_000)
+    backend = worker.backend(clock=clock)
+    filled(backend, range(50))
+    clock.advance(6)
+    filled(backend, range(10))
+    clock.advance(6)
+    heap = HeapKeyedStateBackend(worker.context(worker.snapshot(backend, 1, SAVEPOINT), clock=clock))
+    # Of each of the first ten keys the second element of the list, and what was written anew.
+    assert [seen(heap, key) for key in (3, 30)] == [([3], {"a": 3}, 3), ([], {}, None)]
+    assert heap.entries == 30
+    clock.advance(12)
+    # All of the state has expired.
+    again = HeapKeyedStateBackend(worker.context(worker.snapshot(backend, 2, SAVEPOINT), clock=clock))
+    seen(again, 3)
+    assert again.entries == 0
+
+
 @pytest.mark.parametrize("options", [CHECKPOINT, SAVEPOINT], ids=["native", "canonical"])
 @pytest.mark.parametrize("update", [UPDATES.OnCreateAndWrite, UPDATES.OnReadAndWrite])
 def test_all_kinds_live_as_on_the_heap(worker: Worker, update: Any, options: Any) -> None:
