@@ -62,6 +62,13 @@ class HeapState:
             key, shard, _ = table.find(self._backend.require_key(self._name))
         shard[key] = content
 
+    def _keep(self, folded: Any) -> None:
+        """What a function has made of what was there; None is nothing, as in every backend."""
+        if folded is None:
+            self.clear()
+        else:
+            self._put(folded)
+
     def clear(self) -> None:
         """See State."""
         self._table.remove(self._backend.require_key(self._name))
@@ -107,7 +114,7 @@ class HeapReducingState(HeapState, ReducingState[T], Generic[T]):
         if self._fix is not None:
             value = self._fix(value)
         found: Any = self._found()
-        self._put(value if found is MISSING else self._reduce(found, value))
+        self._keep(value if found is MISSING else self._reduce(found, value))
 
 
 class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT]):
@@ -135,7 +142,7 @@ class HeapAggregatingState(HeapState, AggregatingState[IN, OUT], Generic[IN, OUT
             value = self._fix(value)
         found = self._found()
         accumulator = self._function.create_accumulator() if found is MISSING else found
-        self._put(self._function.add(value, accumulator))
+        self._keep(self._function.add(value, accumulator))
 
 
 class HeapListState(HeapState, ListState[T], Generic[T]):

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from tests.unit.state.rocksdb.storage import CHECKPOINT, SAVEPOINT, Worker
 from tests.unit.state.test_heap_backend import KEYS, KINDS, OPERATIONS, Model, States
+from yarrow.common.typeinfo import Types
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
+from yarrow.datastream.functions import AggregateFunction
+from yarrow.datastream.state import AggregatingStateDescriptor, ReducingStateDescriptor
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import canonicalize
 
@@ -107,3 +110,39 @@ def test_rescaled_again_and_again_every_kind_is_the_same(worker: Worker, options
         if following is not None:
             handles = [handle for b in current for handle in worker.snapshot(b, number, options)]
             current = backends(following, handles, other and number == 1)
+
+
+class Balance(AggregateFunction[int, int | None, int]):
+    """None where the sum is zero."""
+
+    def create_accumulator(self) -> int | None:
+        return 0
+
+    def add(self, value: int, accumulator: int | None) -> int | None:
+        return (accumulator or 0) + value or None
+
+    def get_result(self, accumulator: int | None) -> int:
+        assert accumulator is not None
+        return accumulator
+
+    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
+        return (acc_a or 0) + (acc_b or 0) or None
+
+
+def settled(first: int, second: int) -> Any:
+    return first + second or None
+
+
+@pytest.mark.parametrize("heap", [True, False])
+def test_a_function_that_leaves_none_leaves_nothing(worker: Worker, heap: bool) -> None:
+    backend: KeyedStateBackend = HeapKeyedStateBackend(worker.context()) if heap else worker.backend()
+    reducing = backend.reducing_state(ReducingStateDescriptor("reducing", settled, Types.LONG()))
+    aggregating = backend.aggregating_state(
+        AggregatingStateDescriptor("aggregating", Balance(), Types.LONG())
+    )
+    backend.current_key = 1
+    for state in (reducing, aggregating):
+        for number, expected in ((5, 5), (-5, None), (7, 7), (1, 8), (-8, None)):
+            state.add(number)
+            assert state.get() == expected
+    assert list(backend.state_keys("reducing")) == list(backend.state_keys("aggregating")) == []
