@@ -7,7 +7,9 @@ variables of the caller name: they kill daemons.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from bench.soak_results import FAILED, PASSED, ROOT, Row
 
@@ -53,13 +56,23 @@ def run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> list[Ro
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Runs it to its end, whatever comes: interrupted, the tests take down their cluster, and report what they know."""
     inherited = {name: value for name, value in os.environ.items() if name not in SHARED}
-    with subprocess.Popen(command, cwd=ROOT, env={**inherited, **variables}) as running:
-        try:
-            return running.wait()
-        except KeyboardInterrupt:
-            # It was interrupted as well: it takes down its cluster, and reports what it knows.
-            return running.wait()
+    running: subprocess.Popen[bytes] | None = None
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if running is not None:
+            running.send_signal(signal.SIGINT)
+
+    # A terminal interrupts both at once; who ends this process alone means the tests as well.
+    former = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        running = subprocess.Popen(command, cwd=ROOT, env={**inherited, **variables})
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return running.wait()
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def rows_of(report: str) -> list[Row]:

@@ -29,6 +29,17 @@ with open(option.partition("=")[2], "w") as report:
     report.write('<testsuite><testcase classname="a.cluster" name="%s seeds %s" time="1"/></testsuite>' % case)
 """
 
+#: The same, once whoever runs it has been told to end and has told it.
+IS_INTERRUPTED = """
+import os, signal, time
+try:
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+    raise SystemExit(3)
+except KeyboardInterrupt:
+    pass
+"""
+
 
 def test_each_test_is_a_row_with_what_came_of_it() -> None:
     assert rows_of(REPORT) == [
@@ -50,6 +61,15 @@ def test_a_cluster_that_others_use_is_not_the_soaks(monkeypatch: pytest.MonkeyPa
         Row("cluster none seeds 3,4,5,6, 25 s", 1.0, "passed"),
         Row("cluster none seeds 7, 25 s", 1.0, "passed"),
     ]
+
+
+def test_who_ends_the_soak_ends_its_tests_in_order_and_keeps_their_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pytest.py").write_text(IS_INTERRUPTED + NAMES_THE_CLUSTER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(soak_yarn, "ROOT", tmp_path)
+    assert soak_yarn.run_tests(["some tests"], {"YARROW_NEMESIS_SEEDS": "1"})[0].outcome == "passed"
 
 
 def test_a_run_that_leaves_no_report_has_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
