@@ -21,7 +21,7 @@ class _Records:
         self.lock = threading.Lock()
         #: The highest leadership that has asked for the job's store.
         self.epoch = 0
-        self.highest_id = 0
+        self.first_id = self.highest_id = 0
         self.savepoint_id = -1
         self.pointers: dict[int, CheckpointPointer] = {}
 
@@ -68,6 +68,12 @@ class InMemoryRecoveryStore:
                     " used already: does another JobMaster of this job run?"
                 )
             records.highest_id = checkpoint_id
+            records.first_id = records.first_id or checkpoint_id
+
+    def begun_ids(self) -> range:
+        """See CheckpointRecoveryStore."""
+        records = self._records()
+        return range(records.first_id, records.highest_id + 1) if records.first_id else range(0)
 
     def completed(self) -> tuple[CheckpointPointer, ...]:
         """See CheckpointRecoveryStore."""

@@ -64,14 +64,24 @@ class RecordedRecoveryStore:
     def use_checkpoint_id(self, checkpoint_id: int) -> None:
         """See CheckpointRecoveryStore."""
         with self._lock, self._translated():
-            highest = max(self._number("highest", 0), self._spent)
+            stored = self._number("highest", 0)
+            highest = max(stored, self._spent)
             if checkpoint_id <= highest:
                 raise RecoveryStoreError(
                     f"checkpoint id {checkpoint_id} of job {self._job_id} is not above {highest}, which was used"
                     " already: does another JobMaster of this job run?"
                 )
             self._spent = checkpoint_id
-            self._put("highest", checkpoint_id)
+            number = str(checkpoint_id).encode()
+            # Together: whoever finds the highest knows from where on ids are this job's.
+            first = () if stored else (Put(f"{self._folder}/first", number),)
+            self._records.write(Put(f"{self._folder}/highest", number), *first)
+
+    def begun_ids(self) -> range:
+        """See CheckpointRecoveryStore."""
+        with self._translated():
+            first = self._number("first", 0)
+            return range(first, self._number("highest", 0) + 1) if first else range(0)
 
     def completed(self) -> tuple[CheckpointPointer, ...]:
         """See CheckpointRecoveryStore."""

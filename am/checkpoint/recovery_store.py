@@ -64,6 +64,14 @@ class CheckpointRecoveryStore(Protocol):
         """
         ...
 
+    def begun_ids(self) -> range:
+        """All that leaderships of this job may have begun checkpoints under, from the first to the last.
+
+        What lies in the job's folder under another id is of an earlier job with the same id. A read, as `completed`;
+        empty where the first is not known.
+        """
+        ...
+
     def completed(self) -> tuple[CheckpointPointer, ...]:
         """All pointers, by rising id. The last is what a recovered job begins from."""
         ...

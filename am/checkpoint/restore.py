@@ -130,8 +130,19 @@ def remove_checkpoints(
     for left in storage.earlier():
         if not left.complete:
             storage.discard(CheckpointLocation(directory=left.pointer))
+    remove_unpointed(storage, recovery.of_job(job.job_id))
     # Shared files go with the last checkpoint.
     storage.clean_up()
+
+
+def remove_unpointed(storage: CheckpointStorage, recovery: CheckpointRecoveryStore) -> None:
+    """Of a job that has ended and keeps no checkpoint: what its masters had begun and could not complete, as they died
+    or led no more. Nobody else knows of it. Blocking; errors as of storage and recovery.
+    """
+    begun = recovery.begun_ids()
+    for left in storage.earlier():
+        if left.checkpoint_id in begun:
+            storage.discard(CheckpointLocation(directory=left.pointer))
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:

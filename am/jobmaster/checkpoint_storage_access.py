@@ -28,6 +28,7 @@ from yarrow.am.checkpoint.recovery_store import (
     RecoveryStoreError,
     UnknownOutcomeError,
 )
+from yarrow.am.checkpoint.restore import remove_unpointed
 from yarrow.am.errors import failure_of
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.errors import YarrowError
@@ -111,7 +112,11 @@ class CheckpointStorageAccess:
             _log.warning("%s: pointers to checkpoints were not removed: %s", self._name, error)
 
     async def clean_up(self) -> None:
-        """Nothing of the job is kept: what is left empty goes."""
+        """Nothing of the job is kept: what its masters could not complete goes, and what is left empty."""
+        try:
+            await self._run_blocking(remove_unpointed, self._storage, self._recovery)
+        except Exception as error:
+            _log.warning("%s: checkpoints that were not completed were not removed: %s", self._name, error)
         await self._run_blocking(self._storage.clean_up)
 
     # The folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.graph.operator_spec import PrintOperator
+from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
 from yarrow.runtime.snapshot.options import SnapshotKind
@@ -51,6 +53,9 @@ class ScriptedStore:
 
     def use_checkpoint_id(self, checkpoint_id: int) -> None:
         self._call("use", lambda: self.inner.use_checkpoint_id(checkpoint_id))
+
+    def begun_ids(self) -> range:
+        return self.inner.begun_ids()
 
     def completed(self) -> tuple[CheckpointPointer, ...]:
         return self.inner.completed()
@@ -184,6 +189,23 @@ def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written:
         await job.until(lambda: not job.link.in_doubt)
         assert [each.checkpoint_id for each in job.store.completed()] == [1]
         await job.until(lambda: job.complete_folders() == ["chk-1"])
+
+    with_job(tmp_path, body)
+
+
+def test_what_former_masters_could_not_complete_goes_with_the_job(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        # One whose pointer was never written, one whose metadata were not.
+        for number in (2, 3):
+            job.store.inner.use_checkpoint_id(number)
+            shutil.copytree(pointer, pointer.with_name(f"chk-{number}"))
+        (pointer.with_name("chk-3") / "_metadata").unlink()
+        graph = job.scheduling.graph
+        graph.transition(JobStatus.CANCELLING)
+        graph.transition(JobStatus.CANCELED)
+        await job.link.end()
+        assert not pointer.parent.exists()
 
     with_job(tmp_path, body)
 

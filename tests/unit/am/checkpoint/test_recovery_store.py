@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import (
     CheckpointRecovery,
     CheckpointRecoveryStore,
     RecoveryStoreError,
 )
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.ha.records import RecordsInMemory
 
 JOB = JobID("1" * 32)
 
@@ -31,6 +35,37 @@ def test_ids_rise_over_leaderships() -> None:
         with pytest.raises(RecoveryStoreError, match="not above 4"):
             second.use_checkpoint_id(spent)
     second.use_checkpoint_id(5)
+
+
+def recorded() -> tuple[CheckpointRecovery, Callable[[], CheckpointRecovery]]:
+    records = RecordsInMemory()
+    return (
+        RecordedCheckpointRecovery(records.next_leadership()),
+        lambda: RecordedCheckpointRecovery(records.next_leadership()),
+    )
+
+
+def in_memory() -> tuple[CheckpointRecovery, Callable[[], CheckpointRecovery]]:
+    first = InMemoryCheckpointRecovery()
+    return first, first.next_leadership
+
+
+@pytest.mark.parametrize("leaderships", [in_memory, recorded])
+def test_ids_that_the_job_may_have_begun_are_known_over_leaderships(
+    leaderships: Callable[[], tuple[CheckpointRecovery, Callable[[], CheckpointRecovery]]],
+) -> None:
+    leadership, following = leaderships()
+    first = store(leadership)
+    assert list(first.begun_ids()) == []
+    # Behind those of an earlier job with the same id.
+    first.use_checkpoint_id(7)
+    assert list(first.begun_ids()) == [7]
+    first.use_checkpoint_id(8)
+    second = store(following())
+    second.use_checkpoint_id(10)
+    assert second.begun_ids() == range(7, 11)
+    second.close(terminal=True)
+    assert list(second.begun_ids()) == []
 
 
 def test_a_former_leadership_writes_nothing_any_more() -> None:

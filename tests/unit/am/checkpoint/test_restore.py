@@ -315,7 +315,7 @@ def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path
     [
         (JobStatus.FINISHED, set()),
         (JobStatus.CANCELED, set()),
-        (JobStatus.FAILED, {"chk-3", "chk-4", "chk-5"}),
+        (JobStatus.FAILED, {"chk-3", "chk-4", "chk-5", "chk-6"}),
     ],
 )
 def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_job(
@@ -330,6 +330,10 @@ def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_jo
     folder = tmp_path / JOB.job_id
     (folder / "shared" / ("a" * 32)).write_text("state")
     (folder / "chk-5").mkdir()
+    # Its metadata are whole, its pointer was never written.
+    saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=6)
+    for number in (3, 4, 5, 6):
+        store.use_checkpoint_id(number)
     settings = replace(on_files(tmp_path), retention=ExternalizedRetention.DELETE_ON_CANCELLATION)
     for _ in range(2):
         remove_checkpoints(JOB, settings, status, recovery)
@@ -337,3 +341,14 @@ def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_jo
     assert there - {"shared", "taskowned"} == left
     assert folder.exists() == bool(left), "shared files go with the last checkpoint"
     assert Path(theirs).exists()
+
+
+def test_what_an_earlier_job_of_the_same_id_has_kept_stays(tmp_path: Path) -> None:
+    recovery = InMemoryCheckpointRecovery()
+    store = recovery.of_job(JOB.job_id)
+    theirs = saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=2)
+    store.use_checkpoint_id(3)
+    store.add(3, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=3))
+    remove_checkpoints(JOB, on_files(tmp_path), JobStatus.FINISHED, recovery)
+    folders = {entry.name for entry in (tmp_path / JOB.job_id).iterdir()}
+    assert folders - {"shared", "taskowned"} == {"chk-2"} and Path(theirs).exists()
