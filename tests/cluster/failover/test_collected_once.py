@@ -24,6 +24,7 @@ from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.runtime.common.errors import JobCancelledError
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.testing.gated_source import GatedSource
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
@@ -81,7 +82,7 @@ def test_each_row_comes_once(tmp_path: Path, kill: bool) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster(task_executors=1, slots=2) as running:
+    with mini_cluster(task_executors=1, slots=4) as running:
         yield running
 
 
@@ -149,20 +150,23 @@ def test_a_job_ends_whose_client_fetches_nothing(cluster: MiniCluster) -> None:
 def test_each_row_comes_once_to_the_clients_before_and_behind_a_savepoint(
     cluster: MiniCluster, tmp_path: Path, drain: bool
 ) -> None:
+    (tmp_path / "gates").mkdir()
+    # It holds rows back until it is let, so that the first job is never at its end.
+    source = GatedSource("s", str(tmp_path / "gates"), splits=2, rows=1000, patience=300.0)
     got: list[list[Any]] = []
     settings: dict[str, str] = {}
     for last in (False, True):
         env = cluster.get_execution_environment(settings).set_parallelism(2)
         env.enable_checkpointing(100)
-        source = DataGeneratorSource(lambda i: i, ROWS, RateLimiterStrategy.per_second(1500))
-        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        rows = numbers.rebalance().map(lambda value: value).execute_and_collect()
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
+        rows = stream.rebalance().map(lambda row: row[2]).execute_and_collect()
         got.append([] if last else list(islice(rows, 50)))
         if not last:
             stopping = client_of(rows).stop_with_savepoint(drain, str(tmp_path))
             settings["execution.state-recovery.path"] = stopping.result()
+            (tmp_path / "gates" / "fired").touch()
         got[-1] += rows
     former, following = got
     assert len(former) >= 50 and (following or drain)
     assert len(set(former)) == len(former) and not set(former) & set(following)
-    assert drain or sorted([*former, *following]) == list(range(ROWS))
+    assert drain or sorted([*former, *following]) == sorted(row[2] for row in source.all_rows())
