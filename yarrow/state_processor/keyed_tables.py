@@ -7,7 +7,7 @@ It must not know where state lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.datastream.time_domain import TimeDomain
 from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.data.map_keys import declared_map_key, shown_as
 from yarrow.runtime.snapshot.handles import SerializerConfig, StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_group_form import StateForm
 from yarrow.state_processor.errors import StateProcessorError
@@ -131,7 +132,7 @@ class KeyedStateTable:
         """The columns; reads the state where its types do not say."""
         kind, meta = self.meta.kind, self.meta
         value = declared_shape(self._declared(lambda each: each.value))
-        map_key = declared_shape(self._declared(lambda each: each.map_key)) if kind is StateKind.MAP else None
+        map_key = _map_key_shape(self._declared(lambda each: each.map_key)) if kind is StateKind.MAP else None
         seen_keys, seen_values, seen_map_keys = Observed(), Observed(), Observed()
         for keys, contents in self.entries():
             seen_keys.observe_all(map(user_key, keys))
@@ -169,6 +170,15 @@ class KeyedStateTable:
                 yield shapes.batch([user_key(key) for key in keys], contents)
 
         return shapes.schema, made()
+
+
+def _map_key_shape(declared: TypeInformation | None) -> Shape | None:
+    """The shape of the keys of maps; those that dicts hold in their canonical form are cells of the declared type."""
+    shape = declared_shape(declared)
+    if shape is None or declared_map_key(declared) is None:
+        return shape
+    shown, to_cell = shown_as(declared), shape.to_cell
+    return replace(shape, to_cell=shown if to_cell is None else lambda key: to_cell(shown(key)))
 
 
 def cut(entries: Entries, rows: int) -> Entries:

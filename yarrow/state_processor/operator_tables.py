@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.heap_operator_states import load_entries
+from yarrow.runtime.data.map_keys import shown_map_keys
 from yarrow.runtime.snapshot.handles import (
     NamedOperatorState,
     OperatorStateHandle,
@@ -22,7 +23,7 @@ from yarrow.runtime.snapshot.handles import (
     StateKind,
     StateMetaInfo,
 )
-from yarrow.runtime.snapshot.value_serializers import stored_serializer
+from yarrow.runtime.snapshot.value_serializers import declared_type, stored_serializer
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.observed import Observed
 from yarrow.state_processor.shapes import Shape, declared_shape
@@ -78,15 +79,16 @@ class OperatorStates:
         entries = self.entries(name)
         _, _, state = self._pieces(name, OperatorStateMode.BROADCAST)[0]
         assert state.map_key is not None
+        keys = shown_map_keys(list(entries), declared_type(state.map_key))
         return pa.table(
             {
-                "key": shape_of([state.map_key], list(entries)).array(list(entries)),
+                "key": shape_of([state.map_key], keys).array(keys),
                 "value": shape_of([state.value], list(entries.values())).array(list(entries.values())),
             }
         )
 
     def entries(self, name: str) -> dict[Any, Any]:
-        """The entries of a broadcast map as values."""
+        """The entries of a broadcast map as values; Rows among the keys in their form for dicts."""
         entries: dict[Any, Any] = {}
         _, handle, state = self._pieces(name, OperatorStateMode.BROADCAST)[0]
         assert state.map_key is not None

@@ -30,6 +30,7 @@ from tests.unit.state_processor.bootstrapped import (
     Unsafe,
 )
 from yarrow.common import Row, Types
+from yarrow.datastream import RuntimeContext
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
 from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata
@@ -37,6 +38,7 @@ from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 from yarrow.state_processor import (
     BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
     OperatorIdentifier,
     OperatorTransformation,
     SavepointEnvironment,
@@ -552,3 +554,51 @@ def test_any_values_have_a_table(tmp_path_factory: pytest.TempPathFactory, value
     table = value_table(written(folder, dict(enumerate(values)), ValueStateDescriptor("s")))
     assert sorted(table.column("key").to_pylist()) == list(range(len(values)))
     table.validate(full=True)
+
+
+KEY_TYPES = [
+    None,
+    Types.ROW_NAMED(["name", "open"], [Types.STRING(), Types.BOOLEAN()]),
+]
+
+
+@pytest.mark.parametrize("declared", KEY_TYPES, ids=["undeclared", "declared"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_are_keys_of_maps_in_tables_and_back(tmp_path: Path, backend: str, declared: Any) -> None:
+    descriptor: MapStateDescriptor[Row, int] = MapStateDescriptor("by row", declared, Types.LONG())
+
+    class ByRow(KeyedStateBootstrapFunction[str, Any]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.by_row = runtime_context.get_map_state(descriptor)
+
+        def process_element(self, value: Any, ctx: Any) -> None:
+            self.by_row.put(Row(name=value[1], open=len(value[1]) > 1), 7)
+
+    configuration = {"state.backend.type": backend}
+    rows = OperatorTransformation.bootstrap_with(ROWS).key_by(key_of).transform(ByRow())
+    writer = SavepointWriter.new_savepoint(16, configuration=configuration).with_operator("op", rows)
+    path = writer.write(f"{tmp_path}/made")
+    expected = {
+        key: [({"name": name, "open": len(name) > 1}, 7) for own, name in ROWS if own == key] for key in "abc"
+    }
+
+    def shown(path: str) -> dict[Any, Any]:
+        found = by_key(value_table(path, "by row"))
+        return {key: sorted(entries, key=lambda entry: entry[0]["name"]) for key, entries in found.items()}
+
+    assert shown(path) == expected
+
+    class Everywhere(BroadcastStateBootstrapFunction[Any]):
+        def process_element(self, value: Any, ctx: Any) -> None:
+            ctx.get_broadcast_state(descriptor).put(Row(name=value[1], open=len(value[1]) > 1), 7)
+
+    rules = OperatorTransformation.bootstrap_with(ROWS).transform(Everywhere())
+    broadcast = SavepointWriter.new_savepoint(16).with_operator("op", rules).write(f"{tmp_path}/rules")
+    with SavepointReader.read(broadcast) as reader:
+        table = reader.read_broadcast_state("op", "by row").to_pylist()
+    assert sorted(table, key=lambda row: row["key"]["name"]) == [
+        {"key": {"name": name, "open": len(name) > 1}, "value": 7} for name in ("x", "yy", "zzz")
+    ]
+    if declared is not None:
+        again = SavepointWriter.from_existing_savepoint(path).transform_state("op", "by row", lambda t: t)
+        assert shown(again.write(f"{tmp_path}/again")) == expected
