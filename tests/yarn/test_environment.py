@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.yarn.commands import Commands
+from tests.yarn.commands import Commands, commands_in
+from tests.yarn.rest import ask, client_secrets
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
@@ -27,6 +29,10 @@ from yarrow.datastream import StreamExecutionEnvironment
 
 def facts(whose):
     import os, sys, numpy, pyarrow, ssl, yarrow.container
+    import runtime, layout
+    import yarrow.runtime.yarn.layout
+    assert runtime.WHOSE == layout.WHOSE == "the user's"
+    assert not hasattr(yarrow.runtime.yarn.layout, "WHOSE")
     with open("/proc/self/maps") as maps:
         libraries = sorted({line.split()[5] for line in maps if ".so" in line})
     # The program's own path is one below the working directory.
@@ -55,7 +61,7 @@ def facts(number):
         libraries = sorted({line.split()[5] for line in maps if ".so" in line})
     modules = {name: module.__file__ for name, module in sys.modules.items() if getattr(module, "__file__", None)}
     files = []
-    for name in ("shipped.txt", "tables/deep/one.csv", "model/weights.txt"):
+    for name in ("shipped.txt", "tables/deep/one.csv", "model/weights.txt", "lib/given/too.txt"):
         with open(name) as file:
             files.append(file.read())
     import wanted
@@ -74,11 +80,9 @@ with env.from_collection([1]).map(facts).execute_and_collect("facts") as rows:
 
 @pytest.fixture
 def commands(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
-    before = {entry["id"] for entry in hadoop.applications()}
-    made = Commands(hadoop, tmp_path, {"yarn.environment": "auto"})
     (tmp_path / "facts.py").write_text(FACTS)
-    yield made
-    made.end_all(before)
+    with commands_in(hadoop, tmp_path, {"yarn.environment": "auto"}) as made:
+        yield made
 
 
 def outside(places: list[str], folders: tuple[str, ...]) -> list[str]:
@@ -109,16 +113,19 @@ def content(folder: Path) -> None:
         wheel.writestr(f"{info}/RECORD", f"wanted.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
+@pytest.mark.usefixtures("hadoop_environment")
 def test_master_and_workers_use_nothing_outside_of_their_container(
-    hadoop: HadoopCluster, commands: Commands, tmp_path: Path
+    hadoop: HadoopCluster, commands: Commands, tmp_path: Path, hdfs_folder: str
 ) -> None:
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "shipped_module.py").write_text("WHOSE = 'the user'\n")
     (tmp_path / "shipped.txt").write_text("as it is")
     (tmp_path / "tables" / "deep").mkdir(parents=True)
     (tmp_path / "tables" / "deep" / "one.csv").write_text("1,2")
-    files = f"yarn.ship-files={tmp_path / 'shipped.txt'};{tmp_path / 'tables'}"
-    session = commands.ok("session", "-d", "-nm", commands.name("environment"), "-D", files)
+    with file_system_for(hdfs_folder).create(f"{hdfs_folder}/lib/given/too.txt") as given:
+        given.write(b"from HDFS")
+    files = ("-t", "shipped.txt", "-t", "tables", "-D", f"yarn.provided.lib.dirs={hdfs_folder}/lib")
+    session = commands.ok("session", "-d", "-nm", commands.name("environment"), "--env", "auto", *files)
     application = session.application
     content(tmp_path)
     flags = ("-pyfs", "modules/shipped_module.py", "-pyarch", "model.zip#model", "-pyreq", "needs.txt#wheels")
@@ -131,7 +138,7 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
     assert_inside(facts, local)
     assert any(one.endswith("/lib/libssl.so.3") or "/lib/libssl.so" in one for one in facts["libraries"])
     assert facts["shipped"] == ["the user", "required"]
-    assert facts["files"] == ["as it is", "1,2", "0.5"]
+    assert facts["files"] == ["as it is", "1,2", "0.5", "from HDFS"]
 
     masters = [
         process
@@ -144,6 +151,10 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
     libraries = sorted({line.split()[5] for line in maps if ".so" in line})
     assert [one for one in outside(libraries, (f"{local}/",)) if not is_c_runtime(one)] == []
     assert Path(f"/proc/{pythons[0].pid}/exe").resolve().is_relative_to(local)
+    secrets = client_secrets(tmp_path / "files", application)
+    environment = ask(secrets.rest_address, secrets.rest_token, "/jobmanager/environment")
+    assert environment["classpath"]
+    assert outside(environment["classpath"], (os.readlink(f"/proc/{pythons[0].pid}/cwd"), f"{local}/")) == []
 
     commands.ok("session", "-id", application, text="stop\n")
     assert commands.final_status(application) == "SUCCEEDED"
@@ -153,10 +164,20 @@ def test_a_job_and_a_program_of_their_own_use_nothing_outside_either(
     hadoop: HadoopCluster, commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "places.py").write_text(PLACES)
-    name = ("-ynm", commands.name("environment"))
-    job = commands.ok("run", "-m", "yarn-cluster", *name, "places.py")
+    # Modules of the user with names of the engine's folders and modules.
+    for module in ("runtime.py", "layout.py"):
+        (tmp_path / "modules").mkdir(exist_ok=True)
+        (tmp_path / "modules" / module).write_text('WHOSE = "the user\'s"\n')
+    flags = ("-ynm", commands.name("environment"), "-pyfs", "modules/runtime.py,modules/layout.py")
+    job = commands.ok("run", "-m", "yarn-cluster", *flags, "places.py")
     attached = ("-D", "execution.attached=true")
-    program = commands.ok("run-application", "-t", "yarn-application", *name, *attached, "places.py", "main")
+    with zipfile.ZipFile(tmp_path / "program.zip", "w") as archive:
+        archive.writestr("program/__init__.py", "")
+        archive.writestr("program/places.py", PLACES)
+    as_module = ("-pyfs", f"{flags[-1]},program.zip", "-pym", "program.places")
+    program = commands.ok(
+        "run-application", "-t", "yarn-application", *flags[:2], *as_module, *attached, "main"
+    )
     found: list[str] = []
 
     def told() -> bool:
