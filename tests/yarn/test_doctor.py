@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.yarn.commands import Commands
+from tests.yarn.commands import Commands, commands_in
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import user
 from yarrow.testing.hadoop.web import make_folder
 
 
 @pytest.fixture
-def commands(hadoop: HadoopCluster, tmp_path: Path) -> Commands:
-    return Commands(hadoop, tmp_path, {"yarn.environment": "auto"})
+def commands(hadoop: HadoopCluster, tmp_path: Path) -> Iterator[Commands]:
+    with commands_in(hadoop, tmp_path, {"yarn.environment": "auto"}) as made:
+        yield made
 
 
 def failures(output: str) -> list[str]:
