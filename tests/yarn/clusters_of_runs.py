@@ -1,7 +1,8 @@
-"""A cluster of Hadoop for one run of tests: the one that a variable names, else one of its own."""
+"""A cluster of Hadoop for one process that runs tests: the one that a variable names, else one of its own."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,10 @@ import pytest
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.errors import MissingProgramError
 from yarrow.testing.hadoop.layout import default_directory
+
+#: Names the folder of a cluster that runs already.
+SHARED = "YARROW_HADOOP_DIRECTORY"
+OWN = f"{default_directory()}-tests"
 
 
 @contextmanager
@@ -22,12 +27,30 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
         yield cluster
         return
     suffix = "-secured" if secured else ""
-    cluster = HadoopCluster.at(f"{default_directory()}-tests-{os.getpid()}{suffix}", secured=secured)
+    cluster = HadoopCluster.at(f"{OWN}-{os.getpid()}{suffix}", secured=secured)
     try:
-        cluster.up()
+        with one_at_a_time():
+            take_down_abandoned()
+            cluster.up()
     except MissingProgramError as error:
         pytest.skip(str(error))
     try:
         yield cluster
     finally:
         cluster.down()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Waits for others that bring up theirs: they would take the same ports, and each other's time."""
+    with open(f"{OWN}.lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def take_down_abandoned() -> None:
+    """Ends the clusters of test runs that were killed before they could."""
+    for folder in default_directory().parent.glob(f"{os.path.basename(OWN)}-*"):
+        owner = folder.name.removeprefix(f"{os.path.basename(OWN)}-").partition("-")[0]
+        if folder.is_dir() and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            HadoopCluster.at(folder).down()

@@ -1,4 +1,4 @@
-"""The real Hadoop that every test of this folder runs on, brought up once for the run.
+"""The real Hadoop that every test of this folder runs on, brought up once for each process that runs tests.
 
 YARROW_HADOOP_DIRECTORY names a cluster that runs already: it is used and left as it is. After each test every daemon
 serves again and nothing of the test is left; when a test fails, the logs of its containers are in the report.
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.clusters_of_runs import cluster_of_run
+from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
+from tests.yarn.parts import Parts
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import default_directory, user
+from yarrow.testing.hadoop.layout import user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.readiness import tail
 from yarrow.testing.hadoop.web import delete_folder
 
-SHARED = "YARROW_HADOOP_DIRECTORY"
 #: Seconds in which what a test has ended goes by itself.
 GRACE = 20.0
 #: The end of each container's log that a failed test shows.
@@ -54,22 +54,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Parts:
+    """With `-n 2` each of two processes has a cluster of its own."""
+    return Parts(config, log)
+
+
 @pytest.fixture(scope="session")
 def hadoop() -> Iterator[HadoopCluster]:
-    """The cluster of this run, serving."""
-    if not os.environ.get(SHARED):
-        take_down_abandoned()
+    """The cluster of this process, serving."""
     with cluster_of_run(SHARED) as cluster:
         yield cluster
-
-
-def take_down_abandoned() -> None:
-    """Ends the clusters of test runs that were killed before they could."""
-    beginning = f"{default_directory().name}-tests-"
-    for folder in default_directory().parent.glob(f"{beginning}*"):
-        owner = folder.name.removeprefix(beginning).partition("-")[0]
-        if folder.is_dir() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            HadoopCluster.at(folder).down()
 
 
 @pytest.fixture(autouse=True)
