@@ -18,8 +18,8 @@ from yarrow.common.job_status import JobStatus
 from yarrow.common.serialization import Encoder
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
-from yarrow.datastream.connectors.file_sink_policies import RollingPolicy
-from yarrow.testing.fault_jobs import FILES, JobShape, check, check_counts
+from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, BucketContext, RollingPolicy
+from yarrow.testing.fault_jobs import FILES, JobShape, check, check_counts, key_of
 from yarrow.testing.fault_plan import (
     RECORD_POINT,
     FaultAction,
@@ -90,6 +90,13 @@ SETTINGS = {
 }
 
 
+class KeyBuckets(BucketAssigner):
+    """Three folders by key: a checkpoint has several files to commit."""
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return str(int(key_of(element)[1:]) % 3)
+
+
 @dataclass(frozen=True, slots=True)
 class FaultRun:
     """One job, backend and plan."""
@@ -99,6 +106,8 @@ class FaultRun:
     plan: FaultPlan
     #: Of the job, above SETTINGS.
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: Of FILES.
+    buckets: BucketAssigner = field(default_factory=BucketAssigner.base_path_bucket_assigner)
 
     def __str__(self) -> str:
         return f"{self.shape.name} on {self.backend}, {self.plan}"
@@ -108,7 +117,8 @@ class FaultRun:
         gates, output = folder / "gates", folder / "output"
         for path in (gates, output, folder / "checkpoints"):
             path.mkdir(parents=True)
-        victims = (lambda: cluster.processes[:1]) if cluster.processes else None
+        # TaskExecutors come and go with jobs: there may be none just now.
+        victims = (lambda: cluster.processes[:1]) if cluster.cluster.shape.processes else None
         planner = FileFaultPlanner(self.plan, str(gates), victims)
         settings = SETTINGS | configuration_of(self.plan, str(gates)) | dict(self.settings)
         settings["execution.checkpointing.dir"] = str(folder / "checkpoints")
@@ -120,7 +130,8 @@ class FaultRun:
         if messages is not None:
             messages.planner = planner
         try:
-            client: Any = env.execute_async(f"{self.shape.name} {self.plan.seed}")
+            # Not by way of the environment: of several clusters that are open it would take the latest.
+            client: Any = cluster.submit(env.get_job_graph(f"{self.shape.name} {self.plan.seed}"))
             client.get_job_execution_result().result(60)
             assert client.get_job_status().result() is JobStatus.FINISHED
         finally:
@@ -136,6 +147,7 @@ class FaultRun:
             return TransactionalFiles(str(output))
         return (
             FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
+            .with_bucket_assigner(self.buckets)
             .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
             .build()
         )

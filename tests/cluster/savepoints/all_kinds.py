@@ -44,6 +44,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.time_domain import TimeDomain
+from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.fault_jobs import (
     INTERVAL,
@@ -55,6 +56,7 @@ from yarrow.testing.fault_jobs import (
     Ruling,
     key_of,
 )
+from yarrow.testing.fault_plan import RECORD_POINT
 from yarrow.testing.gated_source import GatedSplit, row_of
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.transactional_files import TransactionalFiles
@@ -279,6 +281,7 @@ class Lists(MapFunction[Input, Input], CheckpointedFunction):
             self._restored = None
 
     def map(self, value: Input) -> Input:
+        fault_points.reach(RECORD_POINT)
         self._own()
         self._list.add(value[2])
         self._union.add(value[2])
