@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from yarrow.container.operators.base import CollectMessage, ColumnarOperator, Emit
+from yarrow.container.operators.collecting_streams import STREAMS, CollectStream
 from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.task.code_writer import CodeWriter
 from yarrow.container.task.freezing import generate_fixed
@@ -29,85 +28,10 @@ from yarrow.runtime.snapshot.options import SnapshotKind
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.
 COLLECT_ROWS = 1000
 COLLECT_BYTES = 1 << 20
-#: Name of the operator's list state; part of the format of savepoints. An element is a stream: its name, its end,
-#: whether its rows are record batches, those that the client has not confirmed, their writers, the name of the client's
-#: iterator, and the position from which on the rows are any other client's. The last three were added later.
-STREAMS = "collect-streams"
 #: In place of a sequence number: of the message that asks to be told when the subtask may end.
 AWAITS = -1
 #: Checkpoints whose end is waited for; of those before nobody will hear any more.
 _REMEMBERED = 64
-
-
-class CollectStream:
-    """Rows in one order, counted from 0 over all attempts.
-
-    A subtask that goes on from a checkpoint goes on with the streams that it finds there: at another parallelism these
-    may be several, or none. Then it begins one, named by that checkpoint, so that no name comes twice.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        writer: str,
-        end: int = 0,
-        rows: list[Any] | None = None,
-        former: Iterable[tuple[int, str]] = (),
-    ) -> None:
-        """`writer`: the attempt that goes on with it; `former`: as `writers`, of the state that it begins from."""
-        self.name = name
-        #: Position behind the last row.
-        self.end = end
-        #: The last ones, which the client has not confirmed.
-        self.rows = rows or []
-        #: Position behind the last row that was sent, and taken on the way.
-        self.sent = self.first
-        #: Position from which on rows stay where they are; None = none do.
-        self.held_from: int | None = None
-        #: Where this attempt began: rows of former attempts from there on are void.
-        self.restored = end
-        #: Rows before it are covered by a completed checkpoint.
-        self.confirmed = end
-        #: What the client was told last of `confirmed`; -1 = it does not know of this attempt.
-        self.told = -1
-        self._writers = [*former, (end, writer)]
-
-    @property
-    def first(self) -> int:
-        """Position of the first of `rows`."""
-        return self.end - len(self.rows)
-
-    @property
-    def unsent(self) -> int:
-        """Rows that nobody has taken yet and that are to leave; some of them may be under way."""
-        return (self.end if self.held_from is None else self.held_from) - self.sent
-
-    @property
-    def writers(self) -> tuple[tuple[int, str], ...]:
-        """From which position on which attempt has written the rows from `first` on, in order; this one is the last."""
-        following = [*(begin for begin, _ in self._writers[1:]), None]
-        self._writers = [
-            each
-            for each, next_begin in zip(self._writers, following, strict=True)
-            if next_begin is None or (next_begin > self.first and next_begin > each[0])
-        ]
-        return tuple(self._writers)
-
-    def leave(self, position: int) -> None:
-        """The rows before the position are another client's, which has them."""
-        del self.rows[: max(0, position - self.first)]
-        self.sent = self.first
-
-    def append(self, row: Any) -> None:
-        """A row behind the last."""
-        self.rows.append(row)
-        self.end += 1
-
-    def let_go(self, position: int) -> None:
-        """The client has all rows before the position."""
-        count = min(position, self.sent) - self.first
-        if count > 0:
-            del self.rows[:count]
 
 
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
@@ -152,7 +76,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
             checkpointing.INTERVAL
         ) is not None and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
         attempt = environment.attempt_id
-        self._streams = [self._restored(attempt, *element) for element in self._state.get()]
+        self._streams = [
+            CollectStream.restored_from(element, attempt, self._collect_id) for element in self._state.get()
+        ]
         if not self._streams:
             restored = self.context.restored_checkpoint_id
             name = f"{-1 if restored is None else restored}-{environment.subtask}"
@@ -162,22 +88,6 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._own = self._streams[0]
         self._under_way = self._own
         self._send()
-
-    def _restored(
-        self,
-        attempt: str,
-        name: str,
-        end: int,
-        batches: bool,
-        rows: list[Any],
-        writers: Iterable[tuple[int, str]] = (),
-        iterator: str = "",
-        others_from: int = 0,
-    ) -> CollectStream:
-        stream = CollectStream(name, attempt, end, [_restored_row(row, batches) for row in rows], writers)
-        if iterator != self._collect_id:
-            stream.leave(others_from)
-        return stream
 
     def resume_finished(self) -> None:
         # The client may not have had the last rows when the input had ended.
@@ -216,14 +126,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     def snapshot_state(self, checkpoint_id: int) -> None:
         self._state.update(
             [
-                (
-                    stream.name,
-                    stream.end,
-                    *_stored_rows(stream.rows),
-                    stream.writers,
-                    self._collect_id,
-                    self._others_from(stream, checkpoint_id),
-                )
+                stream.element(self._collect_id, self._others_from(stream, checkpoint_id))
                 for stream in self._streams
             ]
         )
@@ -379,24 +282,3 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         if not self._finishing:
             return self._unsent == 0
         return self._last_sent and (self._let_go or not self._awaits_client)
-
-
-def _stored_rows(rows: list[Any]) -> tuple[bool, list[Any]]:
-    """Whether they are record batches, and how they are kept in state."""
-    if rows and isinstance(rows[0], pa.RecordBatch):
-        return True, [_ipc(batch) for batch in rows]
-    return False, list(rows)
-
-
-def _restored_row(row: Any, batches: bool) -> Any:
-    if not batches:
-        return row
-    with pa.ipc.open_stream(row) as stream:
-        return stream.read_next_batch()
-
-
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
