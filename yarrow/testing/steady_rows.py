@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,17 @@ class _SteadyReader(SourceReader[Any, GatedSplit]):
         ]
 
 
-def build_job(env: StreamExecutionEnvironment, folder: str, output: str, rows: int = ROWS) -> None:
-    """Puts the job into the environment; `folder` is where `go` will be, `output` a folder of any file system."""
+def build_job(
+    env: StreamExecutionEnvironment,
+    folder: str,
+    output: str,
+    rows: int = ROWS,
+    key: Callable[[Any], str] = key_of,
+) -> None:
+    """Puts the job into the environment; `folder` is where `go` will be, `output` a folder of any file system.
+
+    `key`: the same as `key_of`, from wherever a test wants it to be loaded.
+    """
     sink = (
         FileSink.for_row_format(output, Encoder.simple_string_encoder())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
@@ -127,7 +136,7 @@ def build_job(env: StreamExecutionEnvironment, folder: str, output: str, rows: i
         .build()
     )
     source = env.from_source(SteadySource(folder, rows=rows), WatermarkStrategy.no_watermarks(), "rows")
-    counted = source.uid("rows").key_by(key_of, Types.STRING()).process(Counting()).uid("counts")
+    counted = source.uid("rows").key_by(key, Types.STRING()).process(Counting()).uid("counts")
     counted.sink_to(sink).uid("files")
 
 
@@ -194,10 +203,10 @@ def _check_order(part: Sequence[Any]) -> None:
         last[key] = count
 
 
-def main(folder: str, output: str, rows: str = str(ROWS)) -> None:
+def main(folder: str, output: str, rows: str = str(ROWS), *, key: Callable[[Any], str] = key_of) -> None:
     """The program: `FOLDER OUTPUT [ROWS]`."""
     env = StreamExecutionEnvironment.get_execution_environment()
-    build_job(env, folder, output, int(rows))
+    build_job(env, folder, output, int(rows), key)
     env.execute("steady rows")
 
 

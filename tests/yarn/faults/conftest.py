@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.clusters_of_runs import SHARED
-from tests.yarn.conftest import KEPT
+from tests.yarn.conftest import KEPT, SHARED, note_applications
 from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob
 from tests.yarn.highly_available import zookeeper_client
 from tests.yarn.waiting import until
@@ -22,7 +21,9 @@ from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.web import delete_folder
 from yarrow.testing.tcp_relay import TcpRelay
 
-PLACES = Places(znode_root=ROOT, kept=KEPT)
+PLACES = Places(znode_root="/", kept=KEPT)
+#: Seconds in which what is stored of a job goes when that has ended.
+CLEANED = 30.0
 
 StartSession = Callable[..., FaultSession]
 
@@ -39,10 +40,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_on_the_cluster(hadoop: HadoopCluster) -> Iterator[None]:
-    """In place of that of the folder above: sessions outlive a test here."""
+def leaves_nothing_on_the_cluster(
+    hadoop: HadoopCluster, sessions: list[FaultSession], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """In place of that of the folder above: sessions outlive a test here, what is stored of its jobs does not."""
+    note_applications(hadoop, request.node)
     yield
     hadoop.bring_back()
+    for session in [one for one in sessions if not one.has_ended()]:
+        left: list[str] = []
+
+        def is_clean(session: FaultSession = session, left: list[str] = left) -> bool:
+            left[:] = session.left_of_jobs()
+            return not left
+
+        with contextlib.suppress(AssertionError):
+            until(is_clean, CLEANED, "nothing is left of jobs")
+        assert not left, f"the test left in {session.application}: {left}"
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -76,22 +90,30 @@ def storage(hadoop: HadoopCluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
+def sessions() -> list[FaultSession]:
+    """All that were started."""
+    return []
+
+
+@pytest.fixture(scope="package")
 def start_session(
-    hadoop: HadoopCluster, storage: str, tmp_path_factory: pytest.TempPathFactory
+    hadoop: HadoopCluster,
+    storage: str,
+    sessions: list[FaultSession],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[StartSession]:
     """Starts sessions that end with the package, those that did not before."""
-    started: list[FaultSession] = []
 
     def start(name: str, quorum: str = "", **settings: str) -> FaultSession:
         folder = tmp_path_factory.mktemp(name)
         session = FaultSession(hadoop, folder, f"{storage}/{name}", name, quorum, **settings)
-        started.append(session)
+        sessions.append(session)
         return session
 
     yield start
     hadoop.bring_back()
     try:
-        for session in started:
+        for session in sessions:
             session.stop()
     finally:
         with zookeeper_client(hadoop.zookeeper_quorum) as client:
@@ -128,8 +150,8 @@ def healed(relay: TcpRelay, submitted: list[SteadyJob]) -> Iterator[None]:
 
 
 @pytest.fixture
-def submitted(hadoop: HadoopCluster) -> Iterator[list[SteadyJob]]:
-    """Jobs of the test that are cancelled after it, should it have failed."""
+def submitted(hadoop: HadoopCluster, leaves_nothing_on_the_cluster: None) -> Iterator[list[SteadyJob]]:
+    """Jobs of the test that are cancelled after it, should it have failed; what they leave is looked for then."""
     jobs: list[SteadyJob] = []
     yield jobs
     hadoop.bring_back()

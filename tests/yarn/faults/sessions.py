@@ -14,11 +14,12 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.yarn.commands import Commands
-from tests.yarn.highly_available import ClusterNodes, high_availability, zookeeper_client
+from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.rest import ask, client_secrets
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import ENDED, GRACE, RESTARTS, Cluster, WatchedJob
 from yarrow.cli.errors import CommandError
+from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.containers import ContainerProcess
@@ -32,7 +33,12 @@ TASK_EXECUTOR = "-m yarrow.container.yarn_task_executor"
 ROOT = "/yarrow-faults"
 #: The tests that share a session end its master nine times in all.
 ATTEMPTS = "15"
-PROGRAM = "import sys\nfrom yarrow.testing.steady_rows import main\nmain(*sys.argv[1:])\n"
+#: A module of the user's that workers load: whichever master leads, it must have what the client has shipped.
+MODULE, MODULE_FILE = "def key_of(row):\n    return row[0]\n", "shipped_key.py"
+PROGRAM = (
+    "import sys\nfrom shipped_key import key_of\nfrom yarrow.testing.steady_rows import main\n"
+    "main(*sys.argv[1:], key=key_of)\n"
+)
 
 
 def steady(checkpoints: str) -> dict[str, str]:
@@ -76,6 +82,7 @@ class FaultSession:
             },
         )
         (folder / "steady.py").write_text(PROGRAM)
+        (folder / MODULE_FILE).write_text(MODULE)
         self._jobs = 0
         with ExitStack() as left:
             client = left.enter_context(zookeeper_client(hadoop.zookeeper_quorum))
@@ -94,6 +101,21 @@ class FaultSession:
             finally:
                 if not self.has_ended():
                     self.hadoop.kill_application(self.application)
+        self.commands.assert_nothing_left()
+
+    def left_of_jobs(self) -> list[str]:
+        """While no job runs: what is stored of one, and processes of containers that YARN does not have any more."""
+        left = [f"node {path}" for path in self.znodes()] + stored_files(
+            f"{self.storage}/ha/{self.application}"
+        )
+        with contextlib.suppress(FileNotFoundError):
+            checkpoints = f"{self.storage}/checkpoints"
+            left += [entry.path for entry in file_system_for(checkpoints).list(checkpoints)]
+        living = {one["id"] for one in self.hadoop.containers(self.application)}
+        orphans = [
+            one for one in self.hadoop.container_processes(self.application) if one.container not in living
+        ]
+        return left + [f"{one.pid} of {one.container}: {one.command}" for one in orphans]
 
     def has_ended(self) -> bool:
         return self.commands.state(self.application) in ("FINISHED", "FAILED", "KILLED")
@@ -169,9 +191,8 @@ class FaultSession:
         folder.mkdir()
         output = str(folder / "output") if local else f"{self.storage}/output-{self._jobs}"
         dynamic = [f"-D{key}={value}" for key, value in settings.items()]
-        outcome = self.commands.ok(
-            "run", "-d", "-yid", self.application, *dynamic, "steady.py", str(folder), output
-        )
+        arguments = (*dynamic, "-pyfs", MODULE_FILE, "steady.py", str(folder), output)
+        outcome = self.commands.ok("run", "-d", "-yid", self.application, *arguments)
         return SteadyJob(self, outcome.job, folder, output)
 
 

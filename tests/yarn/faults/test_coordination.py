@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+from collections import Counter
 from functools import partial
 from threading import Event
 
@@ -45,6 +47,7 @@ class Absence:
         assert self.job.restored_from() >= max(self.pointers), "nothing that was completed is lost"
         assert self.session.master().pid == self.master.pid and self.session.attempts() == self.attempts
         self.job.until_checkpoints()
+        written_once(self.session, self.job)
         self.job.finish()
         until(lambda: self.session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
 
@@ -62,6 +65,13 @@ def test_22_suspended_and_back_in_time(session: FaultSession, job: SteadyJob, re
     assert session.epoch() == epoch
     assert job.attempts() == attempts and job.restored_from() == 0
     job.finish()
+
+
+def written_once(session: FaultSession, job: SteadyJob) -> None:
+    """By the NameNode's own record: no id of a checkpoint is used twice, by whomever."""
+    record = (session.hadoop.directory / "logs" / "namenode.log").read_text("utf-8", errors="replace")
+    written = re.findall(rf"cmd=rename\tsrc=\S+\tdst=\S*/{job.job_id}/chk-(\d+)/_metadata\t", record)
+    assert written and len(written) == len(set(written)), Counter(written).most_common(3)
 
 
 def has_said(session: FaultSession, text: str, times: int) -> bool:
@@ -130,4 +140,5 @@ def test_25_leadership_flaps(session: FaultSession, job: SteadyJob, relay: TcpRe
         assert not given_up or epochs[-1] > epochs[-2]
     assert epochs == sorted(epochs) and len(set(epochs)) > 2
     assert checkpoints == sorted(set(checkpoints)), "no id twice"
+    written_once(session, job)
     job.finish()
