@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.conftest import KEPT, SHARED, note_applications
+from tests.yarn.clusters_of_runs import SHARED
+from tests.yarn.conftest import KEPT, note_applications
 from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob
 from tests.yarn.highly_available import zookeeper_client
 from tests.yarn.waiting import until
