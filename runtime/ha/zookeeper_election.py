@@ -28,6 +28,7 @@ from yarrow.runtime.ha.zookeeper_client import (
     NoNodeError,
     SessionEvent,
     ZooKeeperClient,
+    ZooKeeperUnreachableError,
     refusal,
 )
 from yarrow.runtime.ha.zookeeper_records import EPOCH_NODE, ZooKeeperRecords
@@ -80,7 +81,11 @@ class ZooKeeperElection:
         """See LeaderElection."""
         self._loop, self._contender = asyncio.get_running_loop(), contender
         self._client.listen(self._noted)
-        await asyncio.to_thread(self._prepare)
+        try:
+            await asyncio.to_thread(self._prepare)
+        except ZooKeeperUnreachableError as error:
+            # It was there: the address is right, and a master that ended now would be missed when it is back.
+            _log.warning("leader election: %s; this master stands by until it is back", error)
         self._thread = threading.Thread(target=self._run, name="leader election", daemon=True)
         self._thread.start()
 

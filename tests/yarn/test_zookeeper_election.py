@@ -132,6 +132,22 @@ def test_one_leads_and_the_next_takes_over(zookeeper: PrivateZooKeeper) -> None:
     run(body)
 
 
+def test_who_starts_as_zookeeper_goes_away_stands_by_until_it_is_back(zookeeper: PrivateZooKeeper) -> None:
+    async def body() -> None:
+        master = Master(zookeeper, "away-at-the-start", [], "a")
+        await asyncio.to_thread(master.services.start)
+        zookeeper.stop()
+        try:
+            await master.services.election.start(master)
+            assert master.epoch is None
+        finally:
+            await asyncio.to_thread(zookeeper.start)
+        await eventually(lambda: master.epoch == 1)
+        await master.services.close_and_clean_up()
+
+    run(body)
+
+
 def assert_gone(zookeeper: PrivateZooKeeper, cluster: str) -> None:
     client = KazooClient(zookeeper.quorum)
     client.start(DEADLINE)

@@ -46,6 +46,8 @@ def test_nemesis_on_standalone_masters(
     folder = tmp_path / f"nemesis-{seed}-{os.getpid()}"
     folder.mkdir()
     masters = StandaloneMasters(folder, storage, hadoop.zookeeper_quorum, hadoop.environment())
+    # A successor may begin while ZooKeeper is away, and nobody starts another in its place.
+    masters.config["high-availability.zookeeper.client.connection-timeout"] = f"{GRACE:g} s"
     masters.start()
     try:
         target = StandaloneTarget(masters, hadoop, folder, f"{storage}/standalone-{seed}")
