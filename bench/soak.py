@@ -151,7 +151,7 @@ def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
     if given.yarn:
         return soak_yarn.run_named(given.only)
     if given.nemesis is not None:
-        return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds)
+        return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds, given.only)
     if given.large_row is not None:
         return soak_large_row.run_large_row(given.large_row)
     return None
@@ -168,7 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--replay", nargs=4, metavar=("SHAPE", "BACKEND", "SEED", "KIND"), help="one plan again"
     )
     parser.add_argument("--yarn", action="store_true", help="named faults on a real YARN")
-    parser.add_argument("--only", default="", help="of --yarn: tests whose names match, as for pytest -k")
+    parser.add_argument(
+        "--only", default="", help="of --yarn, --nemesis: tests whose names match, as pytest -k"
+    )
     parser.add_argument(
         "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
     )

@@ -31,17 +31,22 @@ SHARED = ("YARROW_HADOOP_DIRECTORY", "YARROW_SECURED_HADOOP_DIRECTORY")
 
 def run_named(words: str = "") -> list[Row]:
     """The named faults that are left to the soak, or those whose names match `words`."""
-    chosen = ["-k", words] if words else []
-    return run_tests(["-m", "soak", *chosen, TESTS], {"YARROW_SOAK": "1"})
+    return run_tests(["-m", "soak", *_chosen(words), TESTS], {"YARROW_SOAK": "1"})
 
 
-def run_nemesis(first_seed: int, seeds: int, seconds: float) -> Iterator[Row]:
-    """Seeds one after the other, each over YARN and over standalone masters; rows name the seconds as well."""
+def _chosen(words: str) -> list[str]:
+    return ["-k", words] if words else []
+
+
+def run_nemesis(first_seed: int, seeds: int, seconds: float, words: str = "") -> Iterator[Row]:
+    """Seeds one after the other, each over YARN and over standalone masters, or where the names of the tests match
+    `words`; rows name the seconds as well.
+    """
     for first in range(first_seed, first_seed + seeds, SEEDS_A_RUN):
         last = min(first + SEEDS_A_RUN, first_seed + seeds)
         numbers = ",".join(str(seed) for seed in range(first, last))
         variables = {"YARROW_NEMESIS_SEEDS": numbers, "YARROW_NEMESIS_SECONDS": f"{seconds:g}"}
-        for row in run_tests([NEMESIS], variables):
+        for row in run_tests([*_chosen(words), NEMESIS], variables):
             yield replace(row, name=f"{row.name}, {seconds:g} s")
 
 
