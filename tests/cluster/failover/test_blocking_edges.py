@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, environment
+from yarrow.common import Row, Types
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.cluster
 ROWS = 20_000
 #: More than the reader of a result looks ahead.
 MANY_ROWS = 200_000
+PAIR = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["processes", "threads"])
@@ -59,6 +61,16 @@ def test_results_are_read_complete_and_by_everybody(cluster: MiniCluster) -> Non
     env = blocking(cluster)
     pairs = env.from_sequence(1, ROWS).map(lambda x: (x % 7, x))
     sums = pairs.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    last: dict[int, int] = {}
+    for key, total in sums.execute_and_collect():
+        last[key] = max(total, last.get(key, 0))
+    assert last == {rest: sum(x for x in range(1, ROWS + 1) if x % 7 == rest) for rest in range(7)}
+
+
+def test_results_of_columns_are_read_complete(cluster: MiniCluster) -> None:
+    env = blocking(cluster)
+    pairs = env.from_sequence(1, ROWS).map(lambda x: Row(key=x % 7, n=x), PAIR)
+    sums = pairs.to_arrow().key_by("key").sum("n").to_rows(as_tuple=True)
     last: dict[int, int] = {}
     for key, total in sums.execute_and_collect():
         last[key] = max(total, last.get(key, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,10 @@ from yarrow.common import JobStatus, Types
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.state import ListStateDescriptor, StateDescriptor, ValueStateDescriptor
 from yarrow.runtime.common.errors import CheckpointFailedError, JobExecutionError, RestoreError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.rpc.checkpoint_statistics import CheckpointStatistics
 from yarrow.testing.local_job_client import LocalJobClient
+from yarrow.testing.loop_thread import LoopThread
 from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
 
@@ -193,6 +197,59 @@ def test_a_folder_in_which_nobody_may_write_fails_the_savepoint_and_not_the_job(
     assert isinstance(failed, CheckpointFailedError) and str(target) in str(failed), failed
     assert client.get_job_status().result() is JobStatus.RUNNING
     assert list(target.iterdir()) == []
+    allow(tmp_path, ROWS)
+    client.get_job_execution_result().result()
+    assert sorted(CommittedFiles(tmp_path / "sink").rows(), key=repr) == expected_output(fired=False)
+
+
+def without_restore(cluster: MiniCluster, folder: Path) -> StreamExecutionEnvironment:
+    """The job from its beginning, with checkpoints in a folder."""
+    settings = {
+        "execution__checkpointing__dir": str(folder),
+        "execution__checkpointing__tolerable_failed_checkpoints": "1000",
+    }
+    env = environment(cluster, "", **settings)
+    env.get_configuration().remove_config("execution.state-recovery.path")
+    return env
+
+
+def test_a_checkpoint_folder_in_which_nobody_may_write_is_refused(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    env = without_restore(cluster, closed)
+    build(env, tmp_path, due=DUE)
+    graph = env.get_job_graph("all kinds")
+    with (
+        refused(cluster, tmp_path, RestoreError, rf"{closed} \(execution.checkpointing.dir\).*[Pp]ermission"),
+        without_privileges(),
+    ):
+        cluster.submit(graph)
+
+
+def test_a_checkpoint_folder_that_is_closed_later_fails_checkpoints_and_not_the_job(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints"
+    allow(tmp_path, 30)
+    env = without_restore(cluster, folder)
+    build(env, tmp_path, due=DUE)
+    client = cluster.submit(env.get_job_graph("all kinds"))
+    job_id = JobID(str(client.get_job_id()))
+
+    def statistics() -> CheckpointStatistics:
+        return LoopThread.shared().call(cluster.cluster.dispatcher.request_checkpoint_statistics(job_id))
+
+    wait_until(lambda: statistics().completed > 0)
+    failed = statistics().failed
+    os.chmod(folder / job_id, 0o500)
+    with without_privileges():
+        wait_until(lambda: statistics().failed >= failed + 3)
+    os.chmod(folder / job_id, 0o755)
+    latest, completed = statistics().latest_failed, statistics().completed
+    assert latest is not None and re.search(rf"{folder}/{job_id}.*ermission", latest.failure_message)
+    wait_until(lambda: statistics().completed > completed)
+    assert client.get_job_details().result().restarts == 0
     allow(tmp_path, ROWS)
     client.get_job_execution_result().result()
     assert sorted(CommittedFiles(tmp_path / "sink").rows(), key=repr) == expected_output(fired=False)
