@@ -52,11 +52,11 @@ class SlotTasks:
         of one that comes twice.
         """
         job = self._slots.job(deployment.job_id, deployment.job_master_id)
-        tasks = tuple(task for task in deployment.tasks if not self._is_known(job, task.attempt_id))
-        if not tasks:
+        fresh = tuple(task for task in deployment.tasks if not self._is_known(job, task.attempt_id))
+        if not fresh:
             return
-        deployment = msgspec.structs.replace(deployment, tasks=tasks)
-        attempts = {task.attempt_id for task in tasks}
+        deployment = msgspec.structs.replace(deployment, tasks=fresh)
+        attempts = {task.attempt_id for task in fresh}
         self._slots_of(deployment)
         job.deploying |= attempts
         try:

@@ -211,7 +211,8 @@ class PendingOperatorSnapshot:
         if not self._states and not self._carried:
             return ()
         named: list[NamedOperatorState] = []
-        with writing_states([state.name for state in (*self._states, *(each.state for each in self._carried))]):
+        names = [frozen.name for frozen in self._states] + [each.state.name for each in self._carried]
+        with writing_states(names):
             handle = output.write(self._chunks(named))
         return (OperatorStateHandle(states=tuple(named), handle=handle),)
 

@@ -16,9 +16,12 @@ from yarrow.datastream import DataStream
 from yarrow.datastream.functions import AggregateFunction, KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
+    ListState,
     ListStateDescriptor,
+    MapState,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    ValueState,
     ValueStateDescriptor,
 )
 from yarrow.testing.operator_harness import OperatorHarness
@@ -44,9 +47,9 @@ class EveryKind(KeyedProcessFunction[str, tuple[str, int], Any]):
     """Puts out all that is kept of a key at each of its rows, and once more by a timer at the end."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", LONG))
-        self.values = runtime_context.get_list_state(ListStateDescriptor("values", LONG))
-        self.last = runtime_context.get_map_state(MapStateDescriptor("last", LONG, LONG))
+        self.count: ValueState[int] = runtime_context.get_state(ValueStateDescriptor("count", LONG))
+        self.values: ListState[int] = runtime_context.get_list_state(ListStateDescriptor("values", LONG))
+        self.last: MapState[int, int] = runtime_context.get_map_state(MapStateDescriptor("last", LONG, LONG))
         self.product = runtime_context.get_reducing_state(
             ReducingStateDescriptor("product", lambda a, b: (31 * a + b) % 1009, LONG)
         )
