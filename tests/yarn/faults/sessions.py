@@ -84,6 +84,8 @@ class FaultSession:
         (folder / "steady.py").write_text(PROGRAM)
         (folder / MODULE_FILE).write_text(MODULE)
         self._jobs = 0
+        #: What `left_of_jobs` has found after a test that failed for it.
+        self.known_left: set[str] = set()
         with ExitStack() as left:
             client = left.enter_context(zookeeper_client(hadoop.zookeeper_quorum))
             self.application = self.commands.ok("session", "-d", "-nm", Commands.name(name)).application
