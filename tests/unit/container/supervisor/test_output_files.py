@@ -53,7 +53,7 @@ def test_a_full_disk_costs_lines_in_the_file_and_nothing_else(
     files = OutputFiles(tmp_path, ResourceID("te"), lambda stream, text: seen.append(text))
     files.write_output("stdout", "before")
     write = os.write
-    half = [3, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    half: list[int | OSError] = [3, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
 
     def full(fd: int, data: memoryview) -> int:
         left = half.pop(0) if len(half) > 1 else half[0]
