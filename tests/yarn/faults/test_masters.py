@@ -13,6 +13,11 @@ from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
 from tests.yarn.waiting import slowed, until
 from tests.yarn.watched_jobs import GRACE
+from yarrow.cli.applications import application_of, rest_of
+from yarrow.cli.remote_job_client import RemoteJobClient
+from yarrow.common.completable_future import CompletableFuture
+from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.runtime.config.settings import Settings
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 #: Seconds from the death of the master to all tasks running from the last checkpoint, on a quiet machine.
@@ -33,6 +38,7 @@ def test_3_killed(
     (victim,) = session.processes(half)
     (other,) = session.processes(SKEIN_MASTER if half == MASTER else MASTER)
     former = {one.pid for one in session.task_executors()}
+    ended = followed(session, job)
     kill(victim)
     follows = until(lambda: not lives(other), GRACE, "the other half of the container ends")
     back = follows + until(lambda: session.epoch() > epoch and job.runs(), GRACE, "the job runs again")
@@ -48,7 +54,17 @@ def test_3_killed(
     job.until_checkpoints()
     assert follows <= slowed(FOLLOWS) and back <= slowed(BACK), (follows, back)
     job.finish()
+    until(ended.done, GRACE, "the client that waited for it all the time is told")
+    assert str(ended.result().get_job_id()) == job.job_id
     until(lambda: session.znodes() == [], GRACE, "nothing of the job is left in ZooKeeper")
+
+
+def followed(session: FaultSession, job: SteadyJob) -> CompletableFuture[JobExecutionResult]:
+    """The end of the job, as an attached `yarrow run` waits for it."""
+    config = Settings({**session.commands.configuration, "yarn.application.id": session.application})
+    client = RemoteJobClient(rest_of(config, application_of(config)), job.job_id, "steady")
+    assert client.get_job_status().result().name == "RUNNING"
+    return client.get_job_execution_result()
 
 
 def test_28_cancelled_while_its_master_restarts(session: FaultSession, job: SteadyJob) -> None:
