@@ -3,6 +3,7 @@ output is that without faults."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 
@@ -32,7 +33,9 @@ def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None
     (first,) = session.task_executors()
     job.until_disturbed_and_back(lambda: kill(first, signal.SIGSTOP))
     job.until_checkpoints()
-    kill(first, signal.SIGCONT)
+    # YARN may have ended its container meanwhile: it was given back.
+    with contextlib.suppress(ProcessLookupError):
+        kill(first, signal.SIGCONT)
     until(lambda: first.pid not in pids(session), GRACE, "the former one ends")
     job.finish()
 
@@ -87,7 +90,8 @@ def test_8_more_memory_than_its_container_has(session: FaultSession) -> None:
     until(lambda: job.state() == "FAILED", GRACE, "the job fails once its restarts are used up")
     causes = [entry["stacktrace"] for entry in job.get("/exceptions")["exceptionHistory"]["entries"]]
     assert len(causes) >= 3
-    assert all("may use 1024 MB" in text for text in causes), causes
+    # By its own measure or by YARN's, whichever is there in time.
+    assert all("may use 1024 MB" in text or "than it may, 1024 MB" in text for text in causes), causes
     assert all("aise taskmanager.memory.process.size (-ytm)" in text for text in causes), causes
     assert session.said("used more memory than it may, 1024 MB: raise taskmanager.memory.process.size") > 0
     # One for each time; and one that is given back, if the job's end comes after the question for it.
