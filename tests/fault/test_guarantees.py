@@ -412,6 +412,8 @@ def test_late_acknowledgements_that_are_taken_lose_rows(
 class _OneByOne(gated_source._Reader):
     """Asks for a split when it has read the one it has; its gates are whole splits."""
 
+    WAITS_FOR_SPLITS = False
+
     def _gated(self, split: GatedSplit) -> bool:
         if split.number >= 20 and not self._checkpointed:
             return True

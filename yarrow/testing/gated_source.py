@@ -95,6 +95,8 @@ class _Reader(SourceReader[Any, GatedSplit]):
 
     ROWS_A_POLL = 6
     PAUSE = 0.001
+    #: Reads nothing before it has all its splits: one that came behind the others would bring late rows.
+    WAITS_FOR_SPLITS = True
 
     def __init__(self, source: GatedSource, context: SourceReaderContext) -> None:
         self._source = source
@@ -117,7 +119,7 @@ class _Reader(SourceReader[Any, GatedSplit]):
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         self._paused = not self._paused
-        if self._paused:
+        if self._paused or (self.WAITS_FOR_SPLITS and not self._no_more):
             return NothingAvailable(self.PAUSE)
         live = [split for split in self._splits if split.position < split.end]
         if not live:
