@@ -54,6 +54,23 @@ def test_5_its_node_is_lost(session: FaultSession, job: SteadyJob) -> None:
     job.finish()
 
 
+@pytest.mark.soak
+def test_5_its_node_is_back_at_once(session: FaultSession, job: SteadyJob) -> None:
+    away = on_another_node_than_the_master(session, job)
+    node = session.node_of(away.container)
+
+    def lose_and_bring_back() -> None:
+        session.hadoop.kill(node)
+        session.hadoop.start(node)
+
+    # The node knows nothing of the container, has removed its files and leaves its process alone.
+    job.until_disturbed_and_back(lose_and_bring_back)
+    until(lambda: away.pid not in pids(session), GRACE, "the former one ends")
+    assert len(session.task_executors()) == 1
+    job.until_checkpoints()
+    job.finish()
+
+
 def on_another_node_than_the_master(session: FaultSession, job: SteadyJob) -> ContainerProcess:
     """The only TaskExecutor, after it was put there: while the master's node is stopped, nothing starts on it."""
     masters = session.node_of(session.master().container)
