@@ -11,6 +11,7 @@ import pytest
 
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
+from tests.yarn.highly_available import stored_files
 from tests.yarn.waiting import slowed, until
 from tests.yarn.watched_jobs import GRACE
 from yarrow.cli.applications import application_of, rest_of
@@ -18,6 +19,7 @@ from yarrow.cli.remote_job_client import RemoteJobClient
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 #: Seconds from the death of the master to all tasks running from the last checkpoint, on a quiet machine.
@@ -148,6 +150,10 @@ def test_4_all_attempts_are_used_up(
     epoch = session.epoch()
     kill(session.master())
     until(lambda: session.epoch() > epoch and job.runs(), GRACE, "the second attempt leads")
+    overview = session.get("/overview")
+    assert overview["yarn-attempt"] == overview["yarn-max-attempts"] == 2
+    assert session.said("attempt 2 of 2, the last") == 1
+    assert "the last: YARN starts no other" in session.commands.ok("list", "-yid", session.application).err
     job.until_checkpoints()
     kill(session.master())
     until(session.has_ended, GRACE, "the application has ended")
@@ -156,4 +162,7 @@ def test_4_all_attempts_are_used_up(
     assert any(node.startswith("jobs/") for node in kept) and any(
         node.startswith("checkpoints/") for node in kept
     ), "high availability keeps what it needs"
+    assert any("/job-graphs/" in path for path in stored_files(f"{session.storage}/ha/{session.application}"))
+    path = session.pointers(job.job_id)[max(session.pointers(job.job_id))]
+    assert file_system_for(path).status(f"{path}/_metadata").size > 0
     session.nodes.remove()

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
+from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import GRACE
+from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
+
+#: Seconds between checkpoints.
+INTERVAL = 0.5
 
 
 @pytest.fixture
@@ -63,17 +69,17 @@ def test_13_read_only(hadoop: HadoopCluster, session: FaultSession, local_job: S
 
 def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSession, job: SteadyJob) -> None:
     last = job.last_checkpoint()
-    before = job.count("failed")
     hadoop.kill("namenode")
     (first,) = session.task_executors()
     kill(first)
     until(lambda: job.state() == "RESTARTING" or not job.runs(), GRACE, "the job restarts")
     until(lambda: len(session.task_executors()) == 1 and not job.runs(), GRACE, "another TaskExecutor")
+    until(lambda: "WebHDFS cannot be reached" in json.dumps(job.get("/exceptions")), GRACE, "a restore fails")
+    assert not job.runs()
     hadoop.start("namenode")
     hadoop.wait_until_ready("namenode", "datanode")
     job.until_running()
     assert job.restored_from() >= last, "it never begins from nothing"
-    assert job.count("failed") >= before
     job.until_checkpoints()
     job.finish()
 
@@ -171,3 +177,35 @@ def test_20_no_room_and_no_folder(hadoop: HadoopCluster, session: FaultSession, 
     files = file_system_for(session.storage)
     files.delete(f"{session.storage}/checkpoints/{local_job.job_id}", recursive=True)
     course.check_after()
+
+
+@pytest.mark.soak
+def test_20_no_permission(hadoop: HadoopCluster, storage: str, tmp_path: Path) -> None:
+    """Of another user than the one that HDFS forbids nothing."""
+    folder = f"{storage}/theirs"
+    for command in (("-mkdir", "-p", folder), ("-chmod", "777", folder)):
+        assert hadoop.run("hdfs", "dfs", *command).returncode == 0
+    masters = StandaloneMasters(
+        tmp_path, folder, hadoop.zookeeper_quorum, {**hadoop.environment(), "HADOOP_USER_NAME": "somebody"}
+    )
+    try:
+        masters.start(masters=1)
+        tolerant = {"execution.checkpointing.tolerable-failed-checkpoints": "1000"}
+        job = CountedRows(masters, tmp_path, f"{folder}/checkpoints", **tolerant)
+        job.until_running()
+        job.until_checkpoints()
+        attempts, clock = job.attempts(), SystemClock()
+        own = f"{folder}/checkpoints/{job.job_id}"
+        assert hadoop.run("hdfs", "dfs", "-chmod", "500", own).returncode == 0
+        failed, began = job.count("failed"), clock.monotonic()
+        # The first may come at once.
+        until(lambda: job.count("failed") >= failed + 5, GRACE, "checkpoints fail")
+        assert clock.monotonic() - began > 3 * INTERVAL, "nobody tries again at once"
+        assert "Permission denied" in json.dumps(job.get("/checkpoints"))
+        assert hadoop.run("hdfs", "dfs", "-chmod", "755", own).returncode == 0
+        job.until_checkpoints()
+        assert job.attempts() == attempts, "no task restarted"
+        job.finish()
+        masters.until_nothing_is_stored()
+    finally:
+        masters.stop()
