@@ -328,10 +328,23 @@ class CheckpointHarness(WorkerHarness):
     # ------------------------------------------------------------------ messages
 
     def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Takes messages until the condition holds."""
+        """Takes messages until the condition holds; a TimeoutError says where tasks are by then."""
         deadline = perf_counter() + seconds
         while not condition():
-            self._note(self.next_message(deadline))
+            try:
+                message = self.next_message(deadline)
+            except TimeoutError as error:
+                states = {self._described(place): state.value for place, state in self.states.items()}
+                ended = sorted(self._described(place) for place in self.at_end_of_data)
+                causes = [cause.stacktrace for cause in self.causes.values()]
+                raise TimeoutError(
+                    f"{error}: tasks are {states}, at the end of their data: {ended}; failures: {causes}"
+                ) from None
+            self._note(message)
+
+    def _described(self, place: Subtask) -> str:
+        vertex, subtask = place
+        return f"{self._graph.vertex(vertex).name} ({subtask})"
 
     def until_all(self, *states: ExecutionState) -> None:
         """Until every task is in one of these states."""
