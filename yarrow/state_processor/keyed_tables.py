@@ -27,6 +27,9 @@ from yarrow.state_processor.stored_state import CanonicalPart, decoded, form_of
 KEY: Final = "key"
 VALUE: Final = "value"
 ACCESS_TIME: Final = "access_time"
+NAMESPACE: Final = "namespace"
+TIMESTAMP: Final = "timestamp"
+DOMAIN: Final = "domain"
 #: Of the last access to a value that expires.
 ACCESS_TYPE: Final = pa.timestamp("ms", "UTC")
 _DOMAINS: Final = {
@@ -202,26 +205,35 @@ class TimersTable:
     """All timers of an operator: key, namespace, timestamp in ms, domain."""
 
     def __init__(self, operator: str, parts: Sequence[CanonicalPart], *, trusted: bool) -> None:
-        names = sorted({m.name for part in parts for m in part.states if m.kind is StateKind.TIMERS})
-        self._tables = {name: KeyedStateTable(operator, name, parts, trusted=trusted) for name in names}
-
-    def table(self) -> pa.Table:
-        """The timers in order of domain and time."""
+        #: Names of the states that hold timers.
+        self.names = sorted({m.name for part in parts for m in part.states if m.kind is StateKind.TIMERS})
+        tables = {name: KeyedStateTable(operator, name, parts, trusted=trusted) for name in self.names}
         found = [
             (domain_of(name), timestamp, namespace, user_key(key))
-            for name, table in self._tables.items()
+            for name, table in tables.items()
             for keys, contents in table.entries()
             for key, (timestamp, namespace) in zip(keys, contents, strict=True)
         ]
+        # In order of domain and time.
         found.sort(key=lambda timer: timer[:2])
         columns = [list(column) for column in zip(*found, strict=True)] or [[], [], [], []]
-        domains, timestamps, namespaces, keys = columns
+        self._domains, self._timestamps, self._namespaces, self._keys = columns
+        self.key_shape = _observed_shape(self._keys)
+        self.namespace_shape = _observed_shape(self._namespaces)
+
+    @property
+    def domains(self) -> dict[str, str]:
+        """The domain of each state that holds timers, and of those that a process function has."""
+        return _DOMAINS | {name: domain_of(name) for name in self.names}
+
+    def table(self) -> pa.Table:
+        """The timers in order of domain and time."""
         return pa.table(
             {
-                KEY: _observed_array(keys),
-                "namespace": _observed_array(namespaces),
-                "timestamp": pa.array(timestamps, pa.int64()),
-                "domain": pa.array(domains, pa.string()),
+                KEY: self.key_shape.array(self._keys),
+                NAMESPACE: self.namespace_shape.array(self._namespaces),
+                TIMESTAMP: pa.array(self._timestamps, pa.int64()),
+                DOMAIN: pa.array(self._domains, pa.string()),
             }
         )
 
@@ -231,7 +243,7 @@ def domain_of(name: str) -> str:
     return _DOMAINS.get(name, name)
 
 
-def _observed_array(values: list[Any]) -> pa.Array:
+def _observed_shape(values: list[Any]) -> Shape:
     observed = Observed()
     observed.observe_all(values)
-    return observed.shape().array(values)
+    return observed.shape()

@@ -22,6 +22,8 @@ from yarrow.runtime.snapshot.handles import (
     KeyGroupsSnapshot,
     OperatorState,
     OperatorSubtaskState,
+    StateKind,
+    StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, write_key_groups
 from yarrow.runtime.snapshot.opening import open_snapshot
@@ -36,6 +38,7 @@ from yarrow.state_processor.stored_state import CanonicalPart, StoredState
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 from yarrow.state_processor.transformed_operator_state import TransformedOperatorState
 from yarrow.state_processor.transformed_state import TransformedState
+from yarrow.state_processor.transformed_timers import TransformedTimers
 
 DEFAULT_MAX_PARALLELISM: Final = 128
 
@@ -58,6 +61,7 @@ class _Kept:
     #: By the name of the state.
     transformed: dict[str, TransformedState] = field(default_factory=dict)
     of_operator: dict[str, TransformedOperatorState] = field(default_factory=dict)
+    timers: TransformedTimers | None = None
 
 
 class SavepointWriter:
@@ -182,6 +186,16 @@ class SavepointWriter:
             kept.transformed[state] = TransformedState(state, function, descriptor)
         return self
 
+    def transform_timers(
+        self, operator: OperatorIdentifier | str, function: Callable[[pa.Table], pa.Table]
+    ) -> SavepointWriter:
+        """Replaces the timers of an operator by what a function makes of the table that read_timers gives.
+
+        Rows that are left out are timers that do not fire; rows may be added, for keys of the same type.
+        """
+        self._find(operator).timers = TransformedTimers(function)
+        return self
+
     def _find(self, operator: OperatorIdentifier | str) -> _Kept:
         state = find_operator(
             [kept.state for kept in self._kept], operator, self._path or "the new savepoint"
@@ -256,7 +270,7 @@ class SavepointWriter:
         stored = StoredState(open_snapshot(self._path), None, trusted=self._trusted)
         try:
             for kept in self._kept:
-                yield _Copying(stored, kept.state, output).copied(kept.transformed, kept.of_operator)
+                yield _Copying(stored, kept.state, output).copied(kept)
         finally:
             stored.close()
 
@@ -266,9 +280,16 @@ def _operator_state_names(state: OperatorState) -> set[str]:
     return {named.name for handle in handles for named in handle.states}
 
 
+def _keyed_states(state: OperatorState) -> Iterator[StateMetaInfo]:
+    return (meta for subtask in state.subtasks.values() for handle in subtask.keyed for meta in handle.states)
+
+
 def _keyed_state_names(state: OperatorState) -> set[str]:
-    handles = (handle for subtask in state.subtasks.values() for handle in subtask.keyed)
-    return {meta.name for handle in handles for meta in handle.states}
+    return {meta.name for meta in _keyed_states(state)}
+
+
+def _timer_names(state: OperatorState) -> set[str]:
+    return {meta.name for meta in _keyed_states(state) if meta.kind is StateKind.TIMERS}
 
 
 def _refuse_twice(operator: str, written: list[OperatorSubtaskState]) -> None:
@@ -292,27 +313,19 @@ class _Copying:
     state: OperatorState
     output: SnapshotOutput
 
-    def copied(
-        self,
-        transformed: Mapping[str, TransformedState],
-        of_operator: Mapping[str, TransformedOperatorState],
-    ) -> OperatorState:
+    def copied(self, kept: _Kept) -> OperatorState:
         """The operator with handles of the new savepoint."""
         state = self.state
         self._refuse_records_in_flight()
+        without = {*kept.transformed, *(_timer_names(state) if kept.timers is not None else ())}
         subtasks = {
-            index: self._subtask(subtask, transformed.keys(), of_operator.keys())
+            index: self._subtask(subtask, without, kept.of_operator.keys())
             for index, subtask in state.subtasks.items()
         }
-        parts = self.stored.keyed_parts(state)
-        made = tuple(
-            each.write(state, parts, self.output, trusted=self.stored.trusted)
-            for each in transformed.values()
-        )
-        if made:
+        if made := tuple(self._keyed(kept)):
             first = subtasks.get(0, OperatorSubtaskState())
             subtasks[0] = msgspec.structs.replace(first, keyed=(*first.keyed, *made))
-        for each in of_operator.values():
+        for each in kept.of_operator.values():
             for index, handle in each.write(state, self._operator_states(), self.output):
                 known = subtasks.get(index, OperatorSubtaskState())
                 subtasks[index] = msgspec.structs.replace(known, operator=(*known.operator, handle))
@@ -323,6 +336,14 @@ class _Copying:
             subtasks={index: each for index, each in subtasks.items() if not each.is_empty},
             coordinator=coordinator,
         )
+
+    def _keyed(self, kept: _Kept) -> Iterator[KeyGroupsSnapshot]:
+        """What is made of keyed states and timers."""
+        parts, trusted = self.stored.keyed_parts(self.state), self.stored.trusted
+        for each in kept.transformed.values():
+            yield each.write(self.state, parts, self.output, trusted=trusted)
+        if kept.timers is not None:
+            yield from kept.timers.write(self.state, parts, self.output, trusted=trusted)
 
     def _refuse_records_in_flight(self) -> None:
         if any(subtask.channels for subtask in self.state.subtasks.values()):

@@ -50,7 +50,7 @@ class TransformedState:
         what = f"operator '{operator.name}', state '{self.name}'"
         source = KeyedStateTable(operator.name, self.name, parts, trusted=trusted)
         if source.meta.kind is StateKind.TIMERS:
-            raise StateProcessorError(f"{what}: timers cannot be transformed; bootstrap the operator anew")
+            raise StateProcessorError(f"{what}: holds timers; change them by transform_timers")
         shapes = source.shapes()
         batches = [shapes.batch(_user_keys(keys), contents) for keys, contents in source.entries()]
         changed = changed_table(self.function, pa.Table.from_batches(batches, shapes.schema), what)

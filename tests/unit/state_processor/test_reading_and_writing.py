@@ -402,6 +402,62 @@ def test_a_state_is_transformed_and_the_others_stay(tmp_path: Path) -> None:
         assert "count" not in {state.name for state in reader.states("op")}
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_timers_are_transformed_and_fire_as_they_then_are(tmp_path: Path, backend: str) -> None:
+    """Those of `a` at 1000 go, all others come 100 ms later, and one is new; states stay."""
+
+    def later(table: pa.Table) -> pa.Table:
+        gone = pc.and_(pc.equal(table["key"], "a"), pc.equal(table["timestamp"], 1000))
+        kept = table.filter(pc.invert(gone))
+        moved = kept.set_column(2, "timestamp", pc.add(kept["timestamp"], 100))
+        new = pa.table(
+            {"key": ["b"], "namespace": pa.nulls(1), "timestamp": [1200], "domain": ["EVENT_TIME"]}
+        )
+        # One that comes twice is one.
+        return pa.concat_tables([moved, new, new])
+
+    path = bootstrapped(tmp_path, backend)
+    writer = SavepointWriter.from_existing_savepoint(path).transform_timers("op", later)
+    changed = writer.write(f"{tmp_path}/changed")
+    with SavepointReader.read(changed) as reader:
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 2, "b": 1, "c": 1}
+        timers = reader.read_timers("op").to_pylist()
+        assert [(t["key"], t["timestamp"]) for t in timers if t["domain"] == "EVENT_TIME"] == [
+            ("c", 1100), ("b", 1200), ("b", 2100), ("a", 3100),
+        ]  # fmt: skip
+        assert [t["key"] for t in timers if t["domain"] == "PROCESSING_TIME"] == ["a"]
+    configuration = {"state.backend.type": backend}
+    with SavepointEnvironment(job, changed, configuration=configuration) as environment:
+        environment.watermark(1250)
+        assert environment.take() == [("c", "timer", 1100), ("b", "timer", 1200)]
+    without = SavepointWriter.from_existing_savepoint(path).transform_timers("op", lambda t: t.slice(0, 0))
+    with SavepointReader.read(without.write(f"{tmp_path}/without")) as reader:
+        assert reader.read_timers("op").num_rows == 0
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 2, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (
+            lambda t: t.set_column(3, "domain", pa.array(["NOON"] * len(t))),
+            "one of .*EVENT_TIME.* not 'NOON'",
+        ),
+        (lambda t: t.set_column(2, "timestamp", pa.nulls(len(t), pa.int64())), "integers without nulls"),
+        (lambda t: t.set_column(2, "timestamp", t["key"]), "integers without nulls .* not string"),
+        (lambda t: t.drop_columns("namespace"), "no column 'namespace'"),
+        (lambda t: t.to_pylist(), "gave list, not a pyarrow Table"),
+    ],
+)
+def test_timers_that_are_none_are_refused_and_nothing_is_left(
+    tmp_path: Path, function: Callable[[pa.Table], pa.Table], said: str
+) -> None:
+    writer = SavepointWriter.from_existing_savepoint(bootstrapped(tmp_path)).transform_timers("op", function)
+    with pytest.raises(StateProcessorError, match=said):
+        writer.write(f"{tmp_path}/refused")
+    assert not (tmp_path / "refused").exists()
+
+
 def test_states_of_an_operator_are_transformed_and_the_others_stay(tmp_path: Path) -> None:
     begin = OperatorTransformation.bootstrap_with
     numbers: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())

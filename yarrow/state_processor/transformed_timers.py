@@ -1,0 +1,74 @@
+"""TransformedTimers: the timers of an existing savepoint's operator as a table, changed by a function, written again.
+
+Owner: the calling thread. The table is in memory once. It must not know the operator's states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from yarrow.container.state.backend import Timer
+from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, OperatorState
+from yarrow.runtime.snapshot.output import SnapshotOutput
+from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.keyed_tables import DOMAIN, KEY, NAMESPACE, TIMESTAMP, TimersTable
+from yarrow.state_processor.keyed_writing import write_timers
+from yarrow.state_processor.stored_state import CanonicalPart
+from yarrow.state_processor.table_cells import column_of, keys_of
+from yarrow.state_processor.transformed_state import changed_table, unchanged_values
+
+
+@dataclass(frozen=True, slots=True)
+class TransformedTimers:
+    """What becomes of the timers of an operator."""
+
+    function: Callable[[pa.Table], pa.Table]
+
+    def write(
+        self,
+        operator: OperatorState,
+        parts: Sequence[CanonicalPart],
+        output: SnapshotOutput,
+        *,
+        trusted: bool,
+    ) -> Iterator[KeyGroupsSnapshot]:
+        """Reads, changes and writes them, those of each time domain by themselves. Raises StateProcessorError,
+        SnapshotError.
+        """
+        source = TimersTable(operator.name, parts, trusted=trusted)
+        changed = changed_table(self.function, source.table(), f"operator '{operator.name}', timers")
+        for name, timers in self._sections(changed, source, operator.name).items():
+            if timers:
+                yield write_timers(name, timers, operator.max_parallelism, output)
+
+    def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
+        """The timers of each section; one that comes twice is one."""
+        what = f"operator '{operator}', timers"
+        key_column = column_of(table, KEY, what)
+        shape = source.key_shape
+        is_known = key_column.type == shape.type and shape.reversible
+        keys = shape.values(key_column) if is_known else keys_of(key_column)
+        namespaces = unchanged_values(column_of(table, NAMESPACE, what), source.namespace_shape, what)
+        timestamps = column_of(table, TIMESTAMP, what)
+        if not pa.types.is_integer(timestamps.type) or timestamps.null_count:
+            raise StateProcessorError(
+                f"{what}: expected integers without nulls (milliseconds) in '{TIMESTAMP}', not {timestamps.type} with "
+                f"{timestamps.null_count} nulls"
+            )
+        names = {domain: name for name, domain in source.domains.items()}
+        sections: dict[str, set[Timer]] = {}
+        rows = zip(
+            column_of(table, DOMAIN, what).to_pylist(), timestamps.to_pylist(), keys, namespaces, strict=True
+        )
+        for domain, timestamp, key, namespace in rows:
+            if domain not in names:
+                raise StateProcessorError(
+                    f"{what}: '{DOMAIN}' is one of {sorted(names)}, not {domain!r} (key {key!r:.200})"
+                )
+            timer = Timer(timestamp, canonicalize(key), namespace)
+            sections.setdefault(names[domain], set()).add(timer)
+        return sections
