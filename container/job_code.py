@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import threading
 import types
 import zipfile
 from collections.abc import Mapping
@@ -21,6 +22,9 @@ from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
 from yarrow.runtime.yarn import layout
+
+#: Workers of one process prepare it at the same time, and the interpreter forgets its caches in one thread only.
+_CACHES = threading.Lock()
 
 
 def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_main: bool) -> None:
@@ -45,7 +49,8 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
     for folder in reversed(_folders(graph)):
         if os.path.isdir(folder) and folder not in sys.path:
             sys.path.insert(0, folder)
-    importlib.invalidate_caches()
+    with _CACHES:
+        importlib.invalidate_caches()
     missing = [name for name in code.required_modules if not _can_import(name)]
     if missing:
         raise InvalidProgramError(

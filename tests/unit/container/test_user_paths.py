@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,35 @@ def test_a_path_that_was_configured_is_a_nodes_own(tmp_path: Path, monkeypatch: 
     code = UserCode(python_path=(str(folder), "/client"), required_modules=NAMES)
     install_user_code(graph(code, {"python.pythonpath": f"/elsewhere:{folder}"}), {}, own_main=False)
     check_both_are_found()
+
+
+def test_workers_of_one_process_forget_what_was_looked_up_one_after_the_other(tmp_path: Path) -> None:
+    """The interpreter does not lock its cache of finders: two threads in it fail with a KeyError."""
+    both_inside = threading.Barrier(2)
+    met: list[bool] = []
+
+    class Finder:
+        def invalidate_caches(self) -> None:
+            try:
+                both_inside.wait(0.2)
+            except threading.BrokenBarrierError:
+                met.append(False)
+            else:
+                met.append(True)
+
+    place = str(tmp_path / "looked-up")
+    sys.path_importer_cache[place] = Finder()  # type: ignore[assignment]
+    try:
+        workers = [
+            threading.Thread(
+                target=install_user_code, args=(graph(UserCode()), {}), kwargs={"own_main": False}
+            )
+            for _ in range(2)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        del sys.path_importer_cache[place]
+    assert met == [False, False]
