@@ -72,8 +72,12 @@ def values_of(column: Column, shape: Shape | None, declared: TypeInformation | N
     return shape.values(column)
 
 
-def keys_of(column: Column) -> list[Any]:
-    """Keys: structs with fields f0, f1, ... are tuples, others Rows."""
+def keys_of(column: Column, shape: Shape | None = None) -> list[Any]:
+    """Keys: by the shape of those that were read, where the column still has its type; else structs with fields f0, f1,
+    ... are tuples, others Rows.
+    """
+    if shape is not None and shape.reversible and column.type == shape.type:
+        return shape.values(column)
     convert = _plain(column.type)
     return [None if cell is None else _key(convert(cell)) for cell in column.to_pylist()]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.state import StateDescriptor
-from yarrow.runtime.data.keys import canonicalize, user_key
+from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.snapshot.handles import (
     KeyGroupsSnapshot,
     OperatorState,
@@ -56,7 +56,7 @@ class TransformedState:
         changed = changed_table(self.function, pa.Table.from_batches(batches, shapes.schema), what)
         target = self._target(source.meta)
         contents = KeyedContents(target, operator.name)
-        keys = self._keys(changed, shapes, what)
+        keys = keys_of(column_of(changed, KEY, what), shapes.key)
         values = self._values(changed, shapes, target, what)
         accessed: list[Any] = [None] * len(keys)
         if target.ttl and ACCESS_TIME in changed.column_names:
@@ -73,12 +73,6 @@ class TransformedState:
             return KeyedTarget.of(self.descriptor)
         map_key = None if meta.map_key is None else type_of(meta.map_key)
         return KeyedTarget(meta.name, meta.kind, type_of(meta.value), map_key, meta.ttl)
-
-    def _keys(self, table: pa.Table, shapes: KeyedShapes, what: str) -> list[Any]:
-        column = column_of(table, KEY, what)
-        if column.type == shapes.key.type and shapes.key.reversible:
-            return [canonicalize(key) for key in shapes.key.values(column)]
-        return keys_of(column)
 
     def _values(self, table: pa.Table, shapes: KeyedShapes, target: KeyedTarget, what: str) -> list[Any]:
         column = column_of(table, VALUE, what)
