@@ -13,8 +13,17 @@ import psutil
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Trace, all_running, attempts, endless, environment
-from tests.cluster.failover.test_killed_processes import executor_of, until_attempts, until_running
+from tests.cluster.failover.programs import (
+    Trace,
+    all_running,
+    attempts,
+    endless,
+    environment,
+    executor_of,
+    two_regions,
+    until_attempts,
+    until_running,
+)
 from tests.fault.test_named_faults import GatedTotals, slot_workers
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import SystemClock
@@ -37,13 +46,7 @@ def registered(cluster: MiniCluster) -> int:
 def test_a_killed_task_executor_costs_the_regions_that_it_had_and_no_other(tmp_path: Path) -> None:
     clock = SystemClock()
     with mini_cluster(task_executors=2, slots=1) as cluster:
-        env = environment(cluster)
-        endless(env, tmp_path, "left", "left")
-        endless(env, tmp_path, "right", "right")
-        client = cluster.submit(env.get_job_graph("two regions"))
-        trace = Trace(tmp_path)
-        until_running(client)
-        wait_until(lambda: trace.pid("left", 0) > 0 and trace.pid("right", 0) > 0)
+        client, trace = two_regions(cluster, tmp_path)
         other = trace.pid("right", 0)
         assert executor_of(other) != executor_of(trace.pid("left", 0))
         began = clock.monotonic()

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cluster.savepoints.all_kinds import Mean
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream
-from yarrow.datastream.functions import AggregateFunction, KeyedProcessFunction, RuntimeContext
+from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListState,
@@ -27,20 +28,6 @@ from yarrow.datastream.state import (
 from yarrow.testing.operator_harness import OperatorHarness
 
 LONG = Types.LONG()
-
-
-class Mean(AggregateFunction[int, tuple[int, int], float]):
-    def create_accumulator(self) -> tuple[int, int]:
-        return (0, 0)
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return (accumulator[0] + value, accumulator[1] + 1)
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-        return (a[0] + b[0], a[1] + b[1])
 
 
 class EveryKind(KeyedProcessFunction[str, tuple[str, int], Any]):

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from tests.cluster.embedded.waiting import wait_until
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
+from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.mini_cluster import MiniCluster
 
 #: More rows than any test waits for.
@@ -79,3 +83,37 @@ def all_running(details: ExecutionGraphDetails) -> bool:
     return details.status.value == "RUNNING" and all(
         subtask.state is ExecutionState.RUNNING for vertex in details.vertices for subtask in vertex.subtasks
     )
+
+
+def until_running(client: LocalJobClient) -> None:
+    wait_until(lambda: all_running(client.get_job_details().result()))
+
+
+def until_attempts(client: LocalJobClient, **expected: list[int]) -> None:
+    """Returns when all tasks run and the vertices whose names begin so have these attempts."""
+
+    def reached() -> bool:
+        details = client.get_job_details().result()
+        found = attempts(details)
+        return all_running(details) and all(
+            numbers == expected[key] for key in expected for name, numbers in found.items() if key in name
+        )
+
+    wait_until(reached)
+
+
+def executor_of(worker: int) -> int:
+    """The TaskExecutor process above a worker."""
+    return int(psutil.Process(worker).parents()[1].pid)
+
+
+def two_regions(cluster: MiniCluster, folder: Path) -> tuple[LocalJobClient, Trace]:
+    """A job that runs: `left` and `right`, each a region of one subtask in a slot of its own."""
+    env = environment(cluster)
+    endless(env, folder, "left", "left")
+    endless(env, folder, "right", "right")
+    client = cluster.submit(env.get_job_graph("two regions"))
+    trace = Trace(folder)
+    until_running(client)
+    wait_until(lambda: trace.pid("left", 0) > 0 and trace.pid("right", 0) > 0)
+    return client, trace

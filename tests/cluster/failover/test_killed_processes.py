@@ -8,11 +8,18 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.failover.programs import Trace, all_running, attempts, endless, environment
+from tests.cluster.failover.programs import (
+    Trace,
+    endless,
+    environment,
+    executor_of,
+    two_regions,
+    until_attempts,
+    until_running,
+)
 from yarrow.common import JobStatus
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.runtime.common.clock import SystemClock
@@ -39,31 +46,8 @@ def ended(cluster: MiniCluster, client: LocalJobClient) -> ExecutionGraphDetails
     return LoopThread.shared().call(cluster.cluster.dispatcher.request_job_details(job_id))
 
 
-def until_running(client: LocalJobClient) -> None:
-    wait_until(lambda: all_running(client.get_job_details().result()))
-
-
-def until_attempts(client: LocalJobClient, **expected: list[int]) -> None:
-    """Returns when all tasks run and the vertices whose names begin so have these attempts."""
-
-    def reached() -> bool:
-        details = client.get_job_details().result()
-        found = attempts(details)
-        return all_running(details) and all(
-            numbers == expected[key] for key in expected for name, numbers in found.items() if key in name
-        )
-
-    wait_until(reached)
-
-
 def test_a_killed_worker_restarts_its_region_and_no_other(cluster: MiniCluster, tmp_path: Path) -> None:
-    env = environment(cluster)
-    endless(env, tmp_path, "left", "left")
-    endless(env, tmp_path, "right", "right")
-    client = cluster.submit(env.get_job_graph("two regions"))
-    trace = Trace(tmp_path)
-    until_running(client)
-    wait_until(lambda: trace.pid("left", 0) > 0 and trace.pid("right", 0) > 0)
+    client, trace = two_regions(cluster, tmp_path)
     other = trace.pid("right", 0)
     clock = SystemClock()
     killed = clock.monotonic()
@@ -94,11 +78,6 @@ def test_two_regions_in_one_slot_die_and_restart_together(cluster: MiniCluster, 
     details = client.get_job_details().result()
     assert details.restarts == 1 and len(details.exceptions) == 1
     client.cancel().result()
-
-
-def executor_of(worker: int) -> int:
-    """The TaskExecutor process above a worker."""
-    return int(psutil.Process(worker).parents()[1].pid)
 
 
 @pytest.mark.parametrize("spares", [0, 1])
