@@ -25,6 +25,7 @@ from yarrow.common.types import Row, RowKind
 from yarrow.runtime.snapshot.record_classes import (
     ENUM,
     NAMED_TUPLE,
+    ChangedFieldError,
     StoredClass,
     UnwritableClassError,
     WritableClass,
@@ -324,7 +325,13 @@ class TreeReader:
         """A pickled value, where its file is trusted."""
         if not self._trusted:
             raise UntrustedValueError
-        return pickle.loads(tree[1])
+        try:
+            return pickle.loads(tree[1])
+        except Exception as error:  # code of the value's class runs
+            raise ChangedFieldError(
+                "", "a pickled value", f"nothing that reads it ({type(error).__name__}: {error})",
+                "Ship the module that defines its class, and keep its name and what it was pickled with.",
+            ) from error  # fmt: skip
 
 
 def _read_zone(r: TreeReader, tree: list[Any]) -> dt.tzinfo:

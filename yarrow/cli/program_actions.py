@@ -222,7 +222,7 @@ def check_savepoint(
     as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
     open_functions: Annotated[
         bool,
-        typer.Option("--open", help="Opens functions with state here, and compares the types of their states."),
+        typer.Option("--open", help="Opens functions with state here, and reads what sources and sinks have stored."),
     ] = False,
     dynamic: Dynamic = None,
 ) -> None:

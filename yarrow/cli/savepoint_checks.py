@@ -1,7 +1,7 @@
 """What a restore would say of a savepoint and a program, without one: all that its master looks at before it deploys.
 
-Owner: the main thread; nothing is read but metadata and the secret. Types of single states are compared where the job
-registers them: no master knows them either.
+Owner: the main thread; nothing is read but metadata and the secret, unless functions are to be opened. Types of single
+states are compared where the job registers them: no master knows them either.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from yarrow.runtime.snapshot.savepoint_check import (
     max_parallelism_of_savepoint,
     with_max_parallelism,
 )
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 
 
@@ -40,7 +41,7 @@ class Answer:
     problems: tuple[str, ...] = ()
     #: What could not be looked at here.
     notes: tuple[str, ...] = ()
-    #: Functions were opened, and types compared.
+    #: Functions were opened, what sources and sinks have stored was read, and types were compared.
     opened_functions: bool = False
 
 
@@ -52,18 +53,20 @@ def answer_of(graph: JobGraph, path: str, settings: Settings, *, open_functions:
     trust, notes = _trust(settings)
     opened = open_snapshot(path, secret=trust.secret)
     problems: tuple[str, ...] = ()
+    trusted = True
     if trust.secret or not trust.trust_pickle:
         try:
-            check_trust(opened.metadata, opened.seal, trust, opened.directory)
+            trusted = check_trust(opened.metadata, opened.seal, trust, opened.directory)
         except UntrustedPickleError as error:
-            problems = (str(error),)
+            problems, trusted = (str(error),), False
     allowed = settings.get(execution.IGNORE_UNCLAIMED_STATE)
     findings = findings_of(opened.metadata, graph, allow_non_restored=allowed)
     if open_functions and not any(finding.outcome is Outcome.REFUSED for finding in findings):
         from yarrow.cli.savepoint_types import other_types
 
         adopted = with_max_parallelism(graph, max_parallelism_of_savepoint(opened.metadata, graph))
-        refused, more = other_types(opened.metadata, adopted)
+        reader = SnapshotReader(opened.directory)
+        refused, more = other_types(opened.metadata, adopted, reader, trusted=trusted)
         notes += more
         for mismatch in refused:
             findings = _refused(findings, mismatch)

@@ -1,30 +1,23 @@
 """Whether states have the types that a program declares: its functions are opened, here, as if they were restored.
 
 What is restored has no content, so that nothing is read and nothing is decoded: types are compared when a state is
-registered. Sources and sinks are left alone, for opening one reaches out to something. Owner: the main thread; user
-code runs in it.
+registered. Sources and sinks are not opened, for that reaches out to something: what they have stored is read. Owner:
+the main thread; user code runs in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
 
+from yarrow.cli.savepoint_outside import check_values, initialize_outside, keeps_values
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.builder import build_operator
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import (
-    AggregateOperator,
-    ArrowAggregateOperator,
-    BroadcastProcessOperator,
-    CoFunctionOperator,
-    CoProcessOperator,
-    ProcessOperator,
-    ReduceOperator,
-    RowFunctionOperator,
-)
 from yarrow.runtime.snapshot.errors import SavepointMismatchError, SnapshotError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -36,35 +29,27 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.key_group_form import write_key_groups
 from yarrow.runtime.snapshot.savepoint_check import has_state
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.state_processor.subtasks import subtask_context
 
-_OPENED: Final = (
-    AggregateOperator,
-    ArrowAggregateOperator,
-    BroadcastProcessOperator,
-    CoFunctionOperator,
-    CoProcessOperator,
-    ProcessOperator,
-    ReduceOperator,
-    RowFunctionOperator,
-)
 _NO_ENTRIES: Final = InlineStateHandle(data=b"".join(write_key_groups((), ())))
 
 
 def other_types(
-    metadata: CheckpointMetadata, graph: JobGraph
+    metadata: CheckpointMetadata, graph: JobGraph, reader: SnapshotReader, *, trusted: bool
 ) -> tuple[list[SavepointMismatchError], tuple[str, ...]]:
-    """Whose states would be refused and why, and what could not be found out."""
+    """Whose states would be refused and why, and what could not be found out.
+
+    `trusted`: pickled values of sources and sinks are read.
+    """
     refused: list[SavepointMismatchError] = []
     notes: list[str] = []
     for vertex, operator, state in _with_state(metadata, graph):
-        if not isinstance(operator.spec, _OPENED):
-            notes.append(
-                f"types of the states of '{operator.name}' were not compared: it reads or writes outside"
-            )
-            continue
         try:
-            _open(vertex, operator, state, graph)
+            if keeps_values(operator):
+                check_values(operator, state, reader, trusted=trusted)
+            elif not initialize_outside(operator, partial(_context, vertex, operator, state, graph)):
+                _open(vertex, operator, state, graph)
         except SnapshotError as error:
             refused.append(SavepointMismatchError(operator.name, str(error)))
         except Exception as error:  # user code may raise anything
@@ -87,25 +72,30 @@ def _with_state(
 
 
 def _open(vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph) -> None:
-    parts = [part for _, part in sorted(state.subtasks.items())]
-    groups = KeyGroupRange(0, vertex.max_parallelism - 1)
     operator: Any = build_operator(descriptor)
     try:
-        operator.setup(
-            subtask_context(
-                descriptor.id,
-                descriptor.name,
-                graph.job_id,
-                max_parallelism=vertex.max_parallelism,
-                key_groups=groups,
-                keyed=[_emptied_keys(keyed, groups) for part in parts for keyed in part.keyed],
-                operator=[_emptied(handle) for part in parts for handle in part.operator],
-                configuration=graph.configuration,
-            )
-        )
+        operator.setup(_context(vertex, descriptor, state, graph))
         operator.open()
     finally:
         operator.close()
+
+
+def _context(
+    vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph
+) -> OperatorContext:
+    """Of the operator, restored from its states without their content."""
+    parts = [part for _, part in sorted(state.subtasks.items())]
+    groups = KeyGroupRange(0, vertex.max_parallelism - 1)
+    return subtask_context(
+        descriptor.id,
+        descriptor.name,
+        graph.job_id,
+        max_parallelism=vertex.max_parallelism,
+        key_groups=groups,
+        keyed=[_emptied_keys(keyed, groups) for part in parts for keyed in part.keyed],
+        operator=[_emptied(handle) for part in parts for handle in part.operator],
+        configuration=graph.configuration,
+    )
 
 
 def _emptied_keys(keyed: KeyedStateHandle, groups: KeyGroupRange) -> KeyGroupsSnapshot:

@@ -1,0 +1,72 @@
+"""Whether the present program reads what sources and sinks have stored: splits, enumerators, writers, committables.
+
+Neither reader nor writer is made, for those reach out to something: the values themselves are read, as a restore would
+read them, which finds classes that are gone or have changed. Owner: the main thread; calls block. It must not decide
+what becomes of an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.checkpointed import initialize_function
+from yarrow.container.operators.collecting_streams import STREAMS
+from yarrow.container.operators.sink_writing import COMMITTABLES, WRITER_STATE
+from yarrow.container.operators.sources import PROGRESS, SPLITS
+from yarrow.container.operators.user_functions import load_function
+from yarrow.container.state.operator_state import OperatorStateBackend
+from yarrow.container.task.checkpointing.coordinator_state import load_state
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import (
+    CollectOperator,
+    SinkFunctionOperator,
+    SinkWriterOperator,
+    SourceFunctionOperator,
+    SourceOperator,
+)
+from yarrow.runtime.snapshot.handles import OperatorState, OperatorStateMode
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+
+#: The lists that the engine keeps for such an operator, as it asks for them.
+_LISTS: Final[Mapping[type, Mapping[str, OperatorStateMode]]] = {
+    SourceOperator: {SPLITS: OperatorStateMode.SPLIT, PROGRESS: OperatorStateMode.UNION},
+    SinkWriterOperator: {COMMITTABLES: OperatorStateMode.SPLIT, WRITER_STATE: OperatorStateMode.SPLIT},
+    CollectOperator: {STREAMS: OperatorStateMode.SPLIT},
+}
+
+
+def keeps_values(descriptor: OperatorDescriptor) -> bool:
+    """Whether it is a source or sink whose values the engine keeps: see check_values."""
+    return type(descriptor.spec) in _LISTS
+
+
+def check_values(
+    descriptor: OperatorDescriptor, state: OperatorState, reader: SnapshotReader, *, trusted: bool
+) -> None:
+    """Reads every split, enumerator, writer state and committable; `trusted`: also pickled ones.
+
+    Raises SnapshotError naming operator and state, as the restore would.
+    """
+    name = descriptor.name
+    handles = [handle for _, part in sorted(state.subtasks.items()) for handle in part.operator]
+    backend = OperatorStateBackend(name, handles, reader.of(f"operator '{name}'"), trusted=trusted)
+    for listed, mode in _LISTS[type(descriptor.spec)].items():
+        ask = backend.list_state if mode is OperatorStateMode.SPLIT else backend.union_list_state
+        ask(ListStateDescriptor(listed))
+    if state.coordinator is not None and isinstance(descriptor.spec, SourceOperator):
+        load_state(reader.read(state.coordinator, f"operator '{name}'"), name, trusted=trusted)
+
+
+def initialize_outside(descriptor: OperatorDescriptor, context: Callable[[], OperatorContext]) -> bool:
+    """For a SourceFunction or SinkFunction: it registers its states, and is not opened. False for other operators.
+
+    Raises SnapshotError where types differ, and whatever user code raises.
+    """
+    spec: Any = descriptor.spec
+    if not isinstance(spec, (SourceFunctionOperator, SinkFunctionOperator)):
+        return False
+    initialize_function(load_function(spec.function, descriptor.name), context(), None)
+    return True
