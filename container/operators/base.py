@@ -25,6 +25,7 @@ from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
+from yarrow.runtime.snapshot.key_types import key_type_of
 from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
@@ -152,6 +153,7 @@ class OperatorContext:
             restored_checkpoint_id=restored.checkpoint_id,
             read=restored.read,
             trusted=restored.trusted,
+            key_type=key_type_of(descriptor.state_key_type),
         )
         return OperatorContext(
             environment,

@@ -61,6 +61,8 @@ class KeyedBackendContext:
     #: Pickled values of `restored` may be read. What a JobMaster deploys is of its own job; whoever named a savepoint
     #: vouched for it. Tools that read a savepoint of somebody else say False.
     trusted: bool = True
+    #: Declared type of the keys, to be written beside the state; None = not declared. `restored` was compared with it.
+    key_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,16 @@ from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.storage_names import HEAP_BACKENDS, ROCKSDB_BACKEND
+from yarrow.runtime.snapshot.key_types import check_key_type
 
 
 def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
     """The backend of one operator's subtask, with what it restores.
 
-    Raises StateBackendError for a backend that does not exist or cannot be loaded.
+    Raises SavepointMismatchError for keys of another type than the program's, StateBackendError for a backend that does
+    not exist or cannot be loaded.
     """
+    check_key_type(context.operator_name, context.restored, context.key_type)
     name = context.settings.get(checkpointing.STATE_BACKEND).strip()
     backend = _factory(name)(context)
     if not isinstance(backend, KeyedStateBackend):

@@ -24,6 +24,7 @@ from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_columns import Objects, objects_of, split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
@@ -72,19 +73,22 @@ class HeapPendingSnapshot:
         registrations += [section.registration for section in self._sections]
         forms = [state_form(state, self._context.operator_name) for state in registrations]
         metas, carried = self._carried
-        runs = self._runs()
+        evidence = KeyTypeEvidence(self._context.key_type)
+        runs = evidence.of_runs(self._runs())
         first = next(runs, None)
         if first is None and not carried:
             return ()
         begun = () if first is None else (first,)
         with writing_states([*(form.name for form in forms), *(meta.name for meta in metas)]):
-            handle = output.write(_in_blocks(write_key_groups(forms, chain(begun, runs), carried)))
+            carried_on = evidence.of_encoded(carried)
+            handle = output.write(_in_blocks(write_key_groups(forms, chain(begun, runs), carried_on)))
         key_groups = self._context.key_groups
         return (
             KeyGroupsSnapshot(
                 key_groups=(key_groups.start, key_groups.end),
                 states=(*(form.meta() for form in forms), *metas),
                 handle=handle,
+                key_type=evidence.spec(),
             ),
         )
 

@@ -37,6 +37,8 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     input_types: tuple[TypeSpec, ...] = ()
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW
+    #: Declared type of the keys of its keyed state; None = not declared.
+    state_key_type: TypeSpec = None
 
 
 class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,6 +114,7 @@ def _descriptor(node: StreamNode, ids: Mapping[int, OperatorID]) -> OperatorDesc
         input_types=tuple(types[index] for index in sorted(types)),
         output_type=node.output_type,
         output_kind=node.output_kind,
+        state_key_type=node.state_key_type,
     )
 
 

@@ -54,6 +54,8 @@ class StreamNode:
     blocking: bool = False
     output_type: TypeSpec = None
     output_kind: StreamKind = StreamKind.ROW
+    #: Of the keys of its keyed state; None = not declared.
+    state_key_type: TypeSpec = None
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
 

@@ -154,6 +154,7 @@ def _node(
         blocking=transformation.blocking,
         output_type=_spec_of(transformation.output_type),
         output_kind=transformation.output_kind,
+        state_key_type=_spec_of(transformation.state_key_type),
     )
 
 

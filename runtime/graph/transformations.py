@@ -66,6 +66,8 @@ class OperatorTransformation(Transformation):
     blocking: bool = False
     #: The parallelism can be 1 only: a source that cannot be divided.
     non_parallel: bool = False
+    #: Of the keys of its keyed state; None = it has none, or they are of no declared type.
+    state_key_type: TypeInformation | None = None
     #: Where set, this operator has the parallelism of that one, whatever it is when the graph is made.
     parallelism_like: OperatorTransformation | None = None
 

@@ -106,6 +106,8 @@ class KeyGroupsSnapshot(Handle, frozen=True, kw_only=True, tag="key_groups"):
     key_groups: tuple[int, int]
     states: tuple[StateMetaInfo, ...]
     handle: StateHandle
+    #: TypeInformation.to_spec() of what the keys are; left out where that is not known.
+    key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
 
 
 class DatabaseFile(Handle, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class RocksDBSnapshot(Handle, frozen=True, kw_only=True, tag="rocksdb"):
     states: tuple[StateMetaInfo, ...]
     shared: tuple[DatabaseFile, ...]
     private: tuple[DatabaseFile, ...]
+    #: As in KeyGroupsSnapshot.
+    key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
 
 
 KeyedStateHandle = KeyGroupsSnapshot | RocksDBSnapshot

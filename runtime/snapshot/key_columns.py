@@ -117,6 +117,17 @@ def load_keys(form: int, data: memoryview, count: int) -> list[Any]:
     return keys
 
 
+def key_like_first(form: int, data: memoryview) -> Any:
+    """A key of the kind of a column's first one, without reading the others. Raises as `load_keys` does."""
+    if form == INT64:
+        return 0
+    if form == TEXT:
+        return ""
+    if form == ENCODED:
+        return decode_key_from(bytes(data), 0)[0]
+    raise ValueError(f"columns of keys of form {form} are unknown to this release")
+
+
 def _decoded(data: bytes, count: int) -> list[Any]:
     keys, at = [], 0
     for _ in range(count):

@@ -17,6 +17,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescript
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.finished_subtasks import lost_rows
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
+from yarrow.runtime.snapshot.key_types import check_key_type, key_type_of
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 
@@ -95,6 +96,11 @@ def _of_operator(vertex: JobVertex, operator: OperatorDescriptor, state: Operato
             "leave it unset."
         )
         return _finding(state, operator.name, Outcome.REFUSED, reason)
+    try:
+        keyed = (handle for _, subtask in sorted(state.subtasks.items()) for handle in subtask.keyed)
+        check_key_type(operator.name, keyed, key_type_of(operator.state_key_type))
+    except SavepointMismatchError as error:
+        return _finding(state, operator.name, Outcome.REFUSED, str(error))
     return _finding(state, operator.name, Outcome.RESTORES)
 
 

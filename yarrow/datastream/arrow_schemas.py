@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields, arrow_type
 
@@ -62,3 +62,30 @@ def check_column(schema: bytes | None, column: str, what: str) -> None:
     names = read_schema(schema).names
     if column not in names:
         raise InvalidProgramError(f"{what}: there is no column {column!r}; the stream has {names}.")
+
+
+def column_type(schema: bytes | None, column: str) -> TypeInformation | None:
+    """The declared type of what a column holds; None where the schema is not known, or no type says it."""
+    return None if schema is None else type_of_values(read_schema(schema).field(column).type)
+
+
+def type_of_values(kind: pa.DataType) -> TypeInformation | None:
+    """A declared type of the single values that an Arrow column has in Python; None where there is none."""
+    import pyarrow.types as arrow
+
+    if arrow.is_dictionary(kind):
+        kind = kind.value_type
+    if arrow.is_timestamp(kind):
+        return None if kind.tz is not None or kind.unit == "ns" else Types.SQL_TIMESTAMP()
+    for is_kind, made in (
+        (arrow.is_boolean, Types.BOOLEAN),
+        (arrow.is_uint64, Types.BIG_INT),
+        (arrow.is_integer, Types.LONG),
+        (arrow.is_floating, Types.DOUBLE),
+        (arrow.is_string, Types.STRING),
+        (arrow.is_large_string, Types.STRING),
+        (arrow.is_date, Types.SQL_DATE),
+    ):
+        if is_kind(kind):
+            return made()
+    return None

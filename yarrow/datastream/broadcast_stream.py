@@ -90,5 +90,6 @@ class BroadcastConnectedStream:
             spec,
             output_type=declared(output_type),
             blocking=declares_blocking(func),
+            state_key_type=stream.key_type if isinstance(stream, KeyedStream) else None,
         )
         return DataStream(environment, made)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yarrow.datastream.arrow_schemas import check_column
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.arrow_schemas import check_column, column_type
 from yarrow.datastream.data_stream import DataStream
+from yarrow.datastream.graph_builder import declared
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
@@ -41,19 +43,28 @@ class ColumnarKeyedStream(DataStream):
     """Record batches distributed by the value of a column. Made by `DataStream.key_by` with a column name."""
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, transformation: Transformation, key_column: str
+        self,
+        environment: StreamExecutionEnvironment,
+        transformation: Transformation,
+        key_column: str,
+        key_type: TypeInformation | None = None,
     ) -> None:
         super().__init__(environment, transformation)
         self.key_column = key_column
+        #: Declared, or that of the column; None where the schema is not known before batches come.
+        self.key_type = key_type
 
     @classmethod
-    def of(cls, stream: DataStream, key_column: str) -> ColumnarKeyedStream:
+    def of(
+        cls, stream: DataStream, key_column: str, key_type: TypeInformation | None = None
+    ) -> ColumnarKeyedStream:
         """Return a columnar `stream` distributed by a column, which must exist where the schema is known."""
         check_column(stream.transformation.output_schema, key_column, "key_by")
         environment = stream.get_execution_environment()
         spec = PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_column=key_column)
         partition = environment.graph_builder.partition(stream.transformation, spec)
-        return cls(environment, partition, key_column)
+        known = column_type(stream.transformation.output_schema, key_column)
+        return cls(environment, partition, key_column, known or declared(key_type))
 
     def sum(self, column: str, name: str | None = None) -> DataStream:
         """Return key and running sum; the result's column is `<column>_sum` unless named."""
@@ -95,7 +106,11 @@ class ColumnarKeyedStream(DataStream):
             )
         spec = ArrowAggregateOperator(key_column=self.key_column, aggregates=wanted)
         made = self._builder.one_input(
-            self.transformation, "Keyed Arrow Aggregation", spec, output_kind=StreamKind.COLUMNAR
+            self.transformation,
+            "Keyed Arrow Aggregation",
+            spec,
+            output_kind=StreamKind.COLUMNAR,
+            state_key_type=self.key_type,
         )
         return DataStream(self._environment, made)
 

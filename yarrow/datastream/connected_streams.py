@@ -20,6 +20,7 @@ from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.stream_distribution import KeyFunction
 from yarrow.datastream.user_functions import declares_blocking, require_function
+from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.graph.operator_spec import CoFunctionOperator, CoProcessOperator, CoShape
 
 __all__ = ["ConnectedStreams"]
@@ -85,6 +86,15 @@ class ConnectedStreams:
             return first.key_selector, second.key_selector
         return None
 
+    def _key_type(self) -> TypeInformation | None:
+        """The declared type of the keys of both; None where none is declared, or two that no key can be of."""
+        first, second = self.stream1, self.stream2
+        if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
+            return None
+        if not keys_may_meet(first.key_type, second.key_type):
+            return None
+        return first.key_type or second.key_type
+
     def _co_function(
         self, name: str, shape: CoShape, func: Any, output_type: TypeInformation | None
     ) -> DataStream:
@@ -110,5 +120,6 @@ class ConnectedStreams:
             spec,
             output_type=declared(output_type),
             blocking=declares_blocking(func),
+            state_key_type=self._key_type(),
         )
         return DataStream(environment, made)

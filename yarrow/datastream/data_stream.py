@@ -211,7 +211,7 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
                     " Convert with to_arrow() first, or pass a function, such as lambda row:"
                     f" row[{key_selector!r}]."
                 )
-            return ColumnarKeyedStream.of(self, key_selector)
+            return ColumnarKeyedStream.of(self, key_selector, key_type)
         from yarrow.datastream.keyed_stream import KeyedStream
 
         return KeyedStream.of(self, key_selector, key_type)

@@ -50,6 +50,7 @@ class KeyedStream(DataStream):
         super().__init__(environment, transformation)
         #: cloudpickle of the selector.
         self.key_selector = key_selector
+        #: None = not declared. It stands beside the state in snapshots, and is compared when they are restored.
         self.key_type = key_type
 
     @classmethod
@@ -113,6 +114,19 @@ class KeyedStream(DataStream):
 
     def _key_selector_for(self, func: Any) -> bytes | None:
         return self.key_selector if is_rich(func) else None
+
+    def _one_input(
+        self, name: str, spec: Any, output_type: TypeInformation | None, blocking: bool = False
+    ) -> DataStream:
+        made = self._builder.one_input(
+            self.transformation,
+            name,
+            spec,
+            output_type=output_type,
+            blocking=blocking,
+            state_key_type=self.key_type,
+        )
+        return self._stream(made)
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> DataStream:
         raise InvalidProgramError(

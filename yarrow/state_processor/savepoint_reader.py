@@ -22,6 +22,7 @@ from yarrow.runtime.snapshot.handles import (
     SerializerConfig,
     StateKind,
 )
+from yarrow.runtime.snapshot.key_types import key_type_of
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import KeyedStateReaderFunction
@@ -51,6 +52,8 @@ class OperatorInfo:
     size: int
     #: Names of its states, keyed ones first.
     states: tuple[str, ...]
+    #: Of the keys of its keyed states; None = not declared, of an older release, or not one type.
+    key_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +284,14 @@ def _operator_info(state: OperatorState) -> OperatorInfo:
         max_parallelism=state.max_parallelism,
         size=size + (0 if state.coordinator is None else state.coordinator.size),
         states=tuple(names),
+        key_type=_key_type(state),
     )
+
+
+def _key_type(state: OperatorState) -> TypeInformation | None:
+    keyed = (handle for subtask in state.subtasks.values() for handle in subtask.keyed)
+    found = {key_type_of(handle.key_type) for handle in keyed}
+    return found.pop() if len(found) == 1 else None
 
 
 def _operator_state_infos(operator: OperatorState) -> Iterator[StateInfo]:

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, OperatorID, RandomIdFactory
@@ -172,28 +174,36 @@ class SavepointWriter:
         state: str,
         function: Callable[[pa.Table], pa.Table],
         descriptor: StateDescriptor | None = None,
+        *,
+        key_type: TypeInformation | None = None,
     ) -> SavepointWriter:
         """Replaces a state by what a function makes of its table: of a keyed state the one that read_keyed_state gives,
         of a state of the operator that of read_list_state, read_union_state or read_broadcast_state.
 
         Rows that are left out lose the state of their key, or are no elements any more. With a descriptor the state
         gets its name, kind and type; without, the columns must keep their types. Other states stay as they are.
+        Where the function makes keys of another type, `key_type` is what the job declares of them; all keyed states of
+        an operator and its timers have the same keys.
         """
         kept = self._find(operator)
         if state in _operator_state_names(kept.state) - _keyed_state_names(kept.state):
             kept.of_operator[state] = TransformedOperatorState(state, function, descriptor)
         else:
-            kept.transformed[state] = TransformedState(state, function, descriptor)
+            kept.transformed[state] = TransformedState(state, function, descriptor, declared(key_type))
         return self
 
     def transform_timers(
-        self, operator: OperatorIdentifier | str, function: Callable[[pa.Table], pa.Table]
+        self,
+        operator: OperatorIdentifier | str,
+        function: Callable[[pa.Table], pa.Table],
+        *,
+        key_type: TypeInformation | None = None,
     ) -> SavepointWriter:
         """Replaces the timers of an operator by what a function makes of the table that read_timers gives.
 
-        Rows that are left out are timers that do not fire; rows may be added, for keys of the same type.
+        Rows that are left out are timers that do not fire; rows may be added. `key_type` as in transform_state.
         """
-        self._find(operator).timers = TransformedTimers(function)
+        self._find(operator).timers = TransformedTimers(function, declared(key_type))
         return self
 
     def _find(self, operator: OperatorIdentifier | str) -> _Kept:
@@ -393,4 +403,5 @@ def _copied_part(part: CanonicalPart, without: set[str], output: SnapshotOutput)
         key_groups=part.key_groups,
         states=tuple(part.states[number] for number in left),
         handle=output.write(write_key_groups((), (), runs())),
+        key_type=part.key_type,
     )

@@ -12,13 +12,17 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.config.options.security import SNAPSHOT_SECRET_FILE
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotFormatError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import (
     DatabaseFile,
@@ -39,6 +43,7 @@ from yarrow.runtime.snapshot.key_group_form import (
     encoded_runs,
     write_key_groups,
 )
+from yarrow.runtime.snapshot.key_types import key_type_of
 from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.value_serializers import holds_pickles, stored_serializer
@@ -51,6 +56,8 @@ class CanonicalPart:
     key_groups: tuple[int, int]
     states: tuple[StateMetaInfo, ...]
     data: bytes | memoryview
+    #: As in the handle.
+    key_type: TypeSpec | msgspec.UnsetType = msgspec.UNSET
 
     def runs(self, key_groups: KeyGroupRange | None = None) -> Iterator[EncodedRun]:
         """The runs of these key groups, all without."""
@@ -142,10 +149,10 @@ class StoredState:
     def _canonical(self, operator: OperatorState, snapshot: KeyGroupsSnapshot) -> CanonicalPart:
         handle = snapshot.handle
         if isinstance(handle, InlineStateHandle):
-            return CanonicalPart(snapshot.key_groups, snapshot.states, handle.data)
+            return CanonicalPart(snapshot.key_groups, snapshot.states, handle.data, snapshot.key_type)
         path = self._new_path()
         self._reader.copy(handle, path, f"operator '{operator.name}'")
-        return CanonicalPart(snapshot.key_groups, snapshot.states, self._mapped(path))
+        return CanonicalPart(snapshot.key_groups, snapshot.states, self._mapped(path), snapshot.key_type)
 
     def _new_path(self) -> str:
         self._copies += 1
@@ -173,7 +180,8 @@ class StoredState:
                 write_key_groups(forms, _runs_of_database(operator, snapshot, folder, self.trusted))
             )
         shutil.rmtree(folder, ignore_errors=True)
-        return CanonicalPart(snapshot.key_groups, tuple(form.meta() for form in forms), self._mapped(target))
+        states = tuple(form.meta() for form in forms)
+        return CanonicalPart(snapshot.key_groups, states, self._mapped(target), snapshot.key_type)
 
     def _download(self, operator: OperatorState, snapshot: RocksDBSnapshot, folder: str) -> None:
         os.makedirs(folder)
@@ -231,6 +239,16 @@ def decoded(form: StateForm, run: EncodedRun, operator: str) -> tuple[list[Any],
         return decoded_run(form, run)
     except SnapshotFormatError as error:
         raise SnapshotFormatError(f"operator '{operator}': {error}") from error
+
+
+def stored_key_type(parts: Sequence[CanonicalPart], names: Collection[str] = ()) -> TypeInformation | None:
+    """The type of the keys of these states, of all states without; None where parts differ or do not say."""
+    found = {
+        key_type_of(part.key_type)
+        for part in parts
+        if part.states and (not names or any(meta.name in names for meta in part.states))
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def find_state(parts: Sequence[CanonicalPart], name: str) -> StateMetaInfo | None:

@@ -22,8 +22,10 @@ from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.task.timers import TimerQueue
+from yarrow.datastream.arrow_schemas import type_of_values
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import KeySelector
+from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import BroadcastState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -94,7 +96,8 @@ class OneInputStateTransformation:
     def key_by(
         self, key_selector: Selector, key_type: TypeInformation | None = None
     ) -> KeyedStateTransformation:
-        """Keyed state: by a column or field, or a function of rows. `key_type` is taken as DataStream.key_by does."""
+        """Keyed state: by a column or field, or a function of rows. `key_type` is what the job declares;
+        without it, that of the column counts."""
         return KeyedStateTransformation(self.rows, key_selector, key_type)
 
     def transform(
@@ -129,6 +132,13 @@ class KeyedStateTransformation:
     rows: pa.Table | Iterable[Any]
     key_selector: Selector
     key_type: TypeInformation | None
+
+    def known_key_type(self) -> TypeInformation | None:
+        """The declared one, or that of the table's column; None where neither is known."""
+        known, rows, selector = declared(self.key_type), self.rows, self.key_selector
+        if known is not None or not isinstance(rows, pa.Table) or selector not in rows.column_names:
+            return known
+        return type_of_values(rows.schema.field(selector).type)
 
     def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> StateBootstrapTransformation:
         """Keyed state and timers, by a function that the operator of a job runs."""
@@ -178,7 +188,12 @@ class _KeyedValues(StateBootstrapTransformation):
         for key, value, accessed in self._entries(operator):
             contents.add(key, value, accessed)
         handle = write_state(
-            self.target, operator.name, contents.by_key, operator.max_parallelism, operator.output
+            self.target,
+            operator.name,
+            contents.by_key,
+            operator.max_parallelism,
+            operator.output,
+            self.keyed.known_key_type(),
         )
         return OperatorSubtaskState(keyed=(handle,))
 
@@ -215,7 +230,7 @@ class _KeyedFunction(StateBootstrapTransformation):
 
     def write(self, operator: NewOperator) -> OperatorSubtaskState:
         selector = selector_of(self.keyed.key_selector)
-        key_type, function = self.keyed.key_type, Bootstrapping(self.function)
+        key_type, function = self.keyed.known_key_type(), Bootstrapping(self.function)
 
         def fragment(rows: DataStream) -> DataStream:
             processed = rows.key_by(selector, key_type).process(function)
@@ -236,7 +251,11 @@ class _KeyedFunction(StateBootstrapTransformation):
         if not timers:
             return state
         written = write_timers(
-            PROCESSING_TIMERS, timers.snapshot_timers(), operator.max_parallelism, operator.output
+            PROCESSING_TIMERS,
+            timers.snapshot_timers(),
+            operator.max_parallelism,
+            operator.output,
+            self.keyed.known_key_type(),
         )
         return structs.replace(state, keyed=(*state.keyed, written))
 

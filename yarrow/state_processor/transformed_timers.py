@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import Timer
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, OperatorState
@@ -17,7 +18,7 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import DOMAIN, KEY, NAMESPACE, TIMESTAMP, TimersTable
 from yarrow.state_processor.keyed_writing import write_timers
-from yarrow.state_processor.stored_state import CanonicalPart
+from yarrow.state_processor.stored_state import CanonicalPart, stored_key_type
 from yarrow.state_processor.table_cells import column_of, keys_of
 from yarrow.state_processor.transformed_state import changed_table, unchanged_values
 
@@ -27,6 +28,8 @@ class TransformedTimers:
     """What becomes of the timers of an operator."""
 
     function: Callable[[pa.Table], pa.Table]
+    #: Of the keys that the function makes; None = as they were.
+    key_type: TypeInformation | None = None
 
     def write(
         self,
@@ -41,9 +44,10 @@ class TransformedTimers:
         """
         source = TimersTable(operator.name, parts, trusted=trusted)
         changed = changed_table(self.function, source.table(), f"operator '{operator.name}', timers")
+        key_type = self.key_type or stored_key_type(parts, source.names)
         for name, timers in self._sections(changed, source, operator.name).items():
             if timers:
-                yield write_timers(name, timers, operator.max_parallelism, output)
+                yield write_timers(name, timers, operator.max_parallelism, output, key_type)
 
     def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
         """The timers of each section; one that comes twice is one."""

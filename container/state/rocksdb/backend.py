@@ -8,7 +8,10 @@ state, so that operators without keyed state cost nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+from msgspec import UNSET, UnsetType
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
@@ -49,6 +52,7 @@ from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
     RocksDBSnapshot,
@@ -56,6 +60,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import StateForm
+from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
 from yarrow.runtime.snapshot.options import CheckpointOptions, CheckpointType
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_serializer, value_serializer
@@ -88,8 +93,14 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         self._incremental = context.settings.get(checkpointing.INCREMENTAL)
         self._resources: DatabaseResources | None = None
         self._scope = SnapshotScope(
-            context.operator_name, context.key_groups, context.max_parallelism, RandomIdFactory().hex_id()
+            context.operator_name,
+            context.key_groups,
+            context.max_parallelism,
+            RandomIdFactory().hex_id(),
+            context.key_type,
         )
+        #: What of the declared type the first keys bear out: looked at in the first cut that has keys.
+        self._key_type: TypeSpec | UnsetType = UNSET
         self._cuts = 0
         if self._native:
             self._open()
@@ -268,7 +279,25 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             if not options.kind.is_savepoint:
                 self._files.uploaded(checkpoint_id, files)
 
-        return NativeSnapshot(self._scope, linked, self._metas(), rest, self._reusable(options), uploaded)
+        return NativeSnapshot(
+            self._scope,
+            linked,
+            self._metas(),
+            self._key_type_of_first_keys(),
+            rest,
+            self._reusable(options),
+            uploaded,
+        )
+
+    def _key_type_of_first_keys(self) -> TypeSpec | UnsetType:
+        if self._key_type is UNSET and self.context.key_type is not None:
+            evidence, groups = KeyTypeEvidence(self.context.key_type), self.context.key_groups
+            for family in self._open().database.families.values():
+                first = next(family.scan(group_start(groups.start), group_start(groups.end + 1)), None)
+                if first is not None:
+                    evidence.observe_by(partial(_key_of, first[0]))
+            self._key_type = evidence.spec()
+        return self._key_type
 
     def _reusable(self, options: CheckpointOptions) -> Mapping[str, FileStateHandle] | None:
         """What the checkpoint may refer to; None = its files are its own, and nobody else refers to them."""
@@ -340,3 +369,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         resources, self._resources = self._resources, None
         if resources is not None:
             resources.close()
+
+
+def _key_of(database_key: bytes) -> Any:
+    return decode(database_key)[0]

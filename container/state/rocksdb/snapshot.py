@@ -15,14 +15,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from rocksdict import Options
 
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.rocksdb.canonical import StoredForm, runs_of_section, runs_of_state
 from yarrow.container.state.rocksdb.database import open_read_only
 from yarrow.container.state.rocksdb.errors import RocksDBError
 from yarrow.container.state.rocksdb.folders import DatabaseFolder
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import (
     DatabaseFile,
@@ -33,6 +36,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
 )
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
 #: Files that never change once they are written; the others are small and belong to one checkpoint.
@@ -73,6 +77,8 @@ class SnapshotScope:
     key_groups: KeyGroupRange
     max_parallelism: int
     backend_id: str
+    #: Declared type of the keys; None = not declared.
+    key_type: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +105,22 @@ class CanonicalPart:
             for number, (_, section) in enumerate(self.sections, len(forms)):
                 yield from runs_of_section(number, section, scope.max_parallelism)
 
-        remaining = all_runs()
+        evidence = KeyTypeEvidence(scope.key_type)
+        remaining = evidence.of_runs(all_runs())
         first = next(remaining, None)
         if first is None and not carried:
             return ()
         begun = () if first is None else (first,)
         with writing_states([*(form.name for form in all_forms), *(meta.name for meta in metas)]):
-            handle = output.write(write_key_groups(all_forms, chain(begun, remaining), carried))
+            carried_on = evidence.of_encoded(carried)
+            handle = output.write(write_key_groups(all_forms, chain(begun, remaining), carried_on))
         return (
             KeyGroupsSnapshot(
                 key_groups=(scope.key_groups.start, scope.key_groups.end),
                 # Asked for after the values were written: only then is it known what was pickled.
                 states=(*(form.meta() for form in all_forms), *metas),
                 handle=handle,
+                key_type=evidence.spec(),
             ),
         )
 
@@ -124,6 +133,7 @@ class NativeSnapshot:
         scope: SnapshotScope,
         linked: LinkedDatabase,
         states: tuple[StateMetaInfo, ...],
+        key_type: TypeSpec | msgspec.UnsetType,
         rest: CanonicalPart,
         reusable: Mapping[str, FileStateHandle] | None,
         uploaded: Callable[[Mapping[str, FileStateHandle]], None],
@@ -131,6 +141,7 @@ class NativeSnapshot:
         self._scope = scope
         self._linked = linked
         self._states = states
+        self._key_type = key_type
         self._rest = rest
         #: Files of the last completed checkpoint; None = files are not shared between checkpoints.
         self._reusable = reusable
@@ -162,6 +173,7 @@ class NativeSnapshot:
             states=self._states,
             shared=tuple(shared),
             private=tuple(private),
+            key_type=self._key_type,
         )
         return (native, *rest)
 
