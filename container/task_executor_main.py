@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from yarrow.container.task_executor import TaskExecutor
 from yarrow.container.task_executor_process import (
@@ -34,38 +35,56 @@ _log = logging.getLogger(__name__)
 
 
 class ParentWatch:
-    """A thread that reads standard input: its end means that the parent is gone."""
+    """A thread that reads standard input: its end means that the parent is gone, or wants ours."""
 
     def __init__(self, working_directory: Path) -> None:
         self._working_directory = working_directory
         self._stopped = threading.Event()
+        self._executor: TaskExecutor | None = None
+        #: Guards the moment in which there is a TaskExecutor to be asked.
+        self._lock = threading.Lock()
         #: True once the parent is gone: nobody else will remove our folder then.
         self.orphaned = False
 
-    def start(self, executor: TaskExecutor) -> None:
-        """Begins to watch; `executor` is asked to finish on its own loop."""
-        threading.Thread(target=self._watch, args=(executor,), name="parent watch", daemon=True).start()
+    def start(self) -> None:
+        """Begins to watch."""
+        threading.Thread(target=self._watch, name="parent watch", daemon=True).start()
+
+    def follow(self, executor: TaskExecutor) -> None:
+        """See LifeWatch."""
+        with self._lock:
+            self._executor = executor
 
     def stop(self) -> None:
         """The process ends by itself: it is not ended by force any more."""
         self._stopped.set()
 
-    def _watch(self, executor: TaskExecutor) -> None:
+    def _watch(self) -> None:
         try:
             while os.read(0, 4096):
                 pass
         except OSError:
             pass  # As good as its end.
-        self.orphaned = True
+        with self._lock:
+            executor = self._executor
+            self.orphaned = True
+            if executor is None:
+                if not self._stopped.is_set():
+                    _log.info("the process that started it has ended while this one was starting")
+                    self._end_by_force()
+                return
         cause = "the process that started it has ended"
         try:
             executor.loop.call_soon_threadsafe(lambda: executor.finish(cause, grace=ORPHAN_GRACE))
         except RuntimeError:
             return  # The loop has closed: the process is ending.
         if not self._stopped.wait(ORPHAN_LIMIT):
-            remove_orphaned(self._working_directory)
-            # The template sees the end of its socket, and the kernel ends what does not look.
-            os._exit(1)
+            self._end_by_force()
+
+    def _end_by_force(self) -> NoReturn:
+        remove_orphaned(self._working_directory)
+        # The template sees the end of its socket, and the kernel ends what does not look.
+        os._exit(1)
 
 
 def main(worker_entry: str = DEFAULT_ENTRY) -> int:
@@ -93,9 +112,11 @@ async def _main(worker_entry: str) -> None:
         configure_logging(output_files(bootstrap).log_path)
         _log.info("the TaskExecutor %s starts, pid %d", bootstrap.resource_id, os.getpid())
         watch = ParentWatch(Path(bootstrap.working_directory))
+        watch.start()
         try:
             await run_task_executor(bootstrap, early, watch)
         finally:
+            watch.stop()
             if watch.orphaned:
                 remove_orphaned(Path(bootstrap.working_directory))
         _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)

@@ -108,14 +108,16 @@ class EarlyTemplate:
 
 
 class LifeWatch(Protocol):
-    """Notices that whoever this process belongs to is gone."""
+    """Notices that whoever this process belongs to is gone.
 
-    def start(self, executor: TaskExecutor) -> None:
-        """Begins to watch; `executor` is asked to finish on its own loop."""
-        ...
+    It watches from the time when the process knows what to remove: before there is a TaskExecutor it ends the
+    process at once, for nothing waits for an orderly end, and what the start waits for may be away for long.
+    """
 
-    def stop(self) -> None:
-        """The process ends by itself: it is not ended by force any more."""
+    def follow(self, executor: TaskExecutor) -> None:
+        """From now on `executor` is asked to finish, on its own loop, and the process ends by force when that takes
+        too long.
+        """
         ...
 
 
@@ -162,7 +164,7 @@ async def _run_with(
         loop.add_signal_handler(number, executor.finish_by_force, f"it got the signal {number.name}")
     try:
         await executor.start()
-        watch.start(executor)
+        watch.follow(executor)
         orderly, cause = await executor.finished
     finally:
         await executor.stop()
@@ -171,7 +173,6 @@ async def _run_with(
         if isinstance(output, OutputForwarder):
             await output.drained()
             output.close()
-        watch.stop()
     if not orderly:
         raise RegistrationRefusedError(cause)
 

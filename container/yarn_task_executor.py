@@ -129,6 +129,8 @@ def main(worker_entry: str = DEFAULT_ENTRY) -> int:
 async def _main(working_directory: str, remove_files: Callable[[], None], worker_entry: str) -> None:
     early = EarlyTemplate(worker_entry)
     await early.start()
+    life = ContainerLife(remove_files)
+    life.start()
     try:
         folder = ContainerFolder.of(os.environ)
         secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets)
@@ -145,9 +147,10 @@ async def _main(working_directory: str, remove_files: Callable[[], None], worker
             os.getpid(),
         )
         importlib.import_module("grpc.aio")
-        await run_task_executor(bootstrap, early, ContainerLife(remove_files))
+        await run_task_executor(bootstrap, early, life)
         _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)
     finally:
+        life.stop()
         await early.close()
 
 

@@ -15,15 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from yarrow.cli.cluster_directory import ClusterDirectory, ClusterSecrets, Leader
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.end_signal import EndSignal
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
@@ -74,18 +73,52 @@ def run_job_manager(config: Settings) -> int:
     for library in ("hdfs", "uvicorn"):
         # Each request would be a line.
         logging.getLogger(library).setLevel(logging.WARNING)
-    return asyncio.run(_job_manager(config, ClusterDirectory.of(config)))
+    # Ctrl-C, like SIGTERM, ends the process at once until there is something that wants an orderly end: what is waited
+    # for first, ZooKeeper and HDFS, may be away for long, and blocks.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    directory = ClusterDirectory.of(config)
+    secrets = directory.secrets()
+    services = _high_availability(config, secrets)
+    return asyncio.run(_job_manager(config, directory, secrets, services))
 
 
-async def _job_manager(config: Settings, directory: ClusterDirectory) -> int:
-    secrets = await asyncio.to_thread(directory.secrets)
-    services = await asyncio.to_thread(_high_availability, config, secrets)
-    folder = await asyncio.to_thread(_own_folder, config, STANDALONE_MASTER)
+class _Signals:
+    """SIGTERM and SIGINT cancel the work of this process, also in the middle of its start; none disturbs its end."""
+
+    def __init__(self) -> None:
+        """To be made by the task that does the work."""
+        self.first: signal.Signals | None = None
+        self._work = asyncio.current_task()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._came, number)
+
+    def end_has_begun(self) -> None:
+        """The work is being ended already, by whatever cause."""
+        self._work = None
+
+    def _came(self, number: signal.Signals) -> None:
+        if self.first is None and self._work is not None:
+            self.first = number
+            self._work.cancel()
+
+
+async def _job_manager(
+    config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets, services: HighAvailabilityServices
+) -> int:
+    """Runs until a signal comes or a client wants the end; what has been started by then is stopped in order."""
+    signals = _Signals()
+    folder: ClientFolder | None = None
     try:
+        folder = _own_folder(config, STANDALONE_MASTER)
         plane = await _started_plane(config, secrets, services, os.path.join(folder.path, "blobs"))
-        await _serve(plane, config, directory, secrets, Path(folder.path))
+        await _serve(plane, config, directory, secrets, Path(folder.path), signals)
+    except asyncio.CancelledError:
+        if signals.first is None:
+            raise
+        _log.info("the JobManager has ended: it got the signal %s", signals.first.name)
     finally:
-        await asyncio.to_thread(folder.remove)
+        if folder is not None:
+            await asyncio.to_thread(folder.remove)
     return 0
 
 
@@ -162,16 +195,20 @@ def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int
 
 
 async def _serve(
-    plane: ControlPlane, config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets, folder: Path
+    plane: ControlPlane,
+    config: Settings,
+    directory: ClusterDirectory,
+    secrets: ClusterSecrets,
+    folder: Path,
+    signals: _Signals,
 ) -> None:
-    """Until somebody wants the end; temporary files go into `folder`, where no other place is set."""
+    """Until somebody wants the end, or a signal cancels it. Temporary files go into `folder`, where no other place is
+    set.
+    """
     from yarrow.testing.web_api import LOOPBACK, start_web_api
 
     host = config.get(jobmanager.RPC_ADDRESS)
-    ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     web: RestServer | None = None
     announcing: set[asyncio.Task[None]] = set()
     try:
@@ -187,21 +224,28 @@ async def _serve(
         )
         address = web.address
 
-        def led(epoch: int | None) -> None:
+        def announce() -> asyncio.Task[None]:
             task = loop.create_task(_announce(plane, directory, address))
             announcing.add(task)
             task.add_done_callback(announcing.discard)
+            return task
+
+        def led(epoch: int | None) -> None:
+            announce()
 
         plane.on_leadership = led
         await plane.announce_web(_reachable(address, config))
-        await _announce(plane, directory, address)
+        await asyncio.shield(announce())
         _log.info("the JobManager runs; JobManager Web Interface: %s", address)
         _log.info("certificates and secret of the cluster: %s", directory.path)
-        await _first(ended.wait(), plane.wait_for_shut_down())
-        _log.info("the JobManager ends")
-        await _withdraw(directory)
+        await plane.wait_for_shut_down()
     finally:
+        signals.end_has_begun()
+        _log.info("the JobManager ends")
         plane.on_leadership = lambda epoch: None
+        # One that is being announced must not be so after it was taken back.
+        await asyncio.gather(*announcing, return_exceptions=True)
+        await _withdraw(directory)
         if web is not None:
             await web.stop()
         await plane.stop()
@@ -234,26 +278,13 @@ def _reachable(web_address: str, config: Settings) -> str:
     return f"{scheme}://{host}:{local.rpartition(':')[2]}"
 
 
-async def _first(*works: object) -> None:
-    tasks = [asyncio.ensure_future(work) for work in works]  # type: ignore[call-overload]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
-
-
 def run_task_manager(config: Settings) -> int:
     """Runs a TaskExecutor until it is told to end, or ends by itself; the exit status."""
     task_executor_budget(config)
     internal_identity(config)
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
     directory = ClusterDirectory.of(config)
-    ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    ended = EndSignal()
     if is_highly_available(config):
         # The TaskExecutor follows the leaders itself, by ZooKeeper.
         if _wait_for(directory.find_secrets, "its secrets", config, directory, ended) is None:
@@ -275,7 +306,7 @@ def _wait_for(
     what: str,
     config: Settings,
     directory: ClusterDirectory,
-    ended: threading.Event,
+    ended: EndSignal,
 ) -> T | None:
     """What `look` finds; None when the end was asked for, CommandError when nothing comes in time."""
     patience = config.get(taskmanager.REGISTRATION_TIMEOUT).seconds
@@ -295,7 +326,7 @@ def _wait_for(
 
 
 def _run_task_executor(
-    config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: threading.Event
+    config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: EndSignal
 ) -> int | None:
     """One TaskExecutor with one leader, None = with each that leads; its status, None when another is to be followed,
     or the end was asked for.

@@ -27,7 +27,7 @@ class Processes:
     """One master and one TaskExecutor, started as often as wanted."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.temporary = folder / "temporary"
         for path in (self.temporary, folder / "conf"):
             path.mkdir()
@@ -46,20 +46,7 @@ class Processes:
     def start(self) -> dict[str, subprocess.Popen[bytes]]:
         """Returns when each has a folder of its own, and the TaskExecutor runs in its."""
         before = self.folders()
-        own = {"YARROW_CONF_DIR": str(self._folder / "conf"), "TMPDIR": str(self.temporary)}
-        started = {}
-        for role in ROLES:
-            with (self._folder / f"{role}.log").open("ab") as log:
-                started[role] = self._left.enter_context(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "yarrow.cli.main", role],
-                        env={**os.environ, **own},
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                    )
-                )
-            self._left.callback(started[role].kill)
+        started = {role: self.start_one(role) for role in ROLES}
         for prefix in ROLES.values():
             wait_until(partial(self._has_new, prefix, before), self.logs)
         wait_until(partial(self._leads, started["jobmanager"].pid), self.logs)
@@ -67,8 +54,24 @@ class Processes:
         wait_until(lambda: len(launcher.children(recursive=True)) > 1, self.logs)
         return started
 
+    def start_one(self, role: str) -> subprocess.Popen[bytes]:
+        """Returns at once."""
+        own = {"YARROW_CONF_DIR": str(self.folder / "conf"), "TMPDIR": str(self.temporary)}
+        with (self.folder / f"{role}.log").open("ab") as log:
+            process = self._left.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "yarrow.cli.main", role],
+                    env={**os.environ, **own},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+        self._left.callback(process.kill)
+        return process
+
     def _leads(self, pid: int) -> bool:
-        announced = self._folder.glob("pids/*/leader.json")
+        announced = self.folder.glob("pids/*/leader.json")
         return any(f'"pid":{pid}' in path.read_text() for path in announced)
 
     def _has_new(self, prefix: str, before: set[str]) -> bool:
@@ -78,7 +81,7 @@ class Processes:
         return {path.name for path in self.temporary.iterdir()}
 
     def logs(self) -> str:
-        return "".join(path.read_text() for path in self._folder.glob("*.log"))
+        return "".join(path.read_text() for path in self.folder.glob("*.log"))
 
     def close(self) -> None:
         self._left.close()
@@ -114,3 +117,28 @@ def test_folders_of_killed_processes_go_with_the_next_and_all_with_an_orderly_en
         process.send_signal(signal.SIGTERM)
     assert [process.wait(20) for process in second.values()] == [0, 0], processes.logs()
     assert processes.folders() == set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_master_that_is_told_to_end_while_it_starts_ends_in_order(
+    processes: Processes, number: signal.Signals
+) -> None:
+    master = processes.start_one("jobmanager")
+    wait_until(lambda: bool(processes.folders()), processes.logs)
+    master.send_signal(number)
+    assert master.wait(20) == 0, processes.logs()
+    assert processes.folders() == set()
+    assert not [*processes.folder.glob("pids/*/leader.json")], "nobody is announced as the leader"
+    assert f"it got the signal {number.name}" in processes.logs()
+
+
+def test_a_task_executor_that_is_told_to_end_while_it_starts_ends_in_order(processes: Processes) -> None:
+    processes.start_one("jobmanager")
+    wait_until(lambda: bool([*processes.folder.glob("pids/*/leader.json")]), processes.logs)
+    masters = processes.folders()
+    parent = processes.start_one("taskmanager")
+    wait_until(lambda: processes.folders() != masters, processes.logs)
+    parent.terminate()
+    assert parent.wait(20) == 0, processes.logs()
+    assert processes.folders() == masters
+    assert "it is killed" not in processes.logs()

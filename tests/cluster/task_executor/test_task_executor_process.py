@@ -7,6 +7,7 @@ import fcntl
 import io
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -264,6 +265,42 @@ def test_a_killed_parent_leaves_no_process(tmp_path: Path) -> None:
             await all_gone(family)
 
     run(body())
+
+
+@pytest.mark.parametrize("how", ["end of its parent", "signal"])
+def test_it_ends_at_once_while_it_still_waits_for_zookeeper(how: str, tmp_path: Path) -> None:
+    """Something listens there and says nothing, so the start hangs until the limit of the configuration."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        configuration = {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": f"{host}:{port}",
+            "high-availability.storageDir": str(tmp_path / "ha"),
+            "high-availability.zookeeper.client.connection-timeout": "300 s",
+        }
+        bootstrap = make_bootstrap(tmp_path, data_secret=SECRET, configuration=configuration)
+        process = subprocess.Popen(
+            COMMAND, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        with process:
+            try:
+                assert process.stdin is not None
+                process.stdin.write(encode_bootstrap(bootstrap))
+                process.stdin.flush()
+                silent.settimeout(60)
+                connection, _ = silent.accept()
+                family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+                with connection:
+                    if how == "signal":
+                        process.terminate()
+                    else:
+                        process.stdin.close()
+                    process.wait(20)
+                    run(all_gone(family))
+            finally:
+                process.kill()
+    if how != "signal":
+        assert not (tmp_path / "work").exists(), "nobody else would remove it"
 
 
 def test_signal_ends_it_in_order(tmp_path: Path) -> None:
