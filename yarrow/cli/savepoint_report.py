@@ -13,6 +13,7 @@ from typing import Any
 from yarrow.cli.savepoint_checks import Answer
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
+from yarrow.runtime.snapshot.key_types import key_type_of
 from yarrow.runtime.snapshot.savepoint_check import Finding, Outcome
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
@@ -45,6 +46,8 @@ class OperatorLine:
     max_parallelism: int | None
     size: int
     states: tuple[StateLine, ...]
+    #: The type of the keys of its keyed states; None where that is not known.
+    key_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,14 @@ def _line_of(finding: Finding, state: OperatorState | None) -> OperatorLine:
         max_parallelism=None if state is None else state.max_parallelism,
         size=0 if state is None else sum(each.state_size for each in state.subtasks.values()),
         states=() if state is None else tuple(_states(state)),
+        key_type=None if state is None else _key_type(state),
     )
+
+
+def _key_type(state: OperatorState) -> str | None:
+    keyed = (handle for subtask in state.subtasks.values() for handle in subtask.keyed)
+    found = sorted({str(known) for handle in keyed if (known := key_type_of(handle.key_type)) is not None})
+    return ", ".join(found) or None
 
 
 def _states(state: OperatorState) -> Iterator[StateLine]:
@@ -204,6 +214,8 @@ def _operator_text(operator: OperatorLine) -> Iterator[str]:
             f": {_bytes(operator.size)}, written at parallelism {operator.parallelism} of at most "
             f"{operator.max_parallelism}"
         )
+    if operator.key_type is not None:
+        of += f", keys of {operator.key_type}"
     yield f"  {operator.name}{uid} {operator.outcome}{of}"
     width = max((len(state.name) for state in operator.states), default=0)
     for state in operator.states:

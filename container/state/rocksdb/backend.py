@@ -99,7 +99,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
             RandomIdFactory().hex_id(),
             context.key_type,
         )
-        #: What of the declared type the first keys bear out: looked at in the first cut that has keys.
+        #: What of the declared type the first keys bear out: looked at in cuts until one has keys of that type.
         self._key_type: TypeSpec | UnsetType = UNSET
         self._cuts = 0
         if self._native:
@@ -293,9 +293,9 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         if self._key_type is UNSET and self.context.key_type is not None:
             evidence, groups = KeyTypeEvidence(self.context.key_type), self.context.key_groups
             for family in self._open().database.families.values():
-                first = next(family.scan(group_start(groups.start), group_start(groups.end + 1)), None)
+                first = family.first_key(group_start(groups.start), group_start(groups.end + 1))
                 if first is not None:
-                    evidence.observe_by(partial(_key_of, first[0]))
+                    evidence.observe_by(partial(_key_of, first))
             self._key_type = evidence.spec()
         return self._key_type
 

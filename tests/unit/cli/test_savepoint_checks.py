@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +22,16 @@ from tests.unit.snapshot.test_trust import PICKLED, SECRET, snapshot
 from yarrow.cli.savepoint_checks import answer_of
 from yarrow.cli.savepoint_report import Report, report_on, text_of
 from yarrow.common import TypeInformation, Types
-from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.datastream.functions import CheckpointedFunction, KeyedProcessFunction, RuntimeContext
-from yarrow.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
+from yarrow.datastream.functions import (
+    CheckpointedFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -96,6 +103,59 @@ def test_pickles_that_would_not_be_read_are_refused(tmp_path: Path) -> None:
     secret.unlink()
     found = report(tmp_path, metadata, job, SECRET, with_secret)
     assert found.restorable and "was not checked" in found.notes[0] and found.notes[0] in text_of(found)
+
+
+def first_of(row: Any) -> Any:
+    return row[0]
+
+
+def reduced(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    return rows.key_by(first_of, key_type).reduce(lambda one, other: other)
+
+
+def aggregated(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    return rows.key_by(first_of, key_type).sum(1)
+
+
+def processed(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    return rows.key_by(first_of, key_type).process(Totals(Types.LONG(), Types.LONG()))
+
+
+class Rich(MapFunction[Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def mapped(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    return rows.key_by(first_of, key_type).map(Rich())
+
+
+class Both(KeyedCoProcessFunction[Any, Any, Any, Any]):
+    def process_element1(self, value: Any, ctx: Any) -> None:
+        return None
+
+    def process_element2(self, value: Any, ctx: Any) -> None:
+        return None
+
+
+def connected(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    return rows.connect(rows.map(lambda row: row)).key_by(first_of, first_of, key_type).process(Both())
+
+
+class Rules(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> None:
+        return None
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        return None
+
+
+def with_rules(rows: DataStream, key_type: TypeInformation | None) -> DataStream:
+    rules = rows.map(lambda row: row).broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
+    return rows.key_by(first_of, key_type).connect(rules).process(Rules())
 
 
 class Totals(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
@@ -171,3 +231,42 @@ def test_a_function_that_cannot_be_opened_here_is_no_reason_against_the_savepoin
     graph = program(Types.LONG(), Types.LONG(), fails=True)
     told = report_on(answer_of(graph, path, Settings({}, "test"), open_functions=True))
     assert told.restorable and "ConnectionError: no database here" in told.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared", "restores"),
+    [
+        (Types.STRING(), Types.STRING(), True),
+        (Types.STRING(), Types.LONG(), False),
+        (Types.STRING(), Types.TUPLE([Types.STRING()]), False),
+        (Types.STRING(), None, True),
+        (Types.STRING(), Types.PICKLED_BYTE_ARRAY(), True),
+        (None, Types.LONG(), True),
+        # Its keys are texts, whatever was declared of them.
+        (Types.LONG(), Types.STRING(), True),
+    ],
+)
+@pytest.mark.parametrize("shape", [reduced, aggregated, processed, mapped, connected, with_rules])
+def test_keys_of_another_type_are_refused_before_anything_is_opened(
+    tmp_path: Path,
+    shape: Callable[[Any, TypeInformation | None], Any],
+    stored: TypeInformation | None,
+    declared: TypeInformation | None,
+    restores: bool,
+) -> None:
+    keyed = OperatorTransformation.bootstrap_with([("a", 5)]).key_by(lambda row: row[0], stored)
+    totals = keyed.to_state(ValueStateDescriptor("total", Types.LONG()), lambda row: row[1])
+    path = SavepointWriter.new_savepoint(128).with_operator("op", totals).write(f"{tmp_path}/made")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    made = shape(env.from_collection([("a", 1)]), declared)
+    made.name("totals").uid("op").print()
+    found = report_on(answer_of(env.get_job_graph("totals"), path, Settings({}, "test")))
+    assert found.restorable is restores
+    (line,) = [line for line in found.operators if line.uid == "op"]
+    if restores:
+        assert (line.outcome, line.reason) == ("restores", "")
+    else:
+        assert line.outcome == "refused" and line.key_type == "String"
+        for part in ("operator 'totals'", "'total'", "keys of type String", str(declared), "state_processor"):
+            assert part in line.reason
+        assert "at most 128, keys of String" in text_of(found) and line.reason in text_of(found)

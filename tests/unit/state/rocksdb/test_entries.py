@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rocksdict import Options
 
 from tests.unit.state.rocksdb.storage import CHECKPOINT, Worker
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.container.state.rocksdb.database import BATCH_BYTES, BATCH_ENTRIES, _parts
-from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_of
+from yarrow.container.state.rocksdb.database import BATCH_BYTES, BATCH_ENTRIES, HELPER, Database, _parts
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_of, group_start
 from yarrow.container.state.rocksdb.store import StoreLimits
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.value_table import MISSING
@@ -125,3 +127,23 @@ def test_a_generation_of_many_batches_is_written_whole(worker: Worker) -> None:
         assert [again.live[0][key] for key in keys] == [
             (key, position // 100 * 100) for position, key in enumerate(keys)
         ]
+
+
+def test_the_first_key_is_not_looked_for_beyond_many_that_were_removed(tmp_path: Path) -> None:
+    """Removed entries lie there until files are compacted: what looks at one key in a cut must not read them all."""
+    options = Options(raw_mode=True)
+    database = Database("op", str(tmp_path / "database"), options, HELPER)
+    try:
+        family = database.family("state")
+        start, end = group_start(0), group_start(16)
+        assert family.first_key(start, end) is None
+        keys = [number.to_bytes(4, "big") for number in range(30_000)]
+        family.put_all((key, b"value") for key in keys)
+        assert family.first_key(start, end) == keys[0]
+        family.delete_all(keys[:1000])
+        assert family.first_key(start, end) == keys[1000]
+        family.delete_all(keys[1000:-1])
+        assert family.first_key(start, end) is None
+        assert next(family.scan(start, end), None) == (keys[-1], b"value")
+    finally:
+        database.close()
