@@ -2,17 +2,18 @@
 
 Owner: the process's start, which says it once by `use_hdfs_settings`; read by any thread. File systems are found by
 the scheme of a path alone, wherever a path turns up, so that this is of the process and not of a call. Connects
-nowhere.
+nowhere; looks up names of hosts where one machine may go by several.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
@@ -21,6 +22,11 @@ from yarrow.runtime.fs.hadoop_login import HadoopLogin
 
 #: Default of `dfs.namenode.http-address` since Hadoop 3.
 DEFAULT_HTTP_PORT = 9870
+#: Default of `dfs.namenode.https-address`.
+DEFAULT_HTTPS_PORT = 9871
+#: Of a name node's RPC server, where an address has none.
+_RPC_PORT = 8020
+_RPC_KEY = "dfs.namenode.rpc-address"
 #: Seconds where nothing else is set in a process that somebody waits for: a wrong address must be told soon.
 _CLIENT_RETRY_SECONDS = 10.0
 _FILES = ("core-site.xml", "hdfs-site.xml")
@@ -120,8 +126,45 @@ def http_addresses(path: str, properties: Mapping[str, str]) -> list[str]:
     if name_nodes:
         named = [properties.get(f"{key}.{address.netloc}.{node.strip()}") for node in name_nodes.split(",")]
         return [f"{scheme}://{node}" for node in named if node]
-    host_port = properties.get(key, "")
-    host, _, port = host_port.rpartition(":")
+    host, _, port = _configured_address(address, key, properties).rpartition(":")
     if host in ("", "0.0.0.0"):
         host = address.hostname or "localhost"
-    return [f"{scheme}://{host}:{port or DEFAULT_HTTP_PORT}"]
+    return [f"{scheme}://{host}:{port or (DEFAULT_HTTPS_PORT if secure else DEFAULT_HTTP_PORT)}"]
+
+
+def _configured_address(address: SplitResult, key: str, properties: Mapping[str, str]) -> str:
+    """The `host:port` that Hadoop's files give the web server of this name node; "" where they speak of another's.
+
+    Theirs is that of fs.defaultFS: who names another HDFS must not be served by it.
+    """
+    for name, value in properties.items():
+        if name.startswith(_RPC_KEY) and _is_same(address, urlsplit(f"hdfs://{value}")):
+            named = properties.get(key + name.removeprefix(_RPC_KEY), "")
+            if named:
+                return named
+    named = properties.get(f"{key}.{address.netloc}", properties.get(key, ""))
+    host = named.rpartition(":")[0]
+    default = urlsplit(properties.get("fs.defaultFS", ""))
+    if host in ("", "0.0.0.0") or (default.scheme == "hdfs" and _is_same(address, default)):
+        return named
+    asked = address.hostname or ""
+    is_its_own = _is_one_machine(host, asked) and not _is_one_machine(default.hostname or "", asked)
+    return named if is_its_own or f"{key}.{address.netloc}" in properties else ""
+
+
+def _is_same(address: SplitResult, other: SplitResult) -> bool:
+    """Whether both name one RPC server; names are looked up only where nothing else tells."""
+    if not other.hostname or (address.port or _RPC_PORT) != (other.port or _RPC_PORT):
+        return False
+    return _is_one_machine(address.hostname or "", other.hostname)
+
+
+def _is_one_machine(host: str, other: str) -> bool:
+    return host == other or bool(_machines(host) & _machines(other))
+
+
+def _machines(host: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return set()

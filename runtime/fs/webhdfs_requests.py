@@ -115,8 +115,9 @@ def our_error(path: str, error: Exception) -> Exception:
         return _refusal(path, error.exception or "", str(error))
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         text = (
-            f"{path}: WebHDFS cannot be reached ({error}); check the address, that dfs.webhdfs.enabled is "
-            "true, and that the names of the data nodes resolve from here"
+            f"{path}: WebHDFS cannot be reached ({error}); check the address (webhdfs://host:port "
+            "names the web server of an HDFS that Hadoop's files do not describe), that dfs.webhdfs.enabled is true, "
+            "and that the names of the data nodes resolve from here"
         )
         never_sent = isinstance(error, requests.ConnectTimeout) or "NewConnectionError" in repr(error)
         return TransientError(text) if never_sent else UnknownOutcomeError(text)

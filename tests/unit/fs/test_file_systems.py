@@ -127,6 +127,9 @@ HA = {
     "dfs.namenode.http-address.mycluster.nn1": "one:9870",
     "dfs.namenode.http-address.mycluster.nn2": "two:9870",
 }
+RPC = {"dfs.namenode.rpc-address.mycluster.nn1": "one.example:8020"}
+OURS = {"fs.defaultFS": "hdfs://ours:8020", "dfs.namenode.http-address": "ours:50070"}
+LOOPBACK = {"fs.defaultFS": "hdfs://127.0.0.1:1234", "dfs.namenode.http-address": "127.0.0.1:50070"}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,17 @@ HA = {
             {"dfs.http.policy": "HTTPS_ONLY", "dfs.namenode.https-address": "host:9871"},
             ["https://host:9871"],
         ),
+        ("hdfs://host/x", {"dfs.http.policy": "HTTPS_ONLY"}, ["https://host:9871"]),
+        ("hdfs://ours:8020/x", OURS, ["http://ours:50070"]),
+        ("hdfs://ours/x", OURS, ["http://ours:50070"]),
+        ("hdfs:///x", OURS, ["http://ours:50070"]),
+        # What is written there must not come to lie here: another HDFS, on another machine or on the same.
+        ("hdfs://other:1/x", OURS, ["http://other:9870"]),
+        ("hdfs://ours:9000/x", OURS, ["http://ours:9870"]),
+        ("hdfs://localhost:1234/x", LOOPBACK, ["http://127.0.0.1:50070"]),
+        ("hdfs://localhost:1235/x", LOOPBACK, ["http://localhost:9870"]),
+        ("hdfs://one.example:8020/x", HA | RPC, ["http://one:9870"]),
+        ("hdfs://federated/x", OURS | {"dfs.namenode.http-address.federated": "f:1"}, ["http://f:1"]),
     ],
 )
 def test_addresses_of_name_nodes(path: str, properties: dict[str, str], addresses: list[str]) -> None:
