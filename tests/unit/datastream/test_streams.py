@@ -17,7 +17,7 @@ from yarrow.datastream import DataStream, KeyedStream, MapFunction, OutputTag, P
 from yarrow.datastream.arrow_schemas import read_schema, schema_of_type
 from yarrow.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext
 from yarrow.datastream.data_stream import operator_of
-from yarrow.datastream.functions import KeySelector, Partitioner, RuntimeContext
+from yarrow.datastream.functions import CoMapFunction, KeySelector, Partitioner, RuntimeContext
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
@@ -63,6 +63,14 @@ class Plain(MapFunction[Any, Any]):
 class Modulo(KeySelector[int, int]):
     def get_key(self, value: int) -> int:
         return value % 3
+
+
+class Sides(CoMapFunction[int, int, int]):
+    def map1(self, value: int) -> int:
+        return value
+
+    def map2(self, value: int) -> int:
+        return value
 
 
 class First(Partitioner[int]):
@@ -304,3 +312,51 @@ def test_a_side_output_is_an_edge_of_its_own_with_its_type() -> None:
         (None, "LONG", 1),
         ("late", "STRING", 1),
     ]
+
+
+def key_type_of(stream: DataStream) -> TypeInformation | None:
+    return operator_of(stream).state_key_type
+
+
+@pytest.mark.parametrize(
+    ("column", "declared", "known"),
+    [
+        (pa.string(), None, Types.STRING()),
+        (pa.dictionary(pa.int32(), pa.string()), None, Types.STRING()),
+        (pa.int16(), Types.STRING(), Types.LONG()),
+        (pa.uint64(), None, Types.BIG_INT()),
+        (pa.float32(), None, Types.DOUBLE()),
+        (pa.bool_(), None, Types.BOOLEAN()),
+        (pa.date32(), None, Types.SQL_DATE()),
+        (pa.timestamp("us"), None, Types.SQL_TIMESTAMP()),
+        (pa.timestamp("us", "UTC"), None, None),
+        (pa.list_(pa.int64()), None, None),
+        (pa.decimal128(10, 2), Types.BIG_DEC(), Types.BIG_DEC()),
+    ],
+    ids=str,
+)
+def test_the_type_of_a_key_column_is_that_of_the_schema(
+    column: pa.DataType, declared: TypeInformation | None, known: TypeInformation | None
+) -> None:
+    rows = environment().from_sequence(1, 9).to_arrow(pa.schema([("key", column)]))
+    assert key_type_of(rows.key_by("key", declared).count()) == known
+
+
+def test_the_type_of_keys_is_declared_for_what_reads_the_keyed_stream() -> None:
+    numbers = environment().from_sequence(1, 9)
+    keyed = numbers.key_by(Modulo(), Types.INT())
+    for stream in (keyed.sum(0), keyed.reduce(max), keyed.map(Stateful())):
+        assert key_type_of(stream) == Types.INT()
+        assert key_type_of(stream.map(str)) is None, "behind it the stream is not keyed any more"
+    assert key_type_of(numbers.key_by(Modulo()).sum(0)) is None
+    undeclared = numbers.key_by(Modulo(), Types.PICKLED_BYTE_ARRAY())
+    assert key_type_of(undeclared.sum(0)) is None
+    for first, second, known in (
+        (Types.INT(), Types.LONG(), Types.INT()),
+        (None, Types.LONG(), Types.LONG()),
+        (Types.INT(), None, Types.INT()),
+        (Types.INT(), Types.STRING(), None),
+    ):
+        both = numbers.key_by(Modulo(), first).connect(numbers.key_by(Modulo(), second))
+        assert key_type_of(both.map(Sides())) == known
+    assert key_type_of(numbers.connect(numbers).map(Sides())) is None

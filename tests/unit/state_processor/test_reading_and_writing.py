@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.format.golden_snapshots import native_checkpoint
 from tests.unit.state_processor.bootstrapped import (
     BY_DAY,
     COUNT,
@@ -30,9 +31,14 @@ from tests.unit.state_processor.bootstrapped import (
     Unsafe,
 )
 from yarrow.common import Row, Types
-from yarrow.datastream import RuntimeContext
+from yarrow.datastream import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
+from yarrow.runtime.snapshot.errors import (
+    CorruptSnapshotError,
+    SavepointMismatchError,
+    SnapshotStorageError,
+    UntrustedPickleError,
+)
 from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
@@ -658,3 +664,100 @@ def test_rows_are_keys_of_maps_in_tables_and_back(tmp_path: Path, backend: str, 
     if declared is not None:
         again = SavepointWriter.from_existing_savepoint(path).transform_state("op", "by row", lambda t: t)
         assert shown(again.write(f"{tmp_path}/again")) == expected
+
+
+# ---------------------------------------------------------------------- the type of keys
+
+
+TOTAL: ValueStateDescriptor[int] = ValueStateDescriptor("total", Types.LONG())
+DUE_AT = 9_000_000_000_000
+
+
+class TotalAndTimer(KeyedStateBootstrapFunction[Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._total = runtime_context.get_state(TOTAL)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self._total.update(value[1])
+        ctx.timer_service().register_processing_time_timer(DUE_AT)
+
+
+class TellTotals(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._total = runtime_context.get_state(TOTAL)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield (value[0], self._total.value())
+
+
+def key_type_of(path: str, operator: str = "op") -> Any:
+    with SavepointReader.read(path) as reader:
+        return next(each.key_type for each in reader.operators() if each.uid == operator)
+
+
+def totals_of(path: str, key_type: Any, keys: list[Any], backend: str = "hashmap") -> list[Any]:
+    """What a job with keys of that type finds."""
+
+    def fragment(rows: Any) -> Any:
+        return rows.key_by(key_of, key_type).process(TellTotals()).uid("op")
+
+    with SavepointEnvironment(fragment, path, configuration={"state.backend.type": backend}) as running:
+        running.push([(key, 0) for key in keys])
+        return [total for _, total in running.take()]
+
+
+def as_numbers(table: pa.Table) -> pa.Table:
+    at = table.column_names.index("key")
+    return table.set_column(at, "key", pc.cast(table["key"], pa.int64()))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bootstrapped_state_has_the_type_of_its_keys(tmp_path: Path, backend: str) -> None:
+    rows = OperatorTransformation.bootstrap_with([("1", 10), ("2", 20)])
+    made = rows.key_by(key_of, Types.STRING()).transform(TotalAndTimer())
+    writer = SavepointWriter.new_savepoint(16, configuration={"state.backend.type": backend})
+    path = writer.with_operator("op", made).write(f"{tmp_path}/made")
+    assert key_type_of(path) == Types.STRING()
+    assert totals_of(path, Types.STRING(), ["1", "2"], backend) == [10, 20]
+    assert totals_of(path, None, [1], backend) == [None], "what is not declared is not compared"
+    with pytest.raises(SavepointMismatchError, match=r"operator 'KeyedProcess'.*String.*Long"):
+        totals_of(path, Types.LONG(), [1], backend)
+    # Copied, it keeps the type; keys that a function changes have the type it is told.
+    change = SavepointWriter.from_existing_savepoint
+    kept = change(path).change_operator_identifier("op", "new").write(f"{tmp_path}/kept")
+    assert key_type_of(kept, "new") == Types.STRING()
+    half = change(path).transform_state("op", "total", as_numbers).write(f"{tmp_path}/half")
+    assert key_type_of(half) is None, "timers and the state have keys of two types"
+    with pytest.raises(SavepointMismatchError, match="processing"):
+        totals_of(half, Types.LONG(), [1], backend)
+    both = change(path).transform_state("op", "total", as_numbers, key_type=Types.LONG())
+    whole = both.transform_timers("op", as_numbers, key_type=Types.LONG()).write(f"{tmp_path}/whole")
+    assert key_type_of(whole) == Types.LONG()
+    assert totals_of(whole, Types.INT(), [1, 2], backend) == [10, 20]
+    untold = change(path).transform_state("op", "total", as_numbers).transform_timers("op", as_numbers)
+    assert totals_of(untold.write(f"{tmp_path}/untold"), Types.INT(), [1, 2], backend) == [10, 20]
+
+
+def test_the_type_of_a_key_column_is_that_of_the_table(tmp_path: Path) -> None:
+    rows = OperatorTransformation.bootstrap_with(pa.table({"name": ["1", "2"], "total": [10, 20]}))
+    for key_type, stored in ((None, Types.STRING()), (Types.CHAR(), Types.CHAR()), (Types.LONG(), None)):
+        made = rows.key_by("name", key_type).to_state(TOTAL, "total")
+        path = SavepointWriter.new_savepoint(16).with_operator("op", made).write(f"{tmp_path}/{stored}")
+        assert key_type_of(path) == stored
+
+
+def test_a_native_checkpoint_keeps_the_type_of_its_keys_as_a_savepoint(tmp_path: Path) -> None:
+    path = native_checkpoint(tmp_path / "golden")
+    written = Path(path, "_metadata")
+    metadata = decode_metadata(written.read_bytes(), path)
+    changed = msgspec.json.decode(
+        msgspec.json.encode(metadata).replace(b'"type":"rocksdb"', b'"type":"rocksdb","key_type":"STRING"'),
+        type=type(metadata),
+    )
+    assert key_type_of(path, "kinds") is None
+    written.write_bytes(encode_metadata(changed))
+    copied = SavepointWriter.from_existing_savepoint(path).write(f"{tmp_path}/copied")
+    with SavepointReader.read(copied) as reader:
+        (state,) = [each for each in reader.metadata.operators if each.uid == "kinds"]
+    found = {handle.key_type for subtask in state.subtasks.values() for handle in subtask.keyed}
+    assert "STRING" in found
