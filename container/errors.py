@@ -17,6 +17,10 @@ class WorkerStartError(YarrowError):
     """A slot's worker process could not be started or did not become ready in time."""
 
 
+class UnfitInterpreterError(WorkerStartError):
+    """Workers cannot run in the interpreter that the job brings: no other slot or start would mend it."""
+
+
 class WorkerLostError(YarrowError):
     """A slot's worker process ended while it ran tasks."""
 

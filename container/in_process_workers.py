@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from yarrow.container.worker_launcher import RunningWorker, WorkerExit
+from yarrow.container.errors import UnfitInterpreterError
+from yarrow.container.worker_launcher import RunningWorker, WorkerExit, WorkerLauncher
 from yarrow.runtime.common.ids import WorkerID
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,16 @@ class InProcessLauncher:
         worker = ThreadWorker(self._factory(theirs), process_name, asyncio.get_running_loop())
         self._workers = [other for other in self._workers if not other.exited.done()] + [worker]
         return worker, ours
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """Threads have the interpreter of their process."""
+        raise UnfitInterpreterError(
+            f"workers in {executable} are processes: set execution.in-process to false, or leave python.executable out"
+        )
+
+    def environment(self) -> dict[str, str]:
+        """This process's."""
+        return dict(os.environ)
 
     async def close(self) -> None:
         """Waits for the threads, which have been told to end."""

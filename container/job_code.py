@@ -16,11 +16,12 @@ from collections.abc import Mapping
 
 from yarrow.container.shipped_content import install_content
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.interpreter import is_this_interpreter
+from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, is_this_interpreter
 from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
+from yarrow.runtime.rpc.job_interpreter import interpreter_of
 from yarrow.runtime.yarn import layout
 
 #: Workers of one process prepare it at the same time, and the interpreter forgets its caches in one thread only.
@@ -74,19 +75,29 @@ def _folders(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _check_interpreter(graph: JobGraph) -> None:
-    """A cluster's workers run in the interpreter that its own configuration names, whatever a job asks for."""
+    """A cluster's workers run in the interpreter that its own configuration names, whatever a job asks for, unless the
+    job brings one in an archive.
+    """
     wanted = graph.configuration.get(python.EXECUTABLE.key, python.EXECUTABLE.default)
-    if wanted == python.EXECUTABLE.default or not (
-        os.path.isabs(wanted) or os.path.basename(wanted) == wanted
-    ):
+    if wanted == python.EXECUTABLE.default or interpreter_of(graph) is not None:
         return
-    found = shutil.which(wanted)
-    if found is None or not is_this_interpreter(os.path.abspath(found)):
+    if not _is_this(wanted):
         raise InvalidProgramError(
             f"job '{graph.name}' asks for the interpreter {wanted}, the workers of this cluster run"
-            f" {sys.executable}; set {python.EXECUTABLE.key} in the configuration of the TaskExecutors, or leave"
-            " it out of the job's"
+            f" {sys.executable}; ship it in an archive ({python.ARCHIVES.key}, -pyarch env.zip -pyexec"
+            f" env.zip/bin/python), set {python.EXECUTABLE.key} in the configuration of the TaskExecutors, or leave it"
+            " out of the job's"
         )
+
+
+def _is_this(wanted: str) -> bool:
+    if not os.path.isabs(wanted) and os.path.basename(wanted) != wanted:
+        # Below a folder that is not the one in which this process works by now.
+        parts = [part for part in os.path.normpath(wanted).split(os.sep) if part != os.pardir]
+        own = os.path.abspath(os.environ.get(INTERPRETER_VARIABLE, sys.executable))
+        return own.split(os.sep)[-len(parts) :] == parts
+    found = shutil.which(wanted)
+    return found is not None and is_this_interpreter(os.path.abspath(found))
 
 
 def _put_on_path(path: str) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from yarrow.container.job_files import JobFiles
+from yarrow.container.job_interpreter import OwnInterpreter
 from yarrow.container.output_forwarder import OutputGate
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
@@ -99,8 +100,11 @@ class JobConnection:
         output: OutputGate,
         files: JobFiles,
         retry: RegistrationSettings,
+        interpreter: OwnInterpreter | None = None,
     ) -> None:
         self.job_id = job_id
+        #: None = workers of the job run in that of all.
+        self.interpreter = interpreter
         self.job_master_id = JobMasterID(leader.leader_id)
         self.files = files
         #: Attempts whose deployment is still being prepared here.

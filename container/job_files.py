@@ -32,6 +32,8 @@ class JobFiles:
         self._part_bytes = part_bytes
         self._run_blocking = run_blocking
         self._fetches: dict[str, asyncio.Task[Path]] = {}
+        #: The job is over here: nothing is to be put beside the files any more.
+        self.is_closed = False
 
     async def read(self, key: str) -> bytes:
         """A blob as bytes, whose SHA-256 is `key`; BlobTransferError when it is another."""
@@ -76,7 +78,8 @@ class JobFiles:
         return path
 
     async def close(self) -> None:
-        """Ends fetches and removes the files."""
+        """Ends fetches and removes the files; may be repeated."""
+        self.is_closed = True
         for task in self._fetches.values():
             task.cancel()
         await asyncio.gather(*self._fetches.values(), return_exceptions=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from yarrow.container.errors import (
     SlotNotFoundError,
+    UnfitInterpreterError,
     WorkerStartError,
 )
 from yarrow.container.job_checkpoints import JobCheckpoints
@@ -181,7 +182,8 @@ class JobSlots:
 
     async def _bring_up(self, index: int, job_id: JobID, allocation_id: AllocationID) -> None:
         try:
-            address = await self.workers.start(index)
+            interpreter = await self._own_interpreter(job_id, allocation_id)
+            address = await self.workers.start(index, interpreter)
         except (WorkerStartError, OSError) as error:
             self._start_failed(index, job_id, allocation_id, error)
             return
@@ -203,6 +205,17 @@ class JobSlots:
         )
         self._timers.call_later(self._slot_timeout, lambda: self._check_accepted(allocation_id))
 
+    async def _own_interpreter(self, job_id: JobID, allocation_id: AllocationID) -> str:
+        """That of the job, once it is ready; "" = its workers run in that of all. WorkerStartError."""
+        job = self._jobs.get(job_id)
+        if job is None or job.interpreter is None:
+            return ""
+        path = await job.interpreter.path()
+        slot = self.table.find(allocation_id)
+        if slot is None or slot.state is not SlotState.ALLOCATED:
+            raise WorkerStartError("its slot was given up before its interpreter was ready")
+        return path
+
     def _start_failed(self, index: int, job_id: JobID, allocation_id: AllocationID, error: Exception) -> None:
         slot = self.table.find(allocation_id)
         if slot is None:
@@ -211,8 +224,12 @@ class JobSlots:
         unwanted = slot.state is SlotState.RELEASING
         _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
         if not unwanted and job is not None:
-            name = f"{WorkerStartError.__module__}.{WorkerStartError.__qualname__}"
-            cause = FailureCause(exception_name=name, message=str(error), stacktrace=f"{name}: {error}")
+            is_final = isinstance(error, UnfitInterpreterError)
+            kind = UnfitInterpreterError if is_final else WorkerStartError
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            cause = FailureCause(
+                exception_name=name, message=str(error), stacktrace=f"{name}: {error}", is_final=is_final
+            )
             job.report(FailedSlot(allocation_id, cause))
         self.table.release(allocation_id, str(error))
         if self.workers.get(index) is None:

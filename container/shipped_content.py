@@ -1,7 +1,8 @@
 """Archives and requirements that a job ships: unpacked and installed once on a TaskExecutor, found by its workers.
 
-Owner: the task thread of a worker process, before it loads the job's functions; several workers at once take turns by a
-lock. Works beside the files that the TaskExecutor fetched, which removes all of it with the job.
+Owner: the task thread of a worker process, before it loads the job's functions; a thread of the TaskExecutor for the
+archive that holds the job's interpreter. Several at once take turns by a lock. Works beside the files that the
+TaskExecutor fetched, which removes all of it with the job.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from yarrow.runtime.yarn import layout
 #: pip downloads and may compile.
 _PIP_SECONDS = 900.0
 _TAIL = 1500
+#: Below the folder for content: where processes with archives work.
+_WORK = "work"
 
 
 def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> list[str]:
@@ -36,21 +39,36 @@ def install_content(files: Sequence[ShippedFile], paths: Mapping[str, str]) -> l
     wanted = [file for file in files if file.kind in ("archive", "requirements") and file.blob_key in paths]
     if not wanted:
         return []
-    folder = Path(paths[wanted[0].blob_key]).parent / "content"
+    folder = _content_folder(Path(paths[wanted[0].blob_key]))
     archives = [file for file in wanted if file.kind == "archive"]
     entries = []
     with _turn(folder):
         for archive in archives:
-            _unpack_once(archive, Path(paths[archive.blob_key]), folder / "work")
+            _unpack_once(archive, Path(paths[archive.blob_key]), folder / _WORK)
         for requirements in (file for file in wanted if file.kind == "requirements"):
             cache = next((file for file in files if file.kind == "requirements_cache"), None)
             packages = None if cache is None else Path(paths[cache.blob_key])
             entries.append(_installed(requirements, Path(paths[requirements.blob_key]), packages, folder))
         if archives:
-            _link_container_files(folder / "work")
+            _link_container_files(folder / _WORK)
     if archives:
-        os.chdir(folder / "work")
+        os.chdir(folder / _WORK)
     return entries
+
+
+def unpack_archive(archive: ShippedFile, path: Path) -> Path:
+    """Unpacks one archive that lies at `path` where `install_content` would, which then finds it; the folder in which
+    it lies under its target. Raises InvalidProgramError.
+    """
+    folder = _content_folder(path)
+    with _turn(folder):
+        _unpack_once(archive, path, folder / _WORK)
+    return folder / _WORK
+
+
+def _content_folder(fetched: Path) -> Path:
+    """Beside the fetched files of the job."""
+    return fetched.parent / "content"
 
 
 @contextmanager

@@ -54,6 +54,7 @@ class SlotWorker:
     raw_path: Path
     #: Size of the raw file at its birth: what lies before is its predecessors'.
     raw_start: int
+    launcher: WorkerLauncher
     #: What it told last of the operator it runs.
     last_call: CurrentUserCall | None = None
 
@@ -95,12 +96,18 @@ class SlotWorkers:
     def __iter__(self) -> Iterator[SlotWorker]:
         return iter(tuple(self._by_slot.values()))
 
-    async def start(self, slot_index: int) -> WorkerAddress:
-        """Launches a worker for a slot that has none; WorkerStartError when it does not become ready.
+    def environment(self) -> dict[str, str]:
+        """In which workers run."""
+        return self._launcher.environment()
+
+    async def start(self, slot_index: int, interpreter: str = "") -> WorkerAddress:
+        """Launches a worker for a slot that has none, in an `interpreter` of its job's own or in that of all;
+        WorkerStartError when it does not become ready.
 
         After an error its end is still told to the listener, unless it was never launched: then
         `get` finds nothing.
         """
+        launcher = self._launcher.for_interpreter(interpreter) if interpreter else self._launcher
         self._started += 1
         worker_id = WorkerID(f"{self._settings.resource_id}/{self._started}")
         directory = self._settings.working_directory / f"w{self._started}"
@@ -109,14 +116,14 @@ class SlotWorkers:
         raw = self._files.open_raw(raw_path)
         try:
             raw_start = os.fstat(raw).st_size
-            process, sock = await self._launcher.launch(worker_id, f"yarrow-slot-{slot_index}", raw)
+            process, sock = await launcher.launch(worker_id, f"yarrow-slot-{slot_index}", raw)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         finally:
             os.close(raw)
         handle = WorkerHandle(worker_id, slot_index, process, self._listener, self._timers)
-        self._by_slot[slot_index] = SlotWorker(handle, directory, raw_path, raw_start)
+        self._by_slot[slot_index] = SlotWorker(handle, directory, raw_path, raw_start, launcher)
         try:
             return await asyncio.wait_for(
                 handle.start(sock, self._worker_settings(worker_id, directory)), START_TIMEOUT
@@ -174,8 +181,10 @@ class SlotWorkers:
     async def close(self, cause: str, grace: float) -> None:
         """Stops all workers, kills after `grace` seconds what is left, and ends the launcher."""
         handles = [worker.handle for worker in self]
+        launchers = [worker.launcher for worker in self if worker.launcher is not self._launcher]
         for handle in handles:
             handle.stop(cause, grace)
         await asyncio.gather(*(handle.ended for handle in handles))
-        await self._launcher.close()
+        for launcher in (*launchers, self._launcher):
+            await launcher.close()
         await asyncio.gather(*self._removals)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from yarrow.container.errors import SlotNotAvailableError
 from yarrow.container.job_connection import JobConnection
 from yarrow.container.job_files import JobFiles
+from yarrow.container.job_interpreter import OwnInterpreter
 from yarrow.container.job_slots import JobSlots
 from yarrow.container.newest_leader import NewestLeader
 from yarrow.container.output_files import OutputFiles
@@ -283,6 +284,9 @@ class TaskExecutor(RpcEndpoint):
             settings.max_message_bytes // 2,
             self.run_blocking,
         )
+        interpreter = None
+        if request.interpreter is not None:
+            interpreter = OwnInterpreter(request.interpreter, files, self.workers.environment())
         return JobConnection(
             self,
             services.rpc,
@@ -296,6 +300,7 @@ class TaskExecutor(RpcEndpoint):
             output=services.output,
             files=files,
             retry=settings.retry,
+            interpreter=interpreter,
         )
 
     def on_job_opened(self, job_id: JobID) -> None:

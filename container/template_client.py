@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -20,7 +20,9 @@ from yarrow.container.errors import TemplateLostError, WorkerStartError
 from yarrow.container.worker_launcher import (
     LaunchSettings,
     RunningWorker,
+    SpawnLauncher,
     WorkerExit,
+    WorkerLauncher,
     python_command,
     worker_environment,
 )
@@ -205,6 +207,14 @@ class TemplateLauncher:
     def _reap(template: _TemplateProcess) -> None:
         template.process.kill()
         template.process.wait()
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """A template of another interpreter would have to be kept beside this one: its workers are executed."""
+        return SpawnLauncher(replace(self._settings, executable=executable))
+
+    def environment(self) -> dict[str, str]:
+        """As the template gets it."""
+        return worker_environment(self._settings)
 
     async def close(self) -> None:
         """Ends the template, and with it every worker; returns when the template is reaped."""

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from yarrow.container.errors import WorkerStartError
 from yarrow.container.worker_process import DEFAULT_ENTRY
 from yarrow.runtime.common.ids import WorkerID
-from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE
+from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, environment_for
 
 #: Thread counts that libraries read when they are loaded.
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -86,6 +86,14 @@ class WorkerLauncher(Protocol):
         """
         ...
 
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """One whose workers run in another interpreter; UnfitInterpreterError where they cannot."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Of its workers, but for what another interpreter must not see."""
+        ...
+
     async def close(self) -> None:
         """Kills what still runs."""
         ...
@@ -121,7 +129,7 @@ def worker_environment(settings: LaunchSettings) -> dict[str, str]:
     # again costs numpy kernels two thirds of their rate.
     defaults["MALLOC_TRIM_THRESHOLD_"] = str(64 << 20)
     defaults["MALLOC_MMAP_THRESHOLD_"] = str(32 << 20)
-    return {**defaults, **os.environ, **settings.environment}
+    return environment_for(settings.executable, {**defaults, **os.environ, **settings.environment})
 
 
 def python_command(settings: LaunchSettings, module: str, control_fd: int) -> list[str]:
@@ -204,6 +212,14 @@ class SpawnLauncher:
         worker = SpawnedWorker(process, asyncio.get_running_loop())
         self._workers = [other for other in self._workers if not other.exited.done()] + [worker]
         return worker, ours
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """Another of this kind."""
+        return SpawnLauncher(replace(self._settings, executable=executable))
+
+    def environment(self) -> dict[str, str]:
+        """As each worker gets it."""
+        return worker_environment(self._settings)
 
     async def close(self) -> None:
         """Kills the workers that still run and waits until they are reaped."""

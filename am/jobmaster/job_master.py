@@ -72,6 +72,7 @@ from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
+from yarrow.runtime.rpc.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
@@ -195,7 +196,10 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             services.resource_manager,
             services.clock,
             services.timers,
+            interpreter_of(job),
         )
+        #: Why the last worker for this job did not start, "" when slots have come since.
+        self._not_started = ""
 
     # Life cycle.
 
@@ -309,8 +313,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         text = self._scheduler.explanation(self._now())
         if not text or not self._pool.waiting:
             return text
-        said = self._resource_manager.explanation
-        return f"{text}; {said}" if said else text
+        return "; ".join(filter(None, (text, self._resource_manager.explanation, self._not_started)))
 
     async def fetch_collected(
         self, collect_id: str, max_rows: int, position: CollectPosition
@@ -353,13 +356,20 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
                 f"TaskExecutor {resource_id} is not registered with {self.name}: register before offering"
             )
         taken, actions = self._scheduler.offered(resource_id, offers, self._now())
+        self._not_started = ""
         self._carry_out(actions)
         return taken
 
     async def fail_slot(
         self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
     ) -> Acknowledge:
-        self._carry_out(self._scheduler.slot_lost(allocation_id, cause, self._now()))
+        if cause.is_final:
+            self._carry_out(self._scheduler.fail(cause, self._now()))
+        elif self._pool.allocation(allocation_id) is None:
+            # It was never offered: others are asked for, and the job waits on.
+            self._not_started = f"on {resource_id} {cause.message}"
+        else:
+            self._carry_out(self._scheduler.slot_lost(allocation_id, cause, self._now()))
         return Acknowledge()
 
     async def update_task_execution_states(

@@ -21,6 +21,7 @@ from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
+    JobInterpreter,
     JobMasterRegistration,
     RegistrationRejection,
     RegistrationSuccess,
@@ -48,12 +49,15 @@ class ResourceManagerLink:
         retrieval: LeaderRetrieval,
         clock: Clock,
         timers: Timers,
+        interpreter: JobInterpreter | None = None,
     ) -> None:
+        """`interpreter`: of the job's workers, where the job brings it."""
         self._owner = owner
         self._job_id = job_id
         self._leader_id = leader_id
         self._address = ""
         self._required = 0
+        self._interpreter = interpreter
         self._left = False
         #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
         self._said = ""
@@ -139,6 +143,7 @@ class ResourceManagerLink:
             job_id=self._job_id,
             job_master_address=self._address,
             requirements=(requirement,) if self._required else (),
+            interpreter=self._interpreter,
         )
         try:
             await gateway.declare_required_resources(self._leader_id, requirements)

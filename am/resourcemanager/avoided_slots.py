@@ -17,6 +17,9 @@ WITHIN = 60.0
 #: Seconds for which it is avoided after its last failure; twice that after each further one, up to the maximum.
 AVOIDED_FIRST = 60.0
 AVOIDED_MOST = 600.0
+#: A slot that failed so often within so many seconds is left alone as long even where there is no other: a worker that
+#: cannot start there would be started without end.
+REST = 1.0
 
 _Place = SlotID | ResourceID
 
@@ -63,6 +66,16 @@ class AvoidedSlots:
         return any(
             (record := self._records.get(place)) is not None and now < record.avoided_until
             for place in (slot, slot.resource_id)
+        )
+
+    def rests(self, slot: SlotID, now: float) -> bool:
+        """Whether it fails as soon as it is used, and did so a moment ago."""
+        record = self._records.get(slot)
+        return (
+            record is not None
+            and len(record.failures) == FAILURES
+            and record.failures[-1] - record.failures[0] < REST
+            and now - record.failures[-1] < REST
         )
 
     def _note(self, place: _Place, now: float) -> None:

@@ -201,7 +201,11 @@ class ResourceManager(RpcEndpoint):
     ) -> Acknowledge:
         self._jobs.check(requirements.job_id, job_master_id)
         event = RequirementsDeclared(
-            requirements.job_id, job_master_id, requirements.job_master_address, requirements.requirements
+            requirements.job_id,
+            job_master_id,
+            requirements.job_master_address,
+            requirements.requirements,
+            requirements.interpreter,
         )
         self._handle(event)
         if (delay := self._settings.slots.requirement_check_delay) > 0:

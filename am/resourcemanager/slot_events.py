@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from yarrow.runtime.common.ids import AllocationID, JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.messages import (
+    JobInterpreter,
     ResourceProfile,
     ResourceRequirement,
     SlotReport,
@@ -72,6 +73,8 @@ class RequirementsDeclared:
     job_master_id: JobMasterID
     job_master_address: str
     requirements: tuple[ResourceRequirement, ...]
+    #: That of the job's workers, where the job brings it.
+    interpreter: JobInterpreter | None = None
 
 
 @dataclass(frozen=True, slots=True)

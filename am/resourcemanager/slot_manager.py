@@ -189,14 +189,20 @@ class SlotManager:
         free = self._executors.free_slots()
         lacking: list[Lack] = []
         bad = [slot for slot in free if self._avoided.is_avoided(slot.slot_id, now)]
+        resting = 0
         if bad:
             free = [slot for slot in free if slot not in bad]
+            resting = sum(self._avoided.rests(slot.slot_id, now) for slot in bad)
+            bad = [slot for slot in bad if not self._avoided.rests(slot.slot_id, now)]
         for job in short:
             for profile, number in job.missing():
                 left = self._allocate(job, profile, number, free)
                 if left and bad:
                     # Nothing else is free: better one that failed than none.
                     left = self._allocate(job, profile, left, bad)
+                # Those come back in a moment: nothing is asked for in their place.
+                waits = min(left, resting)
+                left, resting = left - waits, resting - waits
                 if left:
                     lacking.append(Lack(job, profile, left))
         if not lacking or not self._requests.may_ask_for_jobs(now):
@@ -231,6 +237,7 @@ class SlotManager:
             job_master_address=declared.job_master_address,
             job_master_id=declared.job_master_id,
             resource_manager_id=self._leader_id,
+            interpreter=declared.interpreter,
         )
         self._executors.requested(slot, request)
         self._actions.append(RequestSlot(request))

@@ -1,7 +1,8 @@
 """The interpreter of the workers: python.executable, resolved and tried before anything is started with it.
 
 Owner: any thread; blocking, for as long as another interpreter needs to start. Nothing is run where the
-option is not set or names the interpreter that runs already.
+option is not set or names the interpreter that runs already. One in an archive of the job is not there before that
+was unpacked: a TaskExecutor tries it then, for that job alone.
 """
 
 from __future__ import annotations
@@ -10,34 +11,72 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 
+import yarrow
 from yarrow.runtime.config.errors import ConfigError, InvalidOptionValue
 from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
 
-_PROBE = "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import yarrow.runtime"
+_PROBE = (
+    "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"
+    " import yarrow.container.worker; print(yarrow.__version__, flush=True)"
+)
 #: In the environment of workers, what they were started with: sys.executable does not show a wrapper script.
 INTERPRETER_VARIABLE = "YARROW_PYTHON_EXECUTABLE"
 #: Seconds an interpreter may take to start on a busy machine.
 _PROBE_LIMIT = 60.0
+#: Where the loader looks first.
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 def worker_interpreter(config: Settings) -> str:
-    """The absolute path of the interpreter of the workers; this process's own where nothing else is said.
+    """The absolute path of the interpreter of the workers; this process's own where nothing else is said, and where a
+    job's archives hold it.
 
     Raises InvalidOptionValue for one that is not there, is of another minor version, or lacks Yarrow.
     """
     value = config.get(python.EXECUTABLE)
     if not config.is_set(python.EXECUTABLE) or value == python.EXECUTABLE.default:
         return sys.executable
+    if archive_of_interpreter(config):
+        return sys.executable
     found = shutil.which(value)
     if found is None:
         raise _refused(config, "there is no such program, or it may not be executed")
     path = os.path.abspath(found)
-    if not is_this_interpreter(path):
-        _try(config, path)
-        return path
-    return sys.executable
+    if is_this_interpreter(path):
+        return sys.executable
+    if reason := unfit(path, os.environ):
+        raise _refused(config, reason)
+    return path
+
+
+def archive_of_interpreter(config: Settings) -> str:
+    """The entry of python.archives in which python.executable lies; "" = it lies in none."""
+    folders = {archive_folder(entry): entry for entry in config.get(python.ARCHIVES) or ()}
+    return folders.get(folder_of(config.get(python.EXECUTABLE), folders), "")
+
+
+def of_task_executors(config: Settings, folders: Iterable[str]) -> Settings:
+    """The configuration for TaskExecutors of a job that brings archives, unpacked in these folders: an interpreter in
+    one of them is the job's.
+    """
+    if not folder_of(config.get(python.EXECUTABLE), map(os.path.normpath, folders)):
+        return config
+    return config.overlay({python.EXECUTABLE.key: python.EXECUTABLE.default})
+
+
+def archive_folder(entry: str) -> str:
+    """Where an entry of python.archives is unpacked, below the working directory: `path#name`, else the file's name."""
+    path, _, name = entry.partition("#")
+    return os.path.normpath(name or os.path.basename(path.rstrip("/")))
+
+
+def folder_of(executable: str, folders: Iterable[str]) -> str:
+    """The one of the folders, relative as they are, below which the relative path lies; "" = below none."""
+    path = os.path.normpath(executable)
+    return next((folder for folder in folders if path.startswith(folder + os.sep)), "")
 
 
 def is_this_interpreter(path: str) -> bool:
@@ -46,40 +85,65 @@ def is_this_interpreter(path: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(own) and os.path.dirname(path) == os.path.dirname(own)
 
 
-def _try(config: Settings, path: str) -> None:
+def unfit(path: str, environment: Mapping[str, str]) -> str:
+    """Why workers cannot run in the interpreter at `path`, which is started to find out; "" = they can.
+
+    It is of this minor version, and has this version of Yarrow.
+    """
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        return "there is no such program, or it may not be executed"
     try:
         probe = subprocess.run(
             [path, "-c", _PROBE],
             # Whatever lies in the user's folder must not be what is found.
             cwd=os.path.dirname(path),
+            env=environment_for(path, environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_PROBE_LIMIT,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refused(config, f"it cannot be run: {error}") from None
-    version = probe.stdout.strip()
+        return f"it cannot be run: {error}"
+    version, _, engine = probe.stdout.strip().partition("\n")
+    last = (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
     if not version:
-        raise _refused(
-            config, f"it is no Python: asked for its version it ended with status {probe.returncode}"
-        )
+        return f"it is no Python: asked for its version it ended with status {probe.returncode} ({last})"
     if version != _own_version():
-        raise _refused(config, f"it is Python {version}, and functions do not travel between versions")
+        return f"it is Python {version}, and functions do not travel between versions"
     if probe.returncode:
-        last = (probe.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise _refused(config, f"Yarrow cannot be imported in it ({last}); install it there")
+        return f"Yarrow cannot be imported in it ({last}); install it there"
+    if engine != yarrow.__version__:
+        return f"it has Yarrow {engine}, and this is Yarrow {yarrow.__version__}; install the same there"
+    return ""
+
+
+def environment_for(executable: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process of `executable`: libraries that belong to this process's own interpreter would be
+    found before those of another.
+    """
+    if executable == sys.executable or _LIBRARY_PATH not in environment:
+        return dict(environment)
+    own = os.path.realpath(sys.base_prefix) + os.sep
+    others = [
+        folder
+        for folder in environment[_LIBRARY_PATH].split(os.pathsep)
+        if folder and not (os.path.realpath(folder) + os.sep).startswith(own)
+    ]
+    kept = {name: value for name, value in environment.items() if name != _LIBRARY_PATH}
+    return {**kept, _LIBRARY_PATH: os.pathsep.join(others)} if others else kept
 
 
 def _refused(config: Settings, reason: str) -> ConfigError:
-    option = python.EXECUTABLE
+    return refused_interpreter(config.get(python.EXECUTABLE), reason, config.origin_of(python.EXECUTABLE.key))
+
+
+def refused_interpreter(value: str, reason: str, origin: str | None = None) -> ConfigError:
+    """The error for a python.executable of that value."""
+    expected = f"a Python {_own_version()} in which Yarrow {yarrow.__version__} is installed"
     return InvalidOptionValue(
-        option.key,
-        repr(config.get(option)),
-        reason,
-        f"a Python {_own_version()} in which Yarrow is installed",
-        sys.executable,
-        config.origin_of(option.key) or "",
+        python.EXECUTABLE.key, repr(value), reason, expected, sys.executable, origin or ""
     )
 
 

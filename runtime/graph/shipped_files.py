@@ -30,6 +30,11 @@ def ship_files(job_graph: JobGraph, files: Sequence[LocalFile], store: Callable[
     return msgspec.structs.replace(job_graph, user_code=user_code)
 
 
+def archive_folders(files: Sequence[LocalFile]) -> list[str]:
+    """Where the archives among them are unpacked, below the folder in which workers work."""
+    return [file.target or file.name for file in files if file.kind == "archive"]
+
+
 def payload_of(file: LocalFile) -> bytes:
     """What is sent of a file: itself, or the zip of `archive_of`."""
     archive = archive_of(file)

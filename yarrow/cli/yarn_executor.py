@@ -23,10 +23,12 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, JobAlreadyEndedError
+from yarrow.runtime.config.interpreter import of_task_executors
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.shipped_files import archive_folders
 from yarrow.runtime.yarn.application_files import ApplicationFiles
 from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 
@@ -65,7 +67,8 @@ class YarnJobExecutor:
         show_no_trace_of_ctrl_c()
         attached = is_attached(config)
         heartbeats = HeartbeatSettings.of(config, attached)
-        with YarnClusterDescriptor(config, say) as descriptor:
+        cluster_config = of_task_executors(config, archive_folders(files))
+        with YarnClusterDescriptor(cluster_config, say) as descriptor:
             cluster = descriptor.deploy_job(with_client(job_graph, heartbeats), files, attached=attached)
             try:
                 print(f"Yarn application {cluster.application_id} ({cluster.name}) runs.")

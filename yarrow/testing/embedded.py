@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from yarrow.runtime.config.errors import ContradictoryOptions
 from yarrow.runtime.config.files import load_settings
-from yarrow.runtime.config.interpreter import worker_interpreter
+from yarrow.runtime.config.interpreter import of_task_executors, worker_interpreter
 from yarrow.runtime.config.options import execution, python
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.shipped_files import archive_folders
 from yarrow.testing.cluster_shape import shape_for_job
 from yarrow.testing.interrupts import show_no_trace_of_ctrl_c
 from yarrow.testing.local_job_client import LocalJobClient
@@ -32,7 +33,7 @@ class EmbeddedExecutor:
         """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
         config.validate()
-        _check_interpreter(config)
+        config = _for_cluster(config, files)
         show_no_trace_of_ctrl_c()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
         try:
@@ -43,12 +44,19 @@ class EmbeddedExecutor:
         return client
 
 
-def _check_interpreter(config: Settings) -> None:
-    """Raises ConfigError for a python.executable that cannot run the workers."""
-    path = worker_interpreter(config)
+def _for_cluster(config: Settings, files: Sequence[LocalFile]) -> Settings:
+    """`config` without an interpreter that the job brings in an archive.
+
+    Raises ConfigError for a python.executable that cannot run the workers.
+    """
+    cluster = of_task_executors(config, archive_folders(files))
+    path = worker_interpreter(cluster)
+    if cluster != config:
+        path = config.get(python.EXECUTABLE)
     if config.get(execution.IN_PROCESS) and path != sys.executable:
         raise ContradictoryOptions(
             f"{python.EXECUTABLE.key} is {path}, but with {execution.IN_PROCESS.key} functions run in the"
             f" program's own interpreter, {sys.executable}. Remove one of them.",
             (python.EXECUTABLE.key, execution.IN_PROCESS.key),
         )
+    return cluster

@@ -56,6 +56,7 @@ from yarrow.runtime.rpc.messages.registrations import (
 from yarrow.runtime.rpc.messages.rescaling import RESCALES_KEPT, RescaleRecord, RescaleRequest
 from yarrow.runtime.rpc.messages.slots import (
     AllocatedSlotReport,
+    JobInterpreter,
     ResourceProfile,
     ResourceRequirement,
     ResourceRequirements,
@@ -100,6 +101,7 @@ __all__ = [
     "FailureCause",
     "FileInfo",
     "HardwareDescription",
+    "JobInterpreter",
     "JobMasterRegistration",
     "JobOverview",
     "JobResult",

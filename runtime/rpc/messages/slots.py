@@ -68,12 +68,26 @@ class ResourceRequirement(Message, frozen=True, kw_only=True):
     number_of_slots: int
 
 
+class JobInterpreter(Message, frozen=True, kw_only=True):
+    """The interpreter of a job's workers, where the job brings it in an archive."""
+
+    #: Relative to the folder in which the job's archives are unpacked, each under its own folder.
+    executable: str
+    #: The archive's name, for texts, and where it is to be had.
+    archive: str
+    blob_key: str
+    #: Where the archive is unpacked; `executable` lies below it.
+    folder: str
+
+
 class ResourceRequirements(Message, frozen=True, kw_only=True):
     """All that a job needs at present; the newest declaration replaces the former."""
 
     job_id: JobID
     job_master_address: str
     requirements: tuple[ResourceRequirement, ...]
+    #: None = workers of the job run in the interpreter of their TaskExecutor.
+    interpreter: JobInterpreter | None = None
 
 
 class SlotRequest(Message, frozen=True, kw_only=True):
@@ -87,6 +101,8 @@ class SlotRequest(Message, frozen=True, kw_only=True):
     #: Token with which the TaskExecutor connects to the JobMaster.
     job_master_id: JobMasterID
     resource_manager_id: ResourceManagerID
+    #: As in ResourceRequirements.
+    interpreter: JobInterpreter | None = None
 
 
 class SlotOffer(Message, frozen=True, kw_only=True):

@@ -29,6 +29,8 @@ class FailureCause(Message, frozen=True, kw_only=True):
     record: str = ""
     #: The finished attempt whose result a task could not read: it runs again. "" = none.
     lost_result: str = ""
+    #: The job cannot run whatever is tried again: it fails at once.
+    is_final: bool = False
 
 
 class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):

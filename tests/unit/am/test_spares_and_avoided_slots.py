@@ -106,6 +106,22 @@ def test_a_slot_that_keeps_failing_is_avoided_where_another_is_free() -> None:
     assert request.slot_id.resource_id == "good"
 
 
+def test_the_only_slot_is_not_tried_without_end() -> None:
+    driven = Driven(SlotManagerSettings())
+    driven.register("bad", 1)
+    current = acknowledge(driven, driven.need(1))
+    tries, others = 1, 0
+    for _ in range(1000):
+        driven.now += 0.01
+        freed = [SlotFreed(each.slot_id.resource_id, 0, each.allocation_id) for each in current]
+        actions = driven.tell(freed[0] if freed else TimePassed())
+        others += asked(actions)
+        current = acknowledge(driven, actions)
+        tries += len(current)
+    assert 10 <= tries <= 40, "in ten seconds"
+    assert others == 0, "nothing is asked for in its place"
+
+
 def test_after_a_while_it_is_used_again() -> None:
     driven = Driven()
     bad, request = failing(driven)
@@ -174,7 +190,10 @@ def test_task_executors_on_their_way_that_nobody_needs_any_more_are_given_up() -
     assert driven.tell(TimePassed()) == [], "a job that restarts asks again in a moment"
     driven.now = 5.0
     released = driven.tell(TimePassed())
-    assert [action.resource_id for action in released if isinstance(action, ReleaseTaskExecutor)] == ["c", "b"]
+    assert [action.resource_id for action in released if isinstance(action, ReleaseTaskExecutor)] == [
+        "c",
+        "b",
+    ]
     assert driven.manager.pending_task_executors == 1
     assert requests(driven.register("a", 1)), "the one that is needed still serves"
 

@@ -150,3 +150,17 @@ def test_workers_of_one_process_forget_what_was_looked_up_one_after_the_other(tm
     finally:
         del sys.path_importer_cache[place]
     assert met == [False, False]
+
+
+def test_an_interpreter_that_the_workers_do_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path below some folder is that of this process's interpreter where the two end alike."""
+    monkeypatch.setenv("YARROW_PYTHON_EXECUTABLE", "/containers/1/env.zip/bin/python")
+    for fits in ("env.zip/bin/python", "./env.zip/bin/python", "../env.zip/bin/python", "python"):
+        install_user_code(graph(UserCode(), {"python.executable": fits}), {}, own_main=False)
+    for other in ("v.zip/bin/python", "env.zip/bin/python3", "other/env.zip/bin/python", "/no/such/python"):
+        with pytest.raises(InvalidProgramError, match=f"asks for the interpreter {other}.*-pyarch"):
+            install_user_code(graph(UserCode(), {"python.executable": other}), {}, own_main=False)
+    archive = ShippedFile(name="v.zip", kind="archive", blob_key="1")
+    brought = graph(UserCode(files=(archive,)), {"python.executable": "v.zip/bin/python"})
+    # The TaskExecutor has started this process with it.
+    install_user_code(brought, {}, own_main=False)

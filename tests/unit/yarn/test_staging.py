@@ -56,6 +56,7 @@ def targets(staged: StagedFiles) -> list[str]:
         ("yarn.provided.lib.dirs", "hdfs:///lib;/opt/lib"),
         ("yarn.provided.usrlib.dir", "file:///opt/usrlib"),
         ("python.executable", "/usr/bin/python3.11"),
+        ("python.executable", "venv.zip/bin/python"),
     ],
 )
 def test_places_that_nodes_cannot_see_are_refused_with_the_remedy(key: str, value: str) -> None:
@@ -75,7 +76,10 @@ def test_places_that_nodes_cannot_see_are_refused_with_the_remedy(key: str, valu
         {"execution.state-recovery.path": "hdfs://a:1/savepoints/savepoint-1"},
         {"execution.state-recovery.path": "of Tuesday", "execution.checkpointing.dir": "my_storage:Storage"},
         {"python.executable": "python"},
-        {"python.executable": "venv.zip/bin/python"},
+        {"python.executable": "venv.zip/bin/python", "yarn.ship-archives": "a/venv.zip"},
+        {"python.executable": "venv.zip/bin/python", "python.archives": "b.zip,a/venv.zip"},
+        {"python.executable": "./env/venv/bin/python", "python.archives": "a/venv.zip#env"},
+        {"python.executable": "tools/python", "yarn.ship-files": "/opt/tools/"},
         {"python.executable": "/usr/bin/python3.11", "yarn.environment": "none"},
     ],
 )
