@@ -34,7 +34,7 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.services import HighAvailabilityServices
-from yarrow.runtime.ha.settings import cluster_id, is_highly_available
+from yarrow.runtime.ha.settings import cluster_id, is_highly_available, storage_directory
 from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
@@ -119,7 +119,7 @@ class RunningMaster:
     async def forget(self, told: bool = True) -> None:
         """Once YARN knows the end: what is still stored goes, unless `told` is False. Never raises."""
         if self._plane is not None:
-            await self._limited(self._plane.close(keep=not told), "what is stored was not removed")
+            await self._limited(self._plane.close(keep=not told), self._not_removed)
 
     async def _record(self, end: ApplicationEnd) -> None:
         """Before anything is removed, and before YARN is told: an attempt that comes meanwhile repeats no job."""
@@ -141,6 +141,12 @@ class RunningMaster:
         except Exception:
             # How the application ends is known, and is told all the same.
             _log.exception("%s", otherwise)
+
+    @property
+    def _not_removed(self) -> str:
+        config = self._settings.config
+        where = f" in ZooKeeper, and in {storage_directory(config)}," if is_highly_available(config) else ""
+        return f"what is stored{where} was not removed"
 
     async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
         mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
@@ -263,7 +269,7 @@ class RunningMaster:
         if self._plane is None:
             return
         if clean_up:
-            await self._limited(self._plane.remove_all_but(RESULTS), "what is stored was not removed")
+            await self._limited(self._plane.remove_all_but(RESULTS), self._not_removed)
         else:
             await self._limited(self._plane.close(), "the session of ZooKeeper was not ended")
 

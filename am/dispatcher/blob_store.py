@@ -128,6 +128,10 @@ class BlobStore:
             raise BlobNotFoundError(f"{key!r} is no blob key: expected 64 hexadecimal digits")
         return self._directory / key
 
+    def place(self, key: str) -> str:
+        """Where a blob is stored for all masters, else for this one; for people."""
+        return join(self._shared, key) if self._shared else str(self._directory / key)
+
     def remove(self, key: str) -> None:
         """Forgets a blob, unless a job that names it may still come; no effect when there is none."""
         path = self.path(key)

@@ -1,7 +1,7 @@
 """JobEnds: what follows when a job has ended for good: its end is recorded, told, archived, and what it left removed.
 
-Owner: the Dispatcher's loop. Nothing of a job is removed before its end is recorded; what cannot be removed now is left
-to the next leader.
+Owner: the Dispatcher's loop. Nothing of a job is removed before its end is recorded; how it is removed is the business
+of job_leftovers.py.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import logging
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
-from yarrow.am.checkpoint.restore import remove_checkpoints
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_archive import JobArchiver
-from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
+from yarrow.am.dispatcher.job_leftovers import JobLeftovers
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.patience import Patience
 from yarrow.am.dispatcher.settings import DispatcherSettings
-from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.collect import CollectBuffer
 from yarrow.am.jobmaster.job_master import JobMaster, JobMasterServices
-from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.ha.records import LeadershipLostError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
 _log = logging.getLogger(__name__)
@@ -45,15 +42,15 @@ class JobEnds:
         self._endpoint = endpoint
         self._services = services
         self._store = store
-        self._recovery = recovery
         self._jobs = jobs
-        self._settings = settings
         self._patience = Patience(endpoint, services.timers)
         self._archiver = JobArchiver(settings.archive, services.clock, services.ids)
+        self._leftovers = JobLeftovers(endpoint, services, store, recovery, jobs, settings)
 
     async def close(self) -> None:
-        """Waits a while for archives on their way."""
+        """Waits a while for archives on their way; says what is left of jobs."""
         await self._archiver.close()
+        self._leftovers.say_what_is_left()
 
     async def record(self, master: JobMaster) -> None:
         """Before anything of a job that has ended is removed: from here on nobody runs it again."""
@@ -105,41 +102,8 @@ class JobEnds:
             await master.stop()
             self._jobs.ending.discard(master)
 
-    async def remove(self, job_id: JobID, blobs: tuple[str, ...]) -> None:
-        """Removes what is stored of a job whose end is recorded."""
-
-        def remove_records() -> None:
-            self._recovery.remove(job_id)
-            self._store.remove(job_id)
-
-        def remove_blobs(keys: list[str]) -> None:
-            for key in keys:
-                self._services.blobs.remove(key)
-            if not self._settings.keep_results:
-                self._store.forget_result(job_id)
-
-        try:
-            await self._endpoint.run_blocking(remove_records)
-            # Looked at as late as can be: another job may have come meanwhile that ships the same file.
-            await self._endpoint.run_blocking(remove_blobs, self._jobs.unneeded(blobs, job_id))
-        except LeadershipLostError as error:
-            _log.info("what is stored of job %s is left to the next leader: %s", job_id, error)
-        except (OSError, YarrowError) as error:
-            _log.warning("what is stored of job %s was not removed, the next leader will: %s", job_id, error)
-
-    async def has_removed_checkpoints(self, job_id: JobID, status: JobStatus) -> bool:
-        """Those that the former master of an ended job had no time to remove; False = not yet, and the rest stays."""
-
-        def remove() -> None:
-            try:
-                graph = decode_and_validate(self._store.get(job_id))
-            except (KeyError, StoredJobError):
-                return  # Goes last.
-            remove_checkpoints(graph, self._settings.job_master(graph).checkpoints, status, self._recovery)
-
-        try:
-            await self._endpoint.run_blocking(remove)
-        except (OSError, YarrowError) as error:
-            _log.warning("checkpoints of job %s were not removed, the next leader will: %s", job_id, error)
-            return False
-        return True
+    async def remove(
+        self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
+    ) -> None:
+        """See JobLeftovers."""
+        await self._leftovers.remove(job_id, blobs, checkpoints_by)

@@ -208,6 +208,10 @@ class JobGraphStore:
         except FileNotFoundError:
             return
 
+    def place(self, job_id: JobID) -> str:
+        """Where the graph of a job is stored, for people."""
+        return join(self._directory, f"{job_id}-*") if self._directory else f"the record {_job(job_id)}"
+
     def forget_result(self, job_id: JobID) -> None:
         """Nothing is left of the job: what shows that it has ended goes too."""
         self._records.write(Delete(_result(job_id)))

@@ -101,8 +101,7 @@ class JobRecovery:
             _log.info("job %s is %s already: what is left of it is removed", job_id, result.status.value)
             # Archived, should the former master have had no time for it.
             self._ends.remember(job.ended_before(result))
-            if await self._ends.has_removed_checkpoints(job_id, result.status):
-                await self._ends.remove(job_id, result.blobs)
+            await self._ends.remove(job_id, result.blobs, result.status)
             return
         if job.job is None:
             job.is_of(decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id)))

@@ -1,0 +1,123 @@
+"""What is stored of a job that has ended goes in the end, though storage is away for a while."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control.control_cluster import eventually
+from tests.cluster.control.test_leaderships import Masters, masters
+from tests.unit.rpc.loops import run
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.testing.job_graphs import Stage, linear_job
+
+
+class Storage:
+    """The folder of graphs, which can be away: what is below a plain file can neither be read nor removed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.graphs = directory / "ha" / "job-graphs"
+        self._aside = directory / "aside"
+
+    def goes_away(self) -> None:
+        self.graphs.rename(self._aside)
+        self.graphs.touch()
+
+    def comes_back(self) -> None:
+        self.graphs.unlink()
+        self._aside.rename(self.graphs)
+
+
+async def ended_without_storage(cluster: Masters, storage: Storage) -> JobID:
+    await cluster.lead()
+    await cluster.add(1)
+    job_id = await cluster.submit(linear_job(Stage(1)))
+    await cluster.until_running(job_id, 1)
+    storage.goes_away()
+    await cluster.dispatcher.cancel_job(job_id)
+    assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+    return job_id
+
+
+def test_the_leader_removes_it_when_storage_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        storage = Storage(tmp_path)
+        async with masters(tmp_path) as cluster:
+            job_id = await ended_without_storage(cluster, storage)
+            records = cluster.election.records(1)
+
+            async def tried_again() -> bool:
+                await cluster.pass_time(1)
+                return "(4 times so far)" in caplog.text
+
+            await eventually(tried_again)
+            assert records.children("results") == (job_id,), "the next leader would find what is left"
+            assert (await cluster.dispatcher.request_job_status(job_id)) is JobStatus.CANCELED
+            storage.comes_back()
+            assert [*storage.graphs.iterdir()]
+
+            async def removed() -> bool:
+                await cluster.pass_time(1)
+                return not records.children("results")
+
+            await eventually(removed)
+            assert not [*storage.graphs.iterdir()] and not records.children("jobs")
+        assert "was not removed" not in caplog.text
+
+    run(body())
+
+
+def test_what_is_left_at_the_end_is_named_and_removed_by_the_next_leader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        storage = Storage(tmp_path)
+        async with masters(tmp_path) as cluster:
+            job_id = await ended_without_storage(cluster, storage)
+            await eventually(lambda: "is not removed yet" in caplog.text)
+            with caplog.at_level(logging.WARNING):
+                await cluster.follow()
+            assert f"was not removed: {storage.graphs}/{job_id}-*" in caplog.text
+            storage.comes_back()
+            await cluster.lead()
+            records = cluster.election.records(2)
+            await eventually(lambda: not records.children("results"))
+            assert not [*storage.graphs.iterdir()]
+
+    run(body())
+
+
+def test_what_a_former_master_left_is_tried_again_too(tmp_path: Path) -> None:
+    async def body() -> None:
+        storage = Storage(tmp_path)
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            graph = linear_job(Stage(1))
+            job_id = await cluster.submit(graph)
+            await cluster.until_running(job_id, 1)
+            store = JobGraphStore(
+                cluster.election.records(1), cluster.election.storage_directory, cluster.ids
+            )
+            store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
+            await cluster.follow()
+            storage.goes_away()
+            await cluster.lead()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            records = cluster.election.records(2)
+            await cluster.pass_time(20)
+            assert records.children("results") == (job_id,)
+            storage.comes_back()
+
+            async def removed() -> bool:
+                await cluster.pass_time(1)
+                return not records.children("results")
+
+            await eventually(removed)
+            assert not [*storage.graphs.iterdir()]
+
+    run(body())
