@@ -130,12 +130,17 @@ class NativeRestore:
                 pass
 
     def _cut_to_own_groups(self, database: Database, base: RocksDBSnapshot) -> None:
-        own, (first, last) = self._context.key_groups, base.key_groups
+        """Nothing lies outside of the groups that the snapshot holds for this subtask: others are copied there.
+
+        Its files may hold more than its groups, left from a wider range that the database once had.
+        """
+        if KeyGroupRange(*base.key_groups) == self._context.key_groups:
+            return
+        ours = self._shared_groups(base)
         for family in database.families.values():
-            if first < own.start:
-                database.delete_range(family, group_start(first), group_start(own.start))
-            if last > own.end:
-                database.delete_range(family, group_start(own.end + 1), _BEHIND_GROUPS)
+            if ours.start:
+                database.delete_range(family, group_start(0), group_start(ours.start))
+            database.delete_range(family, group_start(ours.end + 1), _BEHIND_GROUPS)
 
     def _copy(self, path: str, groups: KeyGroupRange, database: Database) -> None:
         try:
