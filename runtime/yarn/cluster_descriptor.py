@@ -40,7 +40,7 @@ from yarrow.runtime.yarn.application import (
 from yarrow.runtime.yarn.application_files import ApplicationFiles
 from yarrow.runtime.yarn.attached_application import AttachedApplication
 from yarrow.runtime.yarn.deployment import AwaitedApplication, check_labels, check_resources
-from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
+from yarrow.runtime.yarn.environment import PreparedEnvironment, demands, prepare
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, Resource, YarnError
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.hadoop_overlay import (
@@ -234,7 +234,9 @@ class YarnClusterDescriptor:
             self.files.forget_ended(client.has_ended)
             remove_abandoned(client)
             remove_ended(self._config, client.report)
-            awaited = AwaitedApplication(client, application_id, submission, self._say, self._clock)
+            awaited = AwaitedApplication(
+                client, application_id, submission, self._say, self._clock, demands(self._config)
+            )
             address = awaited.rest_address(self._config.get(yarn.DEPLOYMENT_TIMEOUT).seconds)
             times.mark("REST")
             self.files.write_secrets(msgspec.structs.replace(kept, rest_address=address))

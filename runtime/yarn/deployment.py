@@ -105,12 +105,15 @@ class AwaitedApplication:
         submission: ApplicationSubmission,
         say: Callable[[str], None],
         clock: Clock,
+        hint: str = "",
     ) -> None:
+        """`hint`: said of an application that ends before it is ready."""
         self._client = client
         self._id = application_id
         self._submission = submission
         self._say = say
         self._clock = clock
+        self._hint = hint
         self._pause = threading.Event()
         self._said = ""
         self._next_look = 0.0
@@ -170,7 +173,8 @@ class AwaitedApplication:
         report = status.report
         ended = f"{self._id} ended as {report.state.value} before it was ready"
         said = report.diagnostics.strip() or "YARN gives no diagnostics"
-        return f"{ended}: {said}\n{self._client.last_words(self._id, _LOGS_SECONDS) or self._log_hint()}"
+        log = self._client.last_words(self._id, _LOGS_SECONDS) or self._log_hint()
+        return "\n".join(part for part in (f"{ended}: {said}", log, self._hint) if part)
 
     def _log_hint(self) -> str:
         return f"Its log: `yarn logs -applicationId {self._id}`."
