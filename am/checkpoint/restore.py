@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,8 @@ class StartingPoint:
     older: tuple[CompletedCheckpoint, ...] = ()
     #: -1 = none.
     latest_savepoint_id: int = -1
+    #: What earlier masters of the job had begun and nobody can find: to be deleted once the job has begun.
+    leftovers: tuple[CheckpointLocation, ...] = ()
 
 
 def starting_point(
@@ -97,6 +99,10 @@ def starting_point(
     pointers: Sequence[CheckpointPointer] = ()
     if recovering:
         pointers = store.completed() if recovery is not None else _found(earlier)
+    if recovering:
+        # Before this master begins any: all these are of masters that lead no more.
+        left = unpointed(earlier, store, {pointer.checkpoint_id for pointer in pointers})
+        start = replace(start, leftovers=tuple(left))
     if pointers:
         return _recovered(job, settings, start, trust, pointers)
     if not settings.restore_path:
@@ -118,10 +124,13 @@ def remove_checkpoints(
     Repeatedly without error. Raises RestoreError, SnapshotError, RecoveryStoreError, FileSystemError and OSError; what
     is left then is found again, for the pointers stay.
     """
-    if outlives(status, settings.retention):
-        return
     storage = _storage(job.job_id, settings, None, b"")
-    for pointer in recovery.of_job(job.job_id).completed():
+    store = recovery.of_job(job.job_id)
+    pointers = store.completed()
+    if outlives(status, settings.retention):
+        remove_unpointed(storage, store, {pointer.checkpoint_id for pointer in pointers})
+        return
+    for pointer in pointers:
         if pointer.claimed:
             with contextlib.suppress(SnapshotNotFoundError):
                 storage.discard_claimed(storage.open(pointer.path, verify=False))
@@ -130,19 +139,31 @@ def remove_checkpoints(
     for left in storage.earlier():
         if not left.complete:
             storage.discard(CheckpointLocation(directory=left.pointer))
-    remove_unpointed(storage, recovery.of_job(job.job_id))
+    remove_unpointed(storage, store)
     # Shared files go with the last checkpoint.
     storage.clean_up()
 
 
-def remove_unpointed(storage: CheckpointStorage, recovery: CheckpointRecoveryStore) -> None:
-    """Of a job that has ended and keeps no checkpoint: what its masters had begun and could not complete, as they died
-    or led no more. Nobody else knows of it. Blocking; errors as of storage and recovery.
+def unpointed(
+    earlier: Sequence[EarlierCheckpoint], recovery: CheckpointRecoveryStore, kept: Collection[int]
+) -> list[CheckpointLocation]:
+    """What masters of this very job have begun, under ids that are not `kept`: aborted, dropped for newer ones and not
+    deleted, or cut off before there was a pointer. Nobody else knows of it. Blocking; RecoveryStoreError.
     """
     begun = recovery.begun_ids()
-    for left in storage.earlier():
-        if left.checkpoint_id in begun:
-            storage.discard(CheckpointLocation(directory=left.pointer))
+    return [
+        CheckpointLocation(directory=left.pointer)
+        for left in earlier
+        if left.checkpoint_id in begun and left.checkpoint_id not in kept
+    ]
+
+
+def remove_unpointed(
+    storage: CheckpointStorage, recovery: CheckpointRecoveryStore, kept: Collection[int] = ()
+) -> None:
+    """Of a job that has ended and keeps these checkpoints alone. Blocking; errors as of storage and recovery."""
+    for left in unpointed(storage.earlier(), recovery, kept):
+        storage.discard(left)
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:

@@ -97,7 +97,8 @@ class JobEnds:
     async def _clean_up(self, master: JobMaster) -> None:
         job = master.graph.job
         try:
-            await self.remove(job.job_id, blobs_of(job))
+            left = master.graph.status if master.left_checkpoints else None
+            await self.remove(job.job_id, blobs_of(job), left)
         finally:
             await master.stop()
             self._jobs.ending.discard(master)

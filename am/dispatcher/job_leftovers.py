@@ -33,7 +33,7 @@ class _Leftover:
     job_id: JobID
     #: Keys of the files that it shipped.
     blobs: tuple[str, ...]
-    #: How it ended under a former master that had no time to remove its checkpoints; None = they are gone, or stay.
+    #: How it ended where its master could not remove its checkpoints; None = they are gone, or stay.
     checkpoints_by: JobStatus | None
     #: Its graph, its files and its pointers are still to go.
     graph: bool = True
@@ -67,7 +67,7 @@ class JobLeftovers:
     ) -> None:
         """Of a job whose end is recorded; returns after the first attempt, others follow where that was in vain.
 
-        With `checkpoints_by`, the status with which it ended, those that its former master left go first.
+        With `checkpoints_by`, the status with which it ended, those that its master left go first.
         """
         leftover = self._left[job_id] = _Leftover(job_id, blobs, checkpoints_by)
         if not await self._has_removed(leftover):

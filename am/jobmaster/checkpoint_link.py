@@ -120,6 +120,7 @@ class CheckpointLink:
         )
         if starting_point.restored is not None:
             self._coordinator.restored(starting_point.restored, starting_point.older)
+        self._leftovers = starting_point.leftovers
         self._answers: dict[str, asyncio.Future[CompletedCheckpoint]] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._next_restart: asyncio.Future[None] | None = None
@@ -139,6 +140,12 @@ class CheckpointLink:
         return self._coordinator
 
     # What happens.
+
+    def begin(self) -> None:
+        """The job begins here: what former masters of it have left to nobody goes."""
+        leftovers, self._leftovers = self._leftovers, ()
+        for location in leftovers:
+            self._spawn(self._storage.delete(location, ()), f"discard {location.directory}")
 
     def handle(self, event: Event) -> None:
         """Tells the coordinator and does what it says."""
@@ -226,8 +233,12 @@ class CheckpointLink:
                 self._do(action)
         while self._work:
             await asyncio.gather(*self._work, return_exceptions=True)
-        if not self._coordinator.store.all:
-            await self._storage.clean_up()
+        await self._storage.clean_up([kept.checkpoint_id for kept in self._coordinator.store.all])
+
+    @property
+    def left_some(self) -> bool:
+        """Whether `end` could not delete all that is not to outlive the job."""
+        return self._storage.left_some
 
     # Requests.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Any, Protocol, TypeVar
 
 from yarrow.am.checkpoint.completed import Dropped
@@ -82,6 +82,8 @@ class CheckpointStorageAccess:
         self._run_blocking = run_blocking
         self._timers = timers
         self._job_is_over = False
+        #: Since the job is over something was not deleted that should not outlive it.
+        self.left_some = False
         #: Why storage was tried again last, by checkpoint, while that is under way.
         self._retried: dict[int, str] = {}
 
@@ -111,13 +113,21 @@ class CheckpointStorageAccess:
         except RecoveryStoreError as error:
             _log.warning("%s: pointers to checkpoints were not removed: %s", self._name, error)
 
-    async def clean_up(self) -> None:
-        """Nothing of the job is kept: what its masters could not complete goes, and what is left empty."""
+    async def clean_up(self, kept: Collection[int]) -> None:
+        """Of the job that has ended these checkpoints are kept: what else its masters had begun goes; where nothing is
+        kept, what is left empty too.
+        """
         try:
-            await self._run_blocking(remove_unpointed, self._storage, self._recovery)
+            if kept:
+                # One whose pointer may have been written meanwhile is pointed to as well.
+                pointers = await self._run_blocking(self._recovery.completed)
+                kept = {*kept, *(pointer.checkpoint_id for pointer in pointers)}
+            await self._run_blocking(remove_unpointed, self._storage, self._recovery, kept)
         except Exception as error:
+            self.left_some = True
             _log.warning("%s: checkpoints that were not completed were not removed: %s", self._name, error)
-        await self._run_blocking(self._storage.clean_up)
+        if not kept:
+            await self._run_blocking(self._storage.clean_up)
 
     # The folder.
 
@@ -207,7 +217,7 @@ class CheckpointStorageAccess:
         try:
             await self._run_blocking(self._storage.discard, location, shared)
         except Exception as error:
-            _log.warning("%s: %s was not deleted: %s", self._name, location.directory, error)
+            self._was_not_deleted(location.directory, error)
 
     async def delete_completed(self, dropped: Dropped) -> None:
         """A completed one: its pointer first, so that nobody finds it half deleted."""
@@ -222,7 +232,12 @@ class CheckpointStorageAccess:
                 location = CheckpointLocation(directory=checkpoint.pointer if checkpoint.owned else "")
                 await self._run_blocking(self._storage.discard, location, dropped.shared)
         except Exception as error:
-            _log.warning("%s: %s was not deleted: %s", self._name, checkpoint.pointer, error)
+            self._was_not_deleted(checkpoint.pointer, error)
+
+    def _was_not_deleted(self, directory: str, error: Exception) -> None:
+        """Once more at the end of the job, or by the master after this one."""
+        self.left_some |= self._job_is_over
+        _log.warning("%s: %s was not deleted: %s", self._name, directory, error)
 
     def _storage_failure(self, error: Exception, directory: str) -> FailureCause:
         if not isinstance(error, YarrowError | OSError):

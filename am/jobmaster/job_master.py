@@ -209,6 +209,7 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
             raise EndpointStoppedError(f"{self.name} was stopped before it had started")
         self.address = self._services.rpc.serve(JOB_MASTER, self)
         self._resource_manager.on_rejected = self._rejected
+        self._checkpoints.begin()
         self._carry_out(self._scheduler.start(self._now()))
         self._resource_manager.start(self.address)
         self._timers.every("heartbeat", self._settings.heartbeat.interval, self._beat)
@@ -283,6 +284,11 @@ class JobMaster(CheckpointRequests, TaskExecutorHeartbeats):
         return msgspec.structs.replace(
             details, rescales=self._rescaling.history, last_checkpoint_path=statistics.last_path
         )
+
+    @property
+    def left_checkpoints(self) -> bool:
+        """The job has ended, and not all of its checkpoints that should go with it could be deleted."""
+        return self._checkpoints.left_some
 
     def overview(self) -> JobOverview:
         """The job's line in a list."""

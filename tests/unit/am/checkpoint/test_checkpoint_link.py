@@ -21,11 +21,12 @@ from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServic
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.common.timers import ManualTimers
+from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.testing.job_graphs import Stage, linear_job
 
 JOB = linear_job(Stage(2, operator=PrintOperator()))
@@ -83,8 +84,15 @@ class ScriptedStore:
 class Job:
     """A job of two tasks that run and acknowledge whatever is asked of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, retention: ExternalizedRetention) -> None:
         self.folder = folder
+        self.settings = CheckpointSettings(
+            interval=None,
+            storage=StorageKind.FILE_SYSTEM,
+            directory=str(folder),
+            tolerable_failures=0,
+            retention=retention,
+        )
         self.store = ScriptedStore(InMemoryCheckpointRecovery())
         self.failed: list[FailureCause] = []
         self.scheduling = Scheduling(JOB)
@@ -97,14 +105,21 @@ class Job:
 
     async def start(self) -> None:
         await self.owner.start()
-        settings = CheckpointSettings(
-            interval=None, storage=StorageKind.FILE_SYSTEM, directory=str(self.folder), tolerable_failures=0
-        )
-        _, start = starting_point(JOB, settings)
+        self.restart()
+
+    def restart(self, *leftovers: CheckpointLocation) -> None:
+        """Another link, as of the next master."""
+        _, start = starting_point(JOB, self.settings)
+        start = replace(start, recovery=self.store, leftovers=leftovers)
         services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
-        self.link = CheckpointLink(
-            self.owner, self, self.scheduling.graph, services, settings, replace(start, recovery=self.store)
-        )
+        self.link = CheckpointLink(self.owner, self, self.scheduling.graph, services, self.settings, start)
+
+    async def ends(self, status: JobStatus) -> None:
+        graph = self.scheduling.graph
+        if status is JobStatus.CANCELED:
+            graph.transition(JobStatus.CANCELLING)
+        graph.transition(status)
+        await self.link.end()
 
     async def take(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
         """The pointer to a checkpoint, or why there is none."""
@@ -134,9 +149,13 @@ class Job:
         return sorted(path.parent.name for path in self.folder.rglob("_metadata"))
 
 
-def with_job(tmp_path: Path, body: Callable[[Job], Coroutine[Any, Any, None]]) -> None:
+def with_job(
+    tmp_path: Path,
+    body: Callable[[Job], Coroutine[Any, Any, None]],
+    retention: ExternalizedRetention = ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
+) -> None:
     async def whole() -> None:
-        job = Job(tmp_path)
+        job = Job(tmp_path, retention)
         await job.start()
         await body(job)
         await job.owner.stop()
@@ -201,11 +220,50 @@ def test_what_former_masters_could_not_complete_goes_with_the_job(tmp_path: Path
             job.store.inner.use_checkpoint_id(number)
             shutil.copytree(pointer, pointer.with_name(f"chk-{number}"))
         (pointer.with_name("chk-3") / "_metadata").unlink()
-        graph = job.scheduling.graph
-        graph.transition(JobStatus.CANCELLING)
-        graph.transition(JobStatus.CANCELED)
-        await job.link.end()
+        await job.ends(JobStatus.CANCELED)
         assert not pointer.parent.exists()
+
+    with_job(tmp_path, body)
+
+
+def test_beside_a_retained_checkpoint_nothing_is_left_that_nobody_points_to(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        for number in (2, 3, 4):
+            job.store.inner.use_checkpoint_id(number)
+        for number in (2, 3, 4, 9):
+            shutil.copytree(pointer, pointer.with_name(f"chk-{number}"))
+        (pointer.with_name("chk-3") / "_metadata").unlink()
+        # As if this master had stored it, and not heard that it had.
+        job.store.inner.add(4, str(pointer.with_name("chk-4")))
+        await job.ends(JobStatus.CANCELED)
+        assert job.complete_folders() == ["chk-1", "chk-4", "chk-9"], "9 is of another job of the same id"
+        assert not job.link.left_some
+
+    with_job(tmp_path, body, retention=ExternalizedRetention.RETAIN_ON_CANCELLATION)
+
+
+def test_what_cannot_be_deleted_at_the_end_is_left_to_be_tried_again(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        (pointer / "_metadata").unlink()
+        # A folder where a file is to be removed: refused, as by storage that is away.
+        (pointer / "_metadata" / "in the way").mkdir(parents=True)
+        await job.ends(JobStatus.FINISHED)
+        assert job.link.left_some
+
+    with_job(tmp_path, body)
+
+
+def test_a_job_that_goes_on_deletes_what_former_masters_left_to_nobody(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        kept, left = (tmp_path / JOB.job_id / f"chk-{number}" for number in (7, 8))
+        for folder in (kept, left):
+            folder.mkdir(parents=True)
+        job.restart(CheckpointLocation(directory=str(left)))
+        job.link.begin()
+        await job.until(lambda: not left.exists())
+        assert kept.exists()
 
     with_job(tmp_path, body)
 

@@ -250,6 +250,29 @@ def test_a_checkpoint_without_a_pointer_was_never_complete(tmp_path: Path) -> No
     assert start.restored is not None and start.restored.pointer == savepoint
 
 
+def test_a_new_master_finds_what_nobody_points_to_and_no_more(tmp_path: Path) -> None:
+    leadership = InMemoryCheckpointRecovery()
+    folder = tmp_path / JOB.job_id
+    paths = {
+        number: saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=number)
+        for number in (2, 12, 13, 14, 15, 17)
+    }
+    former = leadership.of_job(JOB.job_id)
+    for number in range(12, 17):
+        former.use_checkpoint_id(number)
+    (folder / "chk-16").mkdir()
+    former.add(13, paths[13])
+    former.add(14, paths[14], claimed=True)
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=True, recovery=leadership.next_leadership())
+    # 2 and 17 are of another job of this id: this one has never begun them. 12 was dropped for newer ones, 15 was cut
+    # off before its pointer, 16 before its metadata.
+    left = {Path(location.directory).name for location in start.leftovers}
+    assert left == {"chk-12", "chk-15", "chk-16"}
+    # Without a pointer to any the same holds; a job that begins anew finds nothing.
+    _, start = starting_point(JOB, on_files(tmp_path), recovering=False, recovery=leadership)
+    assert start.leftovers == ()
+
+
 def test_a_pointer_goes_before_the_savepoint_that_the_job_was_submitted_with(tmp_path: Path) -> None:
     recovery = InMemoryCheckpointRecovery()
     savepoint = saved(tmp_path / "first", keyed(), number=2)
@@ -315,7 +338,7 @@ def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path
     [
         (JobStatus.FINISHED, set()),
         (JobStatus.CANCELED, set()),
-        (JobStatus.FAILED, {"chk-3", "chk-4", "chk-5", "chk-6"}),
+        (JobStatus.FAILED, {"chk-3", "chk-4"}),
     ],
 )
 def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_job(
