@@ -122,8 +122,16 @@ def _admission(found: re.Match[str]) -> str:
     )
 
 
-def _skein_gone(found: re.Match[str]) -> str:
-    return f"Skein's {found['part']} does not answer (any more): it has ended, or is just ending."
+def _master_gone(found: re.Match[str]) -> str:
+    return "Skein's ApplicationMaster does not answer (any more): it has ended, or is just ending."
+
+
+def _driver_silent(found: re.Match[str]) -> str:
+    return (
+        "Skein's driver, the Java process of this command, runs and does not answer: the machine is overloaded, or the"
+        " process hangs. Look at load and free memory, see by `yarn application -list` whether what was asked for has"
+        " happened all the same, and run the command again."
+    )
 
 
 _Sentence = Callable[[re.Match[str]], str]
@@ -141,6 +149,7 @@ _KNOWN: Final[Sequence[tuple[re.Pattern[str], _Sentence]]] = tuple(
         (r"Permission denied[^\n]*", _permission),
         (r"Kerberos ticket not found|GSS initiate failed|Client cannot authenticate via", _kerberos),
         (r"to (?P<address>[\w.\-]+(?:/[\d.]+)?:\d+) failed on connection exception", _refused),
-        (r"Unable to connect to (?P<part>driver|application)", _skein_gone),
+        (r"Unable to connect to driver", _driver_silent),
+        (r"Unable to connect to application", _master_gone),
     )
 )

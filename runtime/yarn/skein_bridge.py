@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -52,6 +52,10 @@ _ENDED: Final = ("SUCCEEDED", "FAILED", "KILLED")
 _ALL_CONTAINER_STATES: Final = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 _NOT_ENDED: Final = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _UNKNOWN_APPLICATION: Final = re.compile(r"(Unknown|Invalid) ApplicationId")
+#: For which a driver that runs is asked again: its machine may be busy, and gRPC gives a connection up after 20 s.
+_DRIVER_PATIENCE: Final = 90.0
+#: Between two attempts.
+_DRIVER_PAUSE: Final = 0.5
 #: Between two looks at a key that is not there yet.
 _VALUE_POLL_SECONDS: Final = 0.05
 
@@ -62,7 +66,15 @@ class SkeinClientGateway:
     `credentials` is the pair, as PEM, for connections to the applications that this object submits or talks to.
     """
 
-    def __init__(self, driver: SkeinDriver, credentials: tuple[bytes, bytes], clock: Clock) -> None:
+    def __init__(
+        self,
+        driver: SkeinDriver,
+        credentials: tuple[bytes, bytes],
+        clock: Clock,
+        patience: float = _DRIVER_PATIENCE,
+    ) -> None:
+        """`patience`: seconds for which a driver that runs and does not answer is asked again."""
+        self._patience = patience
         self._driver = driver
         self._certificate, self._key = credentials
         self._clock = clock
@@ -74,6 +86,7 @@ class SkeinClientGateway:
         security = _security(self._certificate, self._key)
         try:
             with _translated(f"submit the application {submission.name!r} to queue {submission.queue}"):
+                # Not repeated: YARN may have taken an application of which nobody heard.
                 return str(self._connected().submit(_specification(submission, security)))
         except UnknownQueueError as error:
             raise YarnError(f"{error} There are: {', '.join(self.queues())}.") from error
@@ -81,28 +94,28 @@ class SkeinClientGateway:
     def report(self, application_id: str) -> ApplicationReport:
         """Raises ApplicationNotFoundError."""
         with _translated(f"read the report of {application_id}", application_id):
-            return _report(self._connected().application_report(application_id))
+            return _report(self._asked(lambda client: client.application_report(application_id)))
 
     def applications(self, name: str | None = None) -> Sequence[ApplicationReport]:
         """Our applications that have not ended."""
         with _translated("list the applications on YARN"):
-            found = self._connected().get_applications(states=_NOT_ENDED, name=name or "")
+            found = self._asked(lambda client: client.get_applications(states=_NOT_ENDED, name=name or ""))
         return [_report(report) for report in found]
 
     def kill(self, application_id: str) -> None:
         """No effect on one that has ended."""
         with _translated(f"kill {application_id}", application_id):
-            self._connected().kill_application(application_id)
+            self._asked(lambda client: client.kill_application(application_id))
 
     def queues(self) -> Sequence[str]:
         """Names of the queues there are."""
         with _translated("list the queues of YARN"):
-            return sorted(str(queue.name) for queue in self._connected().get_all_queues())
+            return sorted(str(queue.name) for queue in self._asked(lambda client: client.get_all_queues()))
 
     def value(self, application_id: str, key: str, timeout: float) -> str:
         """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
         with _translated(f"read {key} of {application_id}", application_id):
-            report = self._connected().application_report(application_id)
+            report = self._asked(lambda client: client.application_report(application_id))
         if str(report.state) != "RUNNING":
             raise YarnError(
                 f"{application_id} is {report.state} and not RUNNING: its ApplicationMaster cannot be asked"
@@ -140,12 +153,33 @@ class SkeinClientGateway:
         self._driver.close()
 
     def _connected(self) -> Any:
+        """The connection to the driver, which has answered once."""
         with self._lock:
             if self._client is None:
                 address = self._driver.address()
                 security = _security(*self._driver.credentials)
-                self._client = skein.Client(address=address, security=security)
+                self._client = self._patiently(lambda: skein.Client(address=address, security=security))
             return self._client
+
+    def _asked(self, call: Callable[[Any], Any]) -> Any:
+        """The answer of the driver to a call that may be repeated."""
+        client = self._connected()
+        return self._patiently(lambda: call(client))
+
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Repeats a call that did not reach the driver while that runs. YarnError when it has ended."""
+        end = self._clock.monotonic() + self._patience
+        pause = threading.Event()
+        while True:
+            try:
+                return call()
+            except ConnectionError as error:
+                if problem := self._driver.problem():
+                    raise YarnError(problem) from error
+                if self._clock.monotonic() > end:
+                    raise
+                log.info("Skein's driver runs and does not answer yet: %s", error)
+            pause.wait(_DRIVER_PAUSE)
 
     @contextmanager
     def _application(self, address: str, application_id: str) -> Iterator[Any]:

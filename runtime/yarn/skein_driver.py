@@ -35,9 +35,9 @@ FAST_START: Final = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-#: A JVM on a busy machine starts in seconds; one that takes longer hangs.
-_START_SECONDS: Final = 60.0
-_CLASS_PATH_SECONDS: Final = 30.0
+#: A JVM starts in seconds, on a machine that is busy with other things in some ten; one that takes longer hangs.
+_START_SECONDS: Final = 120.0
+_CLASS_PATH_SECONDS: Final = 60.0
 _MAIN: Final = "com.anaconda.skein.Driver"
 _LOG_FILE: Final = "driver.log"
 _LOG_TAIL: Final = 4000
@@ -88,6 +88,18 @@ class SkeinDriver:
         if self._failure is not None:
             raise self._failure
         return self._address
+
+    def problem(self) -> str:
+        """Why a driver that has started answers no more, as a sentence; "" while its process runs."""
+        process = self._process
+        if process is None or (status := process.poll()) is None:
+            return ""
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return (
+            f"Skein's driver, the Java process of this command, {how}: {self._log_tail() or 'it said nothing'}."
+            " Where the machine is short of memory processes are killed: look at its log, free some, and run the"
+            " command again."
+        )
 
     def close(self) -> None:
         """Ends the process and waits for its end."""
@@ -170,6 +182,12 @@ class SkeinDriver:
             process.stdin.close()
         process.kill()
         process.wait()
+        if waited >= _START_SECONDS:
+            raise YarnError(
+                f"Skein's driver, a Java process ({self._java()}), has not started within {_START_SECONDS:g} s. It"
+                " takes seconds on a machine that is not overloaded: look at its load and free memory, and run the"
+                f" command again. It said: {self._log_tail() or 'nothing'}"
+            )
         if self._keytab is not None and (reason := known_reason(self._log_tail(whole=True))):
             raise YarnError(f"The login by {HadoopLogin(*self._keytab)} failed: {reason}")
         raise YarnError(
@@ -237,7 +255,8 @@ class SkeinDriver:
             )
         except subprocess.TimeoutExpired:
             raise YarnError(
-                f"`{program} classpath --glob` did not answer within {_CLASS_PATH_SECONDS:g} s."
+                f"`{program} classpath --glob` did not answer within {_CLASS_PATH_SECONDS:g} s. It takes a second on a"
+                " machine that is not overloaded: look at its load, and run the command again."
             ) from None
         except subprocess.CalledProcessError as error:
             said = first_lines(error.stderr.decode(errors="replace"))
