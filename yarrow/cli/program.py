@@ -93,7 +93,8 @@ def _script(script: Path) -> tuple[CodeType, ModuleType]:
     main = _new_main({"__file__": str(script), "__spec__": None, "__package__": None})
     source = script.read_bytes()
     try:
-        return compile(source, str(script), "exec"), main
+        # Not with the __future__ imports of this module: its annotations would be texts.
+        return compile(source, str(script), "exec", dont_inherit=True), main
     except SyntaxError as error:
         raise ProgramFailedError(str(error)) from error.with_traceback(None)
 

@@ -63,7 +63,14 @@ class TypedDictTypeInfo(TypeInformation):
         if not is_typeddict(cls):
             raise TypeError(f"TYPED_DICT takes a TypedDict class, not {cls!r}")
         fields = {}
-        for name, hint in get_type_hints(cls, include_extras=True).items():
+        try:
+            hints = get_type_hints(cls, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"TYPED_DICT({cls.__qualname__}): its annotations are texts, and {error} here. Make the type beside "
+                "the class, as a constant of its module: what runs in a worker knows only what it uses itself."
+            ) from error
+        for name, hint in hints.items():
             required = name in cls.__required_keys__
             if get_origin(hint) in (Required, NotRequired):
                 required = get_origin(hint) is Required

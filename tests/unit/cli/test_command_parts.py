@@ -176,6 +176,14 @@ def test_a_script_is_main_with_its_own_arguments_and_path(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("interpreter")
+def test_a_script_is_compiled_as_it_stands(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("class Box:\n    size: int\nfound = Box.__annotations__\n")
+    run_program(Program(str(script)))
+    assert sys.modules["__main__"].__dict__["found"] == {"size": int}
+
+
+@pytest.mark.usefixtures("interpreter")
 def test_a_package_runs_its_main(tmp_path: Path) -> None:
     package = tmp_path / "thing"
     package.mkdir()

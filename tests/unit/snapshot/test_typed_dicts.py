@@ -80,6 +80,16 @@ def test_what_is_no_typed_dict_or_default_is_refused() -> None:
         Types.TYPED_DICT(Point, {"x": "1"})
 
 
+def test_annotations_that_are_texts_and_name_what_is_not_there_are_told() -> None:
+    class Lost(TypedDict):
+        size: Missing  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(
+        TypeError, match=r"Lost\): .*'Missing' is not defined here. Make the type beside the class"
+    ):
+        Types.TYPED_DICT(Lost)
+
+
 def test_values_come_back_and_others_are_refused() -> None:
     serializer = value_serializer(VISITS, "visits", "counting")
     again = restored_serializer(serializer.config(), VISITS, "counting", "visits")
