@@ -9,6 +9,7 @@ class, in the client's own process too when it runs the job itself.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import io
 import os
@@ -35,7 +36,16 @@ class UnpicklableFunctionError(InvalidProgramError):
     """A function, source or sink that cannot be pickled; names operator, function and captured value."""
 
 
-class _FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle that leaves what dataclasses compares by identity what it is: their fields refer to it."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if obj is dataclasses.MISSING:
+            return "MISSING"  # a global of its module
+        return super().reducer_override(obj)
+
+
+class _FunctionPickler(_CodePickler):
     """cloudpickle that names the classes of `__main__` and notes which modules the result refers to."""
 
     def __init__(
@@ -134,10 +144,16 @@ def main_definitions() -> bytes:
     if not classes:
         return b""
     try:
-        return bytes(cloudpickle.dumps(classes))
+        return _code(classes)
     except Exception:
         shippable = {name: value for name, value in classes.items() if _can_pickle(value)}
-        return bytes(cloudpickle.dumps(shippable)) if shippable else b""
+        return _code(shippable) if shippable else b""
+
+
+def _code(classes: dict[str, type]) -> bytes:
+    buffer = io.BytesIO()
+    _CodePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(classes)
+    return buffer.getvalue()
 
 
 def register_main_definitions(definitions: bytes) -> None:

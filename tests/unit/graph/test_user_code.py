@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: A main program: builds a job of a dataclass, an Enum and a NamedTuple, and writes it down.
 MAIN_PROGRAM = """
 import enum, pickle, sys, threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.graph.job_graph import encode_job_graph
@@ -48,6 +48,10 @@ class Pair(NamedTuple):
 class Locked:
     lock = threading.Lock()
 
+@dataclass
+class Tagged:
+    tags: list = field(default_factory=list)
+
 env = StreamExecutionEnvironment.get_execution_environment()
 points = env.from_collection([Point(1, Colour.RED)])
 points.map(lambda p: Point.Origin and Pair(Point(p.x + 1, Colour.BLUE), beside.double(p.x))).filter(
@@ -60,7 +64,7 @@ with open(sys.argv[1], "wb") as out:
 
 #: A worker: knows the job graph only, registers the definitions, runs the functions.
 WORKER = """
-import pickle, sys
+import dataclasses, pickle, sys
 from yarrow.runtime.graph.job_graph import decode_job_graph
 from yarrow.runtime.graph.user_code import register_main_definitions
 
@@ -87,6 +91,9 @@ assert again == result and type(again) is main.Pair and again.left.colour is mai
 assert filtered(again)
 assert not hasattr(main, "Locked")
 assert len(pickle.dumps(result, protocol=5)) < 200, "records carry their class"
+declared, = dataclasses.fields(main.Tagged)
+assert declared.default is dataclasses.MISSING and declared.default_factory is list
+assert main.Tagged().tags == []
 print("as one")
 """
 
