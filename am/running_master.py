@@ -41,6 +41,7 @@ from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.container_output import ContainerOutput
 from yarrow.runtime.yarn.delegation_tokens import tokens_end
 from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
@@ -90,7 +91,8 @@ class RunningMaster:
         self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
         use_hdfs_settings(HdfsSettings.of(self._settings.config))
         explain = explain_waiting or ContainerExplainer(self._settings.config, folder.application_id)
-        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain)
+        read_output = ContainerOutput(self._settings.config)
+        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain, read_output)
         self._activity = ClientActivity(self._clock)
         self._plane: ControlPlane | None = None
         self._servers: list[RestServer] = []

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.yarn.gateways import ContainerStatus
 
 #: YARN's words for a container that used too much, of the NodeManager and as Skein shortens them.
 _OVER_MEMORY = re.compile(r"memory limit|(physical|virtual) memory used", re.IGNORECASE)
+#: Skein's words for a container whose process ended with another exit status than 0.
+_SAYS_NOTHING = "Container failed during execution"
 #: The part of YARN's text that says something: a dump of processes follows.
 _MOST_QUOTED = 600
 
@@ -45,6 +47,15 @@ class EndedContainer:
     cause: str
     #: True = it was given back: nothing went wrong.
     released: bool
+    #: Where its output is, for a container of which YARN says no more than that it failed; else empty.
+    node: str = ""
+    container_id: str = ""
+
+    def with_output(self, output: str) -> EndedContainer:
+        """The same with what the container wrote last."""
+        return replace(
+            self, cause=f"{self.cause.partition(_SAYS_NOTHING)[0].rstrip(': ')}; its output ends: {output}"
+        )
 
 
 class RequestedContainers:
@@ -88,9 +99,7 @@ class RequestedContainers:
                 del self._living[status.handle]
                 self._ended.add(status.handle)
                 self._ended_executors.add(container.resource_id)
-                ended.append(
-                    EndedContainer(container.resource_id, self._cause(container, status), container.released)
-                )
+                ended.append(self._end_of(container, status))
         return ended
 
     def strays(self, statuses: Iterable[ContainerStatus]) -> list[str]:
@@ -105,6 +114,12 @@ class RequestedContainers:
             for one in self._living.values()
             if not one.is_granted and not one.released and one.requested_at <= since
         ]
+
+    def _end_of(self, container: RequestedContainer, status: ContainerStatus) -> EndedContainer:
+        cause = self._cause(container, status)
+        if container.released or _SAYS_NOTHING not in cause:
+            return EndedContainer(container.resource_id, cause, container.released)
+        return EndedContainer(container.resource_id, cause, False, container.node, container.container_id)
 
     def _cause(self, container: RequestedContainer, status: ContainerStatus) -> str:
         if container.released:

@@ -73,14 +73,28 @@ class Shortages:
             f" {len(executors.all)} TaskExecutors with {executors.slots_total} slots are registered,"
             f" {executors.slots_free} of them free"
         )
-        if starts.pending:
+        # Those that follow failures come and go: what is told would change with each of them.
+        if starts.pending and starts.failures < 2:
             text += f", {starts.pending} TaskExecutors are starting"
         if self._delay:
             text += f"; {self._delay}"
         elif starts.failure:
-            text += f"; the last one did not start: {starts.failure}"
+            text += f"; {self._failures()}: {starts.failure}"
         elif not settings.can_request:
             text += "; this cluster starts none by itself: start more with `yarrow taskmanager`"
         elif settings.max_slots is not None:
             text += f"; slotmanager.number-of-slots.max is {settings.max_slots}"
         return text
+
+    def _failures(self) -> str:
+        """How it goes with TaskExecutors that do not start, and how it goes on."""
+        starts, settings = self._starts, self._settings.starts
+        if starts.failures < 2:
+            return "the last one did not start"
+        text = f"{starts.failures} did not start within a minute"
+        if starts.failures > settings.max_failure_rate:
+            text += (
+                f", so that the next are asked for {settings.retry_interval:g} s later"
+                " (resourcemanager.start-worker.retry-interval)"
+            )
+        return f"{text}, the last one"

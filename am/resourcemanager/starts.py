@@ -50,6 +50,11 @@ class Starts:
         """Requested and not yet registered."""
         return self._unnamed + len(self._awaited)
 
+    @property
+    def failures(self) -> int:
+        """How many failed in the minute before the last failure; 0 when one has come since."""
+        return len(self._failures) if self.failure else 0
+
     def requested(self) -> None:
         """Another one."""
         self._unnamed += 1

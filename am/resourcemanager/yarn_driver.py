@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
-from yarrow.am.resourcemanager.requested_containers import RequestedContainers
+from yarrow.am.resourcemanager.requested_containers import EndedContainer, RequestedContainers
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ResourceID
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 #: Why so many containers of the shape are not granted; blocking, and "" when nothing is known.
 ExplainWaiting = Callable[[ContainerShape, int], str]
+#: What a container wrote last, of the web address of its node and its id; blocking, raises YarnError.
+ReadOutput = Callable[[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,13 @@ class YarnDriver:
         settings: YarnDriverSettings,
         clock: Clock,
         explain_waiting: ExplainWaiting | None = None,
+        read_output: ReadOutput | None = None,
     ) -> None:
         self._gateway = gateway
         self._settings = settings
         self._clock = clock
         self._explain = explain_waiting
+        self._read_output = read_output
         self._containers = RequestedContainers(settings.shape.memory_mb)
         self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="yarn")
         self._handler: ResourceEventHandler | None = None
@@ -220,21 +224,41 @@ class YarnDriver:
             self._failed_to_poll = True
             return
         self._failed_to_poll = False
-        self._take(statuses)
+        await self._take(statuses)
         for container in self._containers.living:
             if container.still_to_release:
                 container.still_to_release = not await self._release(container.handle)
         if asking == 0 == self._asking:
             await self._release_strays(statuses)
 
-    def _take(self, statuses: Iterable[ContainerStatus]) -> None:
+    async def _take(self, statuses: Iterable[ContainerStatus]) -> None:
+        unexplained = []
         for ended in self._containers.take(statuses):
-            level = logging.INFO if ended.released else logging.WARNING
-            _log.log(level, "TaskExecutor %s ended: %s", ended.resource_id, ended.cause)
-            if self._handler is not None:
-                self._handler.on_task_executor_terminated(ended.resource_id, ended.cause)
-            if ended.resource_id in self._ends:
-                self._ends[ended.resource_id].set()
+            if ended.container_id and self._read_output is not None:
+                unexplained.append(ended)
+            else:
+                self._tell_end(ended)
+        for ended in await asyncio.gather(*map(self._with_output, unexplained)):
+            self._tell_end(ended)
+
+    async def _with_output(self, ended: EndedContainer) -> EndedContainer:
+        """Its node lives and answers at once, or is not worth waiting for."""
+        assert self._read_output is not None
+        try:
+            async with asyncio.timeout(self._settings.end_patience):
+                output = await self._call(partial(self._read_output, ended.node, ended.container_id))
+        except (YarrowError, TimeoutError) as error:
+            _log.info("what %s wrote last is not known: %s", ended.container_id, error or "no answer")
+            return ended
+        return ended.with_output(output) if output else ended
+
+    def _tell_end(self, ended: EndedContainer) -> None:
+        level = logging.INFO if ended.released else logging.WARNING
+        _log.log(level, "TaskExecutor %s ended: %s", ended.resource_id, ended.cause)
+        if self._handler is not None:
+            self._handler.on_task_executor_terminated(ended.resource_id, ended.cause)
+        if ended.resource_id in self._ends:
+            self._ends[ended.resource_id].set()
 
     async def _release_strays(self, statuses: Iterable[ContainerStatus]) -> None:
         for handle in self._containers.strays(statuses):

@@ -53,9 +53,13 @@ def summary(diagnostics: str) -> str:
 
     They may be pages: Java's stack and that of a user's program stay out, of which the last line says what happened.
     """
-    lines = [line for line in diagnostics.splitlines() if line.strip() and not _PYTHON_STACK.match(line)]
-    text = first_lines("\n".join(lines), limit=_SUMMARY_LINES)
+    text = first_lines("\n".join(without_stack(diagnostics)), limit=_SUMMARY_LINES)
     return text if len(text) <= _SUMMARY_LENGTH else f"{text[:_SUMMARY_LENGTH]} ..."
+
+
+def without_stack(text: str) -> list[str]:
+    """The lines that are not empty and not of a Python stack."""
+    return [line for line in text.splitlines() if line.strip() and not _PYTHON_STACK.match(line)]
 
 
 def _queue(found: re.Match[str]) -> str:

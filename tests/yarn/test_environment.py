@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.packed_interpreters import zipped_environment
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.rest import ask, client_secrets
 from yarrow.runtime.common.clock import SystemClock
@@ -75,6 +76,23 @@ env.set_parallelism(1)
 with env.from_collection([1]).map(facts).execute_and_collect("facts") as rows:
     for row in rows:
         print("FACTS", row, flush=True)
+"""
+
+#: Which interpreter runs main(), and which the function.
+INTERPRETERS = """
+import json
+import sys
+from yarrow.datastream import StreamExecutionEnvironment
+
+def where(whose):
+    import os, sys
+    return json.dumps({"whose": whose, "executable": sys.executable, "prefix": sys.prefix, "folder": os.getcwd()})
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+with env.from_collection(["worker"]).map(where).execute_and_collect("interpreters") as rows:
+    for row in rows:
+        print("WHERE", row, flush=True)
 """
 
 
@@ -193,6 +211,61 @@ def test_a_job_and_a_program_of_their_own_use_nothing_outside_either(
         assert_inside(each, str(hadoop.directory / "nm-local-dir"))
     for outcome in (job, program):
         assert commands.final_status(outcome.application) == "SUCCEEDED"
+
+
+def test_functions_run_in_the_interpreter_of_an_archive_of_the_job(
+    hadoop: HadoopCluster, commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "interpreters.py").write_text(INTERPRETERS)
+    zipped_environment(tmp_path)
+    name = ("-ynm", commands.name("interpreter"))
+    flags = ("-pyarch", "venv.zip#env", "-pyexec", "env/venv/bin/python")
+    job = commands.ok("run", "-m", "yarn-cluster", *name, *flags, "interpreters.py")
+    flags = ("-pyarch", "venv.zip", "-pyexec", "venv.zip/venv/bin/python")
+    attached = ("-t", "yarn-application", "-D", "execution.attached=true")
+    program = commands.ok("run-application", *attached, *name, *flags, "-py", "interpreters.py")
+    printed: list[str] = []
+
+    def told() -> bool:
+        printed[:] = hadoop.container_logs(program.application, 1 << 20).values()
+        return "WHERE {" in "\n".join(printed)
+
+    commands.eventually(told, "what the program has printed is in the logs")
+    for text, folder in ((job.out, "env"), ("\n".join(printed), "venv.zip")):
+        found = re.search(r"^WHERE (.*)$", text, re.MULTILINE)
+        assert found is not None, text
+        facts = json.loads(found[1])
+        assert facts["executable"] == f"{facts['folder']}/{folder}/venv/bin/python"
+        assert facts["prefix"] == f"{facts['folder']}/{folder}/venv"
+        assert re.search(r"/container_[^/]*/yarrow-te-", facts["folder"])
+
+
+def test_containers_that_never_start_are_bounded_and_their_cause_is_told(
+    hadoop: HadoopCluster, commands: Commands
+) -> None:
+    """A variable that no Python starts with: the process ends before anything of ours has run."""
+    broken = ("-yD", "containerized.taskmanager.env.PYTHONMALLOC=no-such-allocator")
+    limits = (
+        *("-yD", "slot.request.timeout=10 s", "-yD", "resourcemanager.start-worker.max-failure-rate=2"),
+        *("-yD", "resourcemanager.start-worker.retry-interval=4 s", "-yD", "yarn.environment=none"),
+    )
+    flags = ("-ynm", commands.name("never-starts"), *broken, *limits)
+    outcome = commands("run", "-m", "yarn-cluster", *flags, "doubles.py")
+    assert outcome.status == 1
+    for said in (
+        "no slots within 10 s",
+        "did not start",
+        "its output ends: Fatal Python error",
+        "PYTHONMALLOC",
+    ):
+        assert said in outcome.err
+    assert commands.final_status(outcome.application) == "FAILED"
+    diagnostics = str(hadoop.application(outcome.application)["diagnostics"])
+    assert "PYTHONMALLOC" in diagnostics
+    logs = str(hadoop.container_logs(outcome.application))
+    asked = set(re.findall(r"container_\d+_\d+_\d+_\d{6}", logs))
+    # The master's, three until the rate is exceeded, then one for each pause.
+    assert 3 <= len(asked) <= 8
 
 
 @pytest.mark.usefixtures("hadoop_environment")

@@ -7,12 +7,14 @@ from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     JobGone,
     NotifyNotEnoughResources,
+    RequestTaskExecutor,
     SlotManagerAction,
     TaskExecutorAllocated,
     TaskExecutorRequestFailed,
     TaskExecutorsDelayed,
     TimePassed,
 )
+from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import JobID, ResourceID
 
 
@@ -67,3 +69,34 @@ def test_a_job_that_is_gone_hears_nothing() -> None:
     driven.need(1, job=JobID("other"))
     assert told(driven.tell(JobGone(JOB))) == []
     assert len(among(driven.register("a", 2), NotifyNotEnoughResources)) == 1
+
+
+def test_starts_that_keep_failing_are_counted_and_told_with_the_pause() -> None:
+    driven = Driven(SlotManagerSettings(starts=StartSettings(max_failure_rate=2, retry_interval=3)))
+    said = told([*driven.need(1), *driven.tell(TaskExecutorRequestFailed("first"))])
+    assert said[-1].endswith("; the last one did not start: first")
+    driven.now += 1
+    said = told(driven.tell(TaskExecutorRequestFailed("second")))
+    assert said[-1].endswith("; 2 did not start within a minute, the last one: second")
+    driven.now += 1
+    said = told(driven.tell(TaskExecutorRequestFailed("third")))
+    assert "3 did not start within a minute, so that the next are asked for 3 s later" in said[-1]
+    assert said[-1].endswith(", the last one: third")
+    driven.now += 4
+    assert told(driven.tell(TimePassed())) == [], "nothing new while another one starts"
+    driven.now += 61
+    driven.tell(TimePassed())
+    said = told(driven.tell(TaskExecutorRequestFailed("much later")))
+    assert said[-1].endswith("; the last one did not start: much later")
+
+
+def test_failing_starts_are_bounded_by_rate_and_pause() -> None:
+    driven = Driven(SlotManagerSettings(starts=StartSettings(max_failure_rate=10, retry_interval=3)))
+    actions, asked = driven.need(1), 0
+    for _ in range(600):
+        while among(actions, RequestTaskExecutor):
+            asked += 1
+            actions = driven.tell(TaskExecutorRequestFailed("bad interpreter"))
+        driven.now += 0.1
+        actions = driven.tell(TimePassed())
+    assert 11 <= asked <= 31, "ten in a row, then one for each three seconds of the minute"

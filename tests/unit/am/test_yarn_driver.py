@@ -11,12 +11,17 @@ import pytest
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.resourcemanager.requested_containers import RequestedContainers, shortened
-from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver, YarnDriverSettings
+from yarrow.am.resourcemanager.yarn_driver import (
+    ExplainWaiting,
+    ReadOutput,
+    YarnDriver,
+    YarnDriverSettings,
+)
 from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile
-from yarrow.runtime.yarn.gateways import ContainerShape, ContainerStatus
+from yarrow.runtime.yarn.gateways import ContainerShape, ContainerStatus, YarnError
 from yarrow.runtime.yarn.layout import (
     KV_WAITING_FOR,
     RESOURCE_ID,
@@ -53,6 +58,7 @@ async def driving(
     patience: float = 60.0,
     poll_interval: float = 0.01,
     end_patience: float = 60.0,
+    read_output: ReadOutput | None = None,
 ) -> AsyncIterator[tuple[YarnDriver, Heard]]:
     settings = YarnDriverSettings(
         attempt=2,
@@ -62,7 +68,7 @@ async def driving(
         grace=1.0,
         end_patience=end_patience,
     )
-    driver, heard = YarnDriver(yarn, settings, SystemClock(), explain), Heard()
+    driver, heard = YarnDriver(yarn, settings, SystemClock(), explain, read_output), Heard()
     await driver.initialize(heard, LEADER)
     try:
         yield driver, heard
@@ -91,6 +97,39 @@ def test_a_container_is_told_its_name_and_whom_to_register_with() -> None:
             await until(
                 lambda: driver.container_of(ResourceID("container_2_1")) == "container_taskexecutor_0"
             )
+
+    asyncio.run(run())
+
+
+FAILED = "Container failed during execution, see logs for more information."
+
+
+def test_of_a_container_that_only_failed_its_output_is_told() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def read(node: str, container_id: str) -> str:
+        asked.append((node, container_id))
+        if container_id == "container_taskexecutor_1":
+            raise YarnError("the node does not answer")
+        return "no such library"
+
+    async def run() -> None:
+        yarn = ContainersOfYarn()
+        async with driving(yarn, read_output=read) as (driver, heard):
+            names = [await driver.request_task_executor(ANY) for _ in range(3)]
+            for number, message in enumerate((FAILED, FAILED, KILLED)):
+                yarn.grant(f"taskexecutor_{number}")
+                yarn.end(f"taskexecutor_{number}", "FAILED", message)
+            await until(lambda: len(heard.ended) == 3)
+            first, second, third = [heard.ended[name] for name in names]
+            assert first.endswith(
+                "container_taskexecutor_0 on node1:8042 failed; its output ends: no such library"
+            )
+            assert second.endswith(f"failed: {FAILED}")
+            assert "used more memory" in third
+            assert sorted(container for _, container in asked) == [
+                f"container_taskexecutor_{number}" for number in (0, 1)
+            ]
 
     asyncio.run(run())
 
