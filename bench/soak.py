@@ -149,7 +149,8 @@ def replayed(words: Sequence[str]) -> Run:
 def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
     """What came of the tests that the command line names; None where it asks for plans."""
     if given.yarn:
-        return soak_yarn.run_named(given.only)
+        known = {result.test: result.seconds for result in ResultsPage(given.page).results()}
+        return soak_yarn.run_named(given.only, known, given.processes)
     if given.nemesis is not None:
         return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds, given.only)
     if given.large_row is not None:
@@ -172,6 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", default="", help="of --yarn, --nemesis: tests whose names match, as pytest -k"
     )
     parser.add_argument(
+        "--processes",
+        type=int,
+        default=soak_yarn.PROCESSES,
+        help="of --yarn: how many run tests at once, each with a cluster of its own",
+    )
+    parser.add_argument(
         "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
     )
     parser.add_argument("--seconds", type=float, default=180.0, help="of --nemesis: how long each has faults")
@@ -192,7 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     commit = present_commit()
     if (rows := rows_asked_for(given)) is not None:
-        return report(rows, ResultsPage(given.page), commit)
+        try:
+            return report(rows, ResultsPage(given.page), commit)
+        except KeyboardInterrupt:
+            print("Ended before the last test; what was known is stored.", file=sys.stderr)
+            return 130
     logging.disable(logging.WARNING)
     if given.replay is not None:
         try:

@@ -6,10 +6,11 @@ has the memory is looked at before, since the kernel's answer would be a killed 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.soak_results import FAILED, Row
-from bench.soak_yarn import run_tests
+from bench.soak_runs import run_tests
 
 MEBIBYTES = 1024
 #: Five times the row in each of two workers.
@@ -27,7 +28,7 @@ def available_mebibytes(meminfo: str) -> int:
     return 0
 
 
-def run_large_row(mebibytes: int = MEBIBYTES, meminfo: str | None = None) -> list[Row]:
+def run_large_row(mebibytes: int = MEBIBYTES, meminfo: str | None = None) -> Iterable[Row]:
     """A row for each backend; one that says so where memory is short."""
     available = available_mebibytes(Path("/proc/meminfo").read_text() if meminfo is None else meminfo)
     needed = MEMORY_FACTOR * mebibytes

@@ -58,6 +58,11 @@ class Result:
         numbers = _NUMBER.findall(self.test)
         return numbers[0] if numbers else "-"
 
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return float(self.took.removesuffix(" s"))
+
     def __str__(self) -> str:
         return f"| {self.fault} | {self.test} | {self.took} | {self.outcome} | {self.date} | {self.commit} |"
 
