@@ -49,7 +49,6 @@ def test_a_failed_job_of_its_own_runs_once_however_many_attempts_there_are(
         until(lambda: not client.exists(f"{ROOT}/{outcome.application}"), GRACE, "nothing is stored")
 
 
-@pytest.mark.soak
 def test_so_it_does_without_high_availability(yarrow: Commands, hadoop: HadoopCluster) -> None:
     """Then the end lies in the application's own folder on HDFS, which Skein removes with it."""
     alone = ("-ynm", yarrow.name("alone"), "-Dhigh-availability.type=NONE")
@@ -62,7 +61,6 @@ def test_so_it_does_without_high_availability(yarrow: Commands, hadoop: HadoopCl
     assert sum(text.count("asked YARN for a container") for text in logs) == 1
 
 
-@pytest.mark.soak
 def test_a_client_that_asks_for_the_end_of_an_application_gets_it_whatever_its_mode(
     yarrow: Commands, hadoop: HadoopCluster
 ) -> None:

@@ -18,8 +18,6 @@ from yarrow.testing.hadoop import kerberos
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import Layout
 
-pytestmark = pytest.mark.soak
-
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"
 #: Seconds in which an application that has ended is gone from its nodes.
@@ -108,6 +106,7 @@ def test_the_doctor_logs_in_and_writes(yarrow: Commands) -> None:
     assert re.search(rf"OK +hdfs: hdfs://\S+/user/{kerberos.USER_NAME}/\.yarrow can be written", done.out)
 
 
+@pytest.mark.soak
 def test_a_session_says_how_long_its_tokens_last(yarrow: Commands) -> None:
     session = yarrow.ok("session", "-d", "-nm", yarrow.name("tokens")).application
     left = r"ends in \d+\.\d (days|hours), and nothing renews it beyond that"
@@ -129,6 +128,7 @@ def test_a_principal_without_a_key_is_named_in_a_sentence(yarrow: Commands, comm
     assert PRINCIPAL in said
 
 
+@pytest.mark.soak
 def test_without_a_ticket_the_settings_are_named(yarrow: Commands) -> None:
     lines = (yarrow.folder / "conf" / "config.yaml").read_text().splitlines()
     kept = [line for line in lines if not line.startswith("security.kerberos")]

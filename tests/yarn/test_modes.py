@@ -59,7 +59,7 @@ def yarrow(hadoop: HadoopCluster, hdfs_folder: str, tmp_path: Path) -> Iterator[
         "jobmanager.archive.fs.dir": f"{hdfs_folder}/archive",
         "resourcemanager.taskmanager-timeout": "1 s",
         "heartbeat.interval": "1 s",
-        "heartbeat.timeout": "8 s",
+        "heartbeat.timeout": "20 s",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "3",
         "restart-strategy.fixed-delay.delay": "100 ms",
@@ -111,7 +111,6 @@ def test_the_jobs_of_a_program_follow_each_other_and_its_error_is_the_applicatio
     assert "yarrow/cli" not in diagnostics, "frames of the user alone come first"
 
 
-@pytest.mark.soak
 def test_a_killed_task_executor_is_replaced_and_an_idle_one_given_back(
     yarrow: Commands, hadoop: HadoopCluster
 ) -> None:
@@ -156,9 +155,7 @@ def test_what_is_waited_for_is_said(
     assert archived[f"/jobs/{job}"]["state"] == "FAILED", "its end can be read when the session is gone"
 
 
-@pytest.mark.parametrize(
-    "half", [pytest.param(MASTER, marks=pytest.mark.soak), "com.anaconda.skein.ApplicationMaster"]
-)
+@pytest.mark.parametrize("half", [MASTER, "com.anaconda.skein.ApplicationMaster"])
 def test_neither_half_of_the_masters_container_outlives_the_other(
     yarrow: Commands, hadoop: HadoopCluster, hadoop_environment: None, half: str
 ) -> None:
