@@ -27,6 +27,7 @@ from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot import storage as storages
@@ -278,7 +279,7 @@ def _custom_storage(job_id: JobID, settings: CheckpointSettings, secret: bytes) 
 
 def _probe(directory: str, ids: IdFactory | None) -> None:
     """A folder in which nobody may write is found before the job runs, not at its first checkpoint."""
-    path = join(directory, f"{storages.TEMPORARY_PREFIX}{(ids or RandomIdFactory()).hex_id()}")
+    path = join(directory, f"{TEMPORARY_PREFIX}{(ids or RandomIdFactory()).hex_id()}")
     try:
         files = file_system_for(path)
         with files.create(path) as stream:

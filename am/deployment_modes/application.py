@@ -21,12 +21,16 @@ from yarrow.am.deployment_modes.progress import following
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import EntranceKind, RestServices, RestSettings
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.config.client_interpreter import client_interpreter
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.gateways import FinalStatus
+from yarrow.runtime.yarn.layout import USER_FOLDER
 
 _LOOPBACK = "127.0.0.1"
 #: What the program prints, beside the master's log and where Flink has it.
 _OUTPUT_FILE = "jobmanager.out"
+#: Below the program's files, for an archive that holds the interpreter of main().
+_INTERPRETERS = "interpreters"
 #: Seconds that jobs which a failed program left behind have to be cancelled.
 _CANCEL_LIMIT = 10.0
 _log = logging.getLogger(__name__)
@@ -41,6 +45,10 @@ async def run_application(
         raise InvalidProgramError(
             "an application in application mode has a program: its description names none"
         )
+    # In the application mode of YARN alone is main()'s interpreter not chosen by the client.
+    interpreter = await asyncio.to_thread(
+        client_interpreter, cluster.config, lambda: cluster.folder.path / USER_FOLDER / _INTERPRETERS
+    )
     token = secrets.token_urlsafe(32)
     token_hash = hashlib.sha256(token.encode()).digest()
     own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
@@ -57,7 +65,8 @@ async def run_application(
             rest_token=token,
             job_id_seed=cluster.folder.application_id,
         )
-        place = ProgramPlace(cluster.folder.path, cluster.folder.log_directory / _OUTPUT_FILE)
+        output = cluster.folder.log_directory / _OUTPUT_FILE
+        place = ProgramPlace(cluster.folder.path, output, interpreter)
         async with following(cluster):
             end = await run_main(start, place, sessions)
             return await _end_with(cluster, end)

@@ -6,6 +6,7 @@ Owner: blocking. The file gets its name when it is whole: an attempt that is end
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Final
 
@@ -13,6 +14,7 @@ import msgspec
 
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.whole_files import write_whole
 
 END_FILE: Final = "yarrow-end.json"
 _log = logging.getLogger(__name__)
@@ -26,13 +28,10 @@ class EndFile:
 
     def write(self, end: ApplicationEnd) -> None:
         """From now on no attempt runs anything of the application; the first end that was recorded stays."""
-        files, part = file_system_for(self._path), f"{self._path}.part"
-        if exists(files, self._path):
+        if exists(file_system_for(self._path), self._path):
             return
-        files.delete(part)
-        with files.create(part) as output:
-            output.write(msgspec.json.encode(end))
-        files.rename(part, self._path)
+        with contextlib.suppress(FileExistsError):
+            write_whole(self._path, msgspec.json.encode(end))
 
     def read(self) -> ApplicationEnd | None:
         """What a former attempt has recorded."""

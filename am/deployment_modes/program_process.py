@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,7 @@ from yarrow.am.deployment_modes.program_messages import (
     decode_end,
     encode_start,
 )
+from yarrow.runtime.config.interpreter import environment_for
 
 #: Found by name: the master never imports what may run user code.
 _MODULE = "yarrow.cli.application_program"
@@ -48,13 +49,11 @@ class ProgramPlace:
     working_directory: Path
     #: Receives what the program prints.
     output: Path
-    command: Callable[[int], tuple[str, ...]] = lambda results: (
-        sys.executable,
-        "-u",
-        "-m",
-        _MODULE,
-        str(results),
-    )
+    interpreter: str = sys.executable
+
+    def command(self, results: int) -> tuple[str, ...]:
+        """Of the child, which tells the end of main() to the descriptor."""
+        return (self.interpreter, "-u", "-m", _MODULE, str(results))
 
 
 async def run_main(start: ProgramStart, place: ProgramPlace, sessions: Sessions) -> ProgramEnd:
@@ -102,6 +101,7 @@ async def _child(
                 pass_fds=(write_end,),
                 start_new_session=True,
                 cwd=place.working_directory,
+                env=environment_for(place.interpreter, os.environ),
             )
         finally:
             os.close(write_end)

@@ -6,6 +6,7 @@ What is read is first fetched into the own directory.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.fs.file_system import exists, file_system_for, join
-from yarrow.runtime.snapshot.storage import TEMPORARY_PREFIX
+from yarrow.runtime.fs.whole_files import write_whole
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -64,16 +65,11 @@ class BlobStore:
 
     def _upload(self, key: str, data: bytes) -> None:
         target = join(self._shared, key)
-        files = file_system_for(target)
-        if exists(files, target):
+        if exists(file_system_for(target), target):
             return
-        part = join(self._shared, f"{TEMPORARY_PREFIX}{key}-{self._ids.hex_id()[-8:]}")
-        with files.create(part) as stream:
-            stream.write(data)
-        try:
-            files.rename(part, target)
-        except FileExistsError:
-            files.delete(part)  # Somebody else has stored the same.
+        # Somebody else may store the same meanwhile.
+        with contextlib.suppress(FileExistsError):
+            write_whole(target, data, self._ids.hex_id()[-8:])
 
     def get(self, key: str) -> bytes:
         """The whole blob; BlobNotFoundError when there is none."""

@@ -8,7 +8,6 @@ given, so that no web framework is needed here. Nothing that fails here may reac
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID
 from yarrow.runtime.config.options.jobmanager import ARCHIVE_DIR
 from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.whole_files import write_whole
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
@@ -71,27 +71,14 @@ class JobArchive:
         """
         job_id = job.overview.job_id
         target = join(self.directory, job_id)
-        storage = file_system_for(target)
-        if exists(storage, target):
+        if exists(file_system_for(target), target):
             return False
         entries = [{"path": path, "json": body} for path, body in self.answers(job).items()]
-        hidden = join(self.directory, f".{job_id}.{unique}")
         try:
-            with storage.create(hidden) as stream:
-                stream.write(msgspec.json.encode({"archive": entries}))
-            storage.rename(hidden, target)
+            write_whole(target, msgspec.json.encode({"archive": entries}), unique)
         except FileExistsError:
-            self._remove(hidden)
             return False
-        except BaseException:
-            self._remove(hidden)
-            raise
         return True
-
-    @staticmethod
-    def _remove(path: str) -> None:
-        with contextlib.suppress(OSError, YarrowError):
-            file_system_for(path).delete(path)
 
 
 class JobArchiver:

@@ -16,10 +16,10 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
 from yarrow.runtime.config.options.high_availability import STORAGE_DIR
 from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
 from yarrow.runtime.rpc.messages import FailureCause
-from yarrow.runtime.snapshot.storage import TEMPORARY_PREFIX
 
 #: Version of the records; another is refused.
 RECORD_VERSION = 1
@@ -89,12 +89,8 @@ class JobGraphStore:
             return ""
         name = f"{job_id}-{self._records.epoch}-{self._ids.hex_id()[-8:]}"
         path = join(self._directory, name)
-        temporary = join(self._directory, f"{TEMPORARY_PREFIX}{name}")
-        files = file_system_for(path)
         try:
-            with files.create(temporary) as stream:
-                stream.write(graph)
-            files.rename(temporary, path)
+            write_whole(path, graph, self._ids.hex_id()[-8:])
         except PermissionError as error:
             raise JobStorageRefusedError(
                 f"job {job_id} is not stored: this process may not write to {self._directory}"

@@ -88,6 +88,15 @@ class LocalFileSystem:
         os.utime(plain, ns=(accessed_ms * 1_000_000, os.stat(plain).st_mtime_ns))
 
 
+def sync_folder(path: str) -> None:
+    """Waits until the names in a folder are on the disk."""
+    descriptor = os.open(_plain(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class _DurableFile:
     """A binary file whose `close` waits for the disk; a second `close` does nothing."""
 

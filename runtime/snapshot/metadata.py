@@ -20,8 +20,6 @@ from yarrow.runtime.snapshot.handles import METADATA_VERSION, CheckpointMetadata
 
 #: The name of the file: where it stands, a checkpoint is complete.
 METADATA_FILE: Final = "_metadata"
-#: How names of files begin that are being written.
-TEMPORARY_PREFIX: Final = "_tmp-"
 #: Not text: a copy that translates line ends is found by its first bytes.
 MAGIC: Final = b"\x89YRW\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<IQ")

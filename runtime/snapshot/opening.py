@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, exists, file_system_for, join
+from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.snapshot.errors import (
     MissingSnapshotFilesError,
     SnapshotNotFoundError,
     SnapshotStorageError,
 )
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle, StateHandle
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, TEMPORARY_PREFIX, Seal, decode_metadata, seal_of
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, Seal, decode_metadata, seal_of
 from yarrow.runtime.snapshot.snapshot_reader import resolve
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
 

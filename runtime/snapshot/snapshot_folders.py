@@ -12,10 +12,11 @@ from typing import Final
 
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
-from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, file_system_for, join
+from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, TEMPORARY_PREFIX, encode_metadata
+from yarrow.runtime.snapshot.metadata import METADATA_FILE, encode_metadata
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, handles_of, open_snapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.snapshot_reader import resolve
@@ -35,39 +36,26 @@ def make_folder(path: str) -> None:
 
 
 def write_metadata(folder: str, metadata: CheckpointMetadata, ids: IdFactory, secret: bytes = b"") -> str:
-    """Writes `_metadata` under another name, checks its length and renames it; returns the folder. Sealed by `secret`.
+    """Writes `_metadata`, whole or not at all; returns the folder. Sealed by `secret`.
 
     Raises SnapshotStorageError where there is one already or the storage refuses; nothing is left then.
     """
     target = join(folder, METADATA_FILE)
-    temporary = join(folder, TEMPORARY_PREFIX + ids.hex_id())
-    file_system = file_system_for(folder)
-    data = encode_metadata(metadata, secret)
+    detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
     try:
-        with file_system.create(temporary) as stream:
-            stream.write(data)
-        length = file_system.status(temporary).size
-        if length != len(data):
-            raise SnapshotStorageError(
-                f"{temporary}: {len(data)} bytes were written, the storage holds {length}. Is it full?"
-            )
-        detail = {"checkpoint_id": metadata.checkpoint_id, "path": target}
-        fault_points.reach("checkpoint.before-metadata-rename", **detail)
-        file_system.rename(temporary, target)
-        fault_points.reach("checkpoint.after-metadata-rename", **detail)
+        write_whole(
+            target,
+            encode_metadata(metadata, secret),
+            ids.hex_id(),
+            lambda: fault_points.reach("checkpoint.before-metadata-rename", **detail),
+        )
     except FileExistsError as error:
-        _remove(file_system, temporary)
         raise SnapshotStorageError(
             f"{target} is there already: a checkpoint is completed once and never overwritten"
         ) from error
     except (OSError, FileSystemError) as error:
-        _remove(file_system, temporary)
-        raise SnapshotStorageError(
-            f"{target} cannot be written ({error}). Check the space and who may write there."
-        ) from error
-    except SnapshotStorageError:
-        _remove(file_system, temporary)
-        raise
+        raise SnapshotStorageError(f"a checkpoint cannot be completed: {error}") from error
+    fault_points.reach("checkpoint.after-metadata-rename", **detail)
     return folder
 
 
@@ -145,8 +133,3 @@ class SavepointFolders:
         folder = join(target, name)
         make_folder(folder)
         return CheckpointLocation(directory=folder, inline_threshold=self._inline_threshold)
-
-
-def _remove(file_system: FileSystem, path: str) -> None:
-    with contextlib.suppress(OSError, FileSystemError):
-        file_system.delete(path)

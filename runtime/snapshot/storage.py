@@ -17,7 +17,7 @@ from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, join
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.metadata import METADATA_FILE, TEMPORARY_PREFIX
+from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, is_complete, open_snapshot
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.snapshot_folders import (
@@ -30,7 +30,6 @@ from yarrow.runtime.snapshot.snapshot_folders import (
 )
 
 __all__ = [
-    "TEMPORARY_PREFIX",
     "CheckpointStorage",
     "EarlierCheckpoint",
     "FileSystemCheckpointStorage",

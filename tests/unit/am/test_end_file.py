@@ -6,6 +6,7 @@ from pathlib import Path
 
 from yarrow.am.deployment_modes.application_end import ApplicationEnd
 from yarrow.am.deployment_modes.end_file import END_FILE, EndFile
+from yarrow.runtime.fs.whole_files import temporary_name
 from yarrow.runtime.yarn.gateways import FinalStatus
 
 FAILED = ApplicationEnd(FinalStatus.FAILED, "Traceback\nValueError: \u00fc")
@@ -22,7 +23,7 @@ def test_the_first_end_stays(tmp_path: Path) -> None:
 
 
 def test_what_an_attempt_had_half_written_is_no_end(tmp_path: Path) -> None:
-    (tmp_path / f"{END_FILE}.part").write_bytes(b'{"status": "FAI')
+    Path(temporary_name(str(tmp_path / END_FILE), "7")).write_bytes(b'{"status": "FAI')
     file = EndFile(str(tmp_path))
     assert file.read() is None
     file.write(KILLED)
