@@ -18,6 +18,10 @@ class YarnError(YarrowError):
     """YARN refused or cannot be reached; the message names the setting, what was tried and what to do."""
 
 
+class YarnUnreachableError(YarnError):
+    """Nobody answers at the addresses of ResourceManager or NameNode, which says nothing of any application."""
+
+
 class ApplicationNotFoundError(YarnError):
     """There is no application of that id, or YARN has forgotten it."""
 

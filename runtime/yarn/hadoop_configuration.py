@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.gateways import YarnError, YarnUnreachableError
 from yarrow.runtime.yarn.hadoop_overlay import configured_properties
 
 _FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
@@ -117,7 +117,7 @@ class HadoopConfiguration:
 def check_answers(
     addresses: Sequence[str], what: str, key: str, hadoop: HadoopConfiguration, timeout: float
 ) -> None:
-    """Raises YarnError when none of the addresses takes a connection within `timeout` seconds.
+    """Raises YarnUnreachableError when none of the addresses takes a connection within `timeout` seconds.
 
     Hadoop's own clients would try for a quarter of an hour before they say so.
     """
@@ -130,7 +130,7 @@ def check_answers(
         except (OSError, ValueError) as error:
             tried.append(f"{address} ({_reason(error, timeout)})")
     if tried:
-        raise YarnError(
+        raise YarnUnreachableError(
             f"{what} does not answer; tried {', '.join(tried)}. The address is {key} in {hadoop.folder}"
             f" ({hadoop.origin}): check that it runs and that the address is right."
         )

@@ -16,9 +16,11 @@ from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
 from yarrow.runtime.config.options import execution, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ProgramDescription
-from yarrow.runtime.yarn.gateways import FinalStatus
+from yarrow.runtime.yarn.gateways import ApplicationReport, FinalStatus, YarnUnreachableError
 
 _LOOK = 1.0
+#: Between two looks where YARN itself did not answer, which is said each time.
+_LOOK_AGAIN = 10.0
 
 
 def run_as_application(program: Program, config: Settings) -> None:
@@ -50,12 +52,22 @@ def run_as_application(program: Program, config: Settings) -> None:
     _wait(config.overlay({yarn.APPLICATION_ID.key: cluster.application_id}))
 
 
+def end_if_told(config: Settings, application_id: str) -> ApplicationReport | None:
+    """As `end_of`; None too while the ResourceManager restarts or this machine has no network: the application runs."""
+    try:
+        return end_of(config, application_id)
+    except YarnUnreachableError as error:
+        say(f"{error} {application_id} is still waited for.")
+        threading.Event().wait(_LOOK_AGAIN)
+        return None
+
+
 def _wait(config: Settings) -> None:
     from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
 
     application, pause = application_of(config), threading.Event()
     try:
-        while (report := end_of(config, application.application_id)) is None:
+        while (report := end_if_told(config, application.application_id)) is None:
             pause.wait(_LOOK)
     except KeyboardInterrupt:
         with YarnClusterDescriptor(config, say) as descriptor:

@@ -5,7 +5,6 @@ Owner: any thread, blocking. A session whose address is known and answers is rea
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.application_files import ApplicationFiles
 
 if TYPE_CHECKING:
-    from yarrow.runtime.yarn.gateways import ApplicationReport
+    from yarrow.runtime.yarn.gateways import ApplicationReport, YarnError
 
 #: For questions to YARN alone: no application is connected to.
 NO_PAIR: Final = (b"", b"")
@@ -45,12 +44,7 @@ def application_of(config: Settings) -> ClientSecrets:
         return _by_name(config, files, named)
     secrets = files.read_secrets(named)
     if secrets is None:
-        _refuse_ended(config, named)
-        raise CommandError(
-            f"There are no secrets of {named} in {files.folder}: either it is no application of yours, or it was"
-            f" started on another machine or with another {yarn.PROPERTIES_FILE_LOCATION.key}, from where its file"
-            " .yarrow-application-* must be copied here, with mode 0600."
-        )
+        raise CommandError(_without_secrets(config, files, named))
     return secrets
 
 
@@ -81,11 +75,19 @@ def present_address(config: Settings, application: ClientSecrets) -> str:
     Raises CommandError for an application that has ended: how, and what to do where the properties file names it.
     """
     from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+    from yarrow.runtime.yarn.gateways import ApplicationNotFoundError
 
     with YarnClusterDescriptor(config, say) as descriptor:
-        report = descriptor.client(NO_PAIR).report(application.application_id)
+        try:
+            report = descriptor.client(NO_PAIR).report(application.application_id)
+        except ApplicationNotFoundError as error:
+            raise CommandError(
+                _unknown(config, descriptor.files, application.application_id, error)
+            ) from None
         if report.state.has_ended:
-            raise CommandError(f"{end_sentence(report)} {_remedy(descriptor.files, application)}")
+            raise CommandError(
+                f"{end_sentence(report)} {_remedy(descriptor.files, application.application_id)}"
+            )
         return descriptor.retrieve(application.application_id).rest_address
 
 
@@ -121,9 +123,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _remedy(files: ApplicationFiles, application: ClientSecrets) -> str:
+def _remedy(files: ApplicationFiles, application_id: str) -> str:
     session = files.read_properties()
-    if session is None or session.application_id != application.application_id:
+    if session is None or session.application_id != application_id:
         return "Name another with -yid."
     return (
         f"{files.properties_path} names it for commands that name nothing: start another with `yarrow session`, which"
@@ -154,15 +156,35 @@ def _by_name(config: Settings, files: ApplicationFiles, name: str) -> ClientSecr
     raise CommandError(_which(files, name, found or known))
 
 
-def _refuse_ended(config: Settings, application_id: str) -> None:
-    """Raises CommandError for an application of which YARN says that it has ended: its secrets went with it."""
-    from yarrow.runtime.yarn.gateways import YarnError
+def _without_secrets(config: Settings, files: ApplicationFiles, application_id: str) -> str:
+    """What there is to say of an application whose secrets are not here: they went with its end, or never were."""
+    from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, YarnError
 
+    none = f"There are no secrets of {application_id} in {files.folder}"
     ended = None
-    with contextlib.suppress(YarnError):
+    try:
         ended = end_of(config, application_id)
+    except ApplicationNotFoundError as error:
+        return f"{none}, and {_unknown(config, files, application_id, error)}"
+    except YarnError:
+        # No Hadoop is named, or YARN does not answer.
+        pass
     if ended is not None:
-        raise CommandError(end_sentence(ended))
+        return f"{end_sentence(ended)} {_remedy(files, application_id)}"
+    return (
+        f"{none}: either it is no application of yours, or it was started on another machine or with another"
+        f" {yarn.PROPERTIES_FILE_LOCATION.key}, from where its file .yarrow-application-* must be copied here, with"
+        " mode 0600."
+    )
+
+
+def _unknown(config: Settings, files: ApplicationFiles, application_id: str, error: YarnError) -> str:
+    """Of an application that YARN does not know, for its cluster is another one, or was set up anew."""
+    from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
+
+    hadoop = HadoopConfiguration.load(config)
+    asked = f"The YARN of {hadoop.folder} ({hadoop.origin}) was asked."
+    return f"{error} {asked} {_remedy(files, application_id)}"
 
 
 def _not_ended(config: Settings, applications: Sequence[ClientSecrets]) -> list[ClientSecrets]:

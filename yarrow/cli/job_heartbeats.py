@@ -12,6 +12,7 @@ from http import HTTPStatus
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.config.settings import Settings
 
@@ -67,7 +68,8 @@ class JobHeartbeats:
             except RestError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return
-            except CommandError:
-                # Nobody answers just now: whoever waits for the job finds out what that means.
+            except YarrowError:
+                # Nobody answers just now, or YARN has not started the next master yet, which must hear of this process
+                # when it comes. Whoever waits for the job finds out what it means.
                 pass
             self._stopped.wait(self._settings.interval)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.config.options import rest, security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import YarnUnreachableError
 
 if TYPE_CHECKING:
     from yarrow.cli.rest_tls import RestTls
@@ -153,8 +154,7 @@ class RestClient:
                 return answer
             if self._answered:
                 pause.wait(self._retry.delay)
-            if self._locate is not None:
-                self._move(self._locate())
+            self._look_for_it()
 
     def answers(self) -> bool:
         """Whether a server is at the present address, asked once."""
@@ -197,6 +197,16 @@ class RestClient:
         if not self._answered and (self._locate is None or attempts > 1):
             return False
         return method == "GET" or isinstance(error.__cause__, ConnectionRefusedError)
+
+    def _look_for_it(self) -> None:
+        if self._locate is None:
+            return
+        try:
+            self._move(self._locate())
+        except YarnUnreachableError:
+            # YARN restarts, or this machine has lost its network: what has answered before is asked where it was.
+            if not self._answered:
+                raise
 
     def _move(self, address: str) -> None:
         parts = urlsplit(address)

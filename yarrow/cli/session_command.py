@@ -19,12 +19,18 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.job_commands import application_lines
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import execution, rpc, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
-from yarrow.runtime.yarn.gateways import ApplicationReport, FinalStatus, YarnError
+from yarrow.runtime.yarn.gateways import (
+    ApplicationNotFoundError,
+    ApplicationReport,
+    FinalStatus,
+    YarnError,
+)
 from yarrow.runtime.yarn.hadoop_configuration import has_hadoop
 
 _HELP = "Commands: stop (or quit) ends the session, help shows this. Ctrl-C does what the end of this command does."
@@ -169,9 +175,14 @@ def _take_commands(
             line = lines.get(timeout=_LOOK)
         except queue.Empty:
             ended = None
-            # A ResourceManager that is just restarting says nothing about the session.
-            with contextlib.suppress(YarnError):
+            try:
                 ended = end_of(config, secrets.application_id) if asks_yarn else None
+            except ApplicationNotFoundError:
+                # The cluster was set up anew: no waiting brings it back.
+                raise
+            except YarnError:
+                # A ResourceManager that is just restarting says nothing about the session.
+                pass
             if ended is not None:
                 return _report_end(config, ended)
             if asks_yarn or rest.answers():
@@ -224,7 +235,8 @@ def _heartbeats(config: Settings, rest: RestClient) -> Iterator[None]:
 
     def send() -> None:
         while not ended.is_set():
-            with contextlib.suppress(RestError, RestUnavailableError, CommandError):
+            # Whatever is in the way now, YARN included: the session ends when it hears no more.
+            with contextlib.suppress(YarrowError):
                 rest.json("PATCH", "/cluster/clientHeartbeat")
             ended.wait(interval)
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.unit.yarn.test_hadoop_configuration import write
 from tests.unit.yarn.test_resource_manager_web import APPLICATION, Answers, address
+from yarrow.cli.application_command import end_if_told
 from yarrow.cli.applications import application_of, end_sentence, end_text, present_address
 from yarrow.cli.errors import CommandError
+from yarrow.cli.session_command import attach
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
-from yarrow.runtime.yarn.gateways import ApplicationReport, FinalStatus, YarnError, YarnState
+from yarrow.runtime.yarn.gateways import (
+    ApplicationNotFoundError,
+    ApplicationReport,
+    FinalStatus,
+    YarnError,
+    YarnState,
+)
 
 __all__ = ["address"]
 ENDED, RUNNING, OTHERS = (f"application_1700000000000_000{number}" for number in (1, 2, 3))
@@ -104,6 +115,67 @@ def test_a_session_that_is_gone_is_told_on_one_line(config: Settings) -> None:
     assert "org.apache" not in text and "Shell.java" not in text
     assert "exitCode: 1" in text and "Exception from container-launch." in text
     assert f"{files.properties_path} names it" in text
+
+
+def test_a_session_of_a_cluster_that_was_set_up_anew(config: Settings, tmp_path: Path) -> None:
+    """The properties file names it still: which YARN was asked is said, and which file to remove."""
+    files = keep(config)
+    files.write_properties(SessionProperties(OTHERS))
+    said = rf"knows no application {OTHERS}.*YARN of {tmp_path} \(HADOOP_CONF_DIR\).*{files.properties_path} names it"
+    with pytest.raises(CommandError, match=f"no secrets of {OTHERS} in {files.folder}, and YARN {said}"):
+        application_of(config)
+    keep(config, OTHERS)
+    with pytest.raises(CommandError, match=said):
+        present_address(config, application_of(config))
+    with pytest.raises(CommandError, match=r"knows no application.*Name another with -yid"):
+        application_of(config.overlay({"yarn.application.id": "application_1700000000000_0009"}))
+
+
+def test_who_attends_a_session_that_yarn_has_forgotten_is_told(
+    config: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("yarrow.cli.session_command._LOOK", 0.01)
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(reading) as typed,
+        os.fdopen(writing, "w"),
+        ThreadingHTTPServer(("127.0.0.1", 0), Overview) as rest,
+    ):
+        thread = threading.Thread(target=rest.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        monkeypatch.setattr("sys.stdin", typed)
+        keep(config, OTHERS, rest_address=f"http://127.0.0.1:{rest.server_address[1]}")
+        try:
+            with pytest.raises(ApplicationNotFoundError, match=OTHERS):
+                attach(config.overlay({"yarn.application.id": OTHERS}), detached=False)
+        finally:
+            rest.shutdown()
+            thread.join()
+
+
+class Overview(BaseHTTPRequestHandler):
+    """A master of which YARN knows nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests are quiet."""
+
+
+def test_an_application_is_waited_for_while_yarn_restarts(
+    config: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("yarrow.cli.application_command._LOOK_AGAIN", 0.0)
+    ended = end_if_told(config, ENDED)
+    assert ended is not None and ended.final_status is FinalStatus.FAILED
+    nobody = {f"yarn.resourcemanager{name}.address": "127.0.0.1:1" for name in ("", ".webapp")}
+    write(tmp_path, "yarn-site.xml", nobody)
+    assert end_if_told(config, ENDED) is None
+    assert "127.0.0.1:1 (connection refused). The address is" in (said := capsys.readouterr().err)
+    assert f"{ENDED} is still waited for" in said
 
 
 def test_who_waited_for_the_end_is_told_all_of_it() -> None:

@@ -18,10 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from yarrow.cli.errors import CommandError
+from yarrow.cli.job_heartbeats import HeartbeatSettings, JobHeartbeats
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.rest_tls import RestTls
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import YarnError, YarnUnreachableError
 
 HOST = "127.0.0.1"
 AT_ONCE = RetryPolicy(3, 0.0)
@@ -33,6 +35,7 @@ class Master:
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         asked: list[str] = []
         answers: list[int] = []
+        patched = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -47,10 +50,14 @@ class Master:
 
             do_POST = do_GET
 
+            def do_PATCH(self) -> None:
+                self.do_GET()
+                patched.set()
+
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.asked, self.answers = asked, answers
+        self.asked, self.answers, self.patched = asked, answers, patched
         self._server = ThreadingHTTPServer((HOST, 0), Handler)
         if context is not None:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
@@ -131,6 +138,49 @@ def test_a_master_that_has_moved_is_found(start: Callable[..., Master]) -> None:
     with pytest.raises(CommandError, match="has ended"):
         RestClient(HOST, gone.port, retry=AT_ONCE, locate=ended).get("/")
     assert master.asked == []
+
+
+def test_yarn_that_does_not_answer_just_now_is_no_end_of_what_has_answered(
+    start: Callable[..., Master],
+) -> None:
+    """A network that is lost for a moment takes the master and YARN along."""
+    master = start()
+
+    def locate() -> str:
+        raise YarnUnreachableError("YARN's ResourceManager does not answer")
+
+    rest = RestClient(HOST, master.port, retry=AT_ONCE, locate=locate)
+    assert rest.get("/") == {"a": 1}
+    master.answers += [0, 0]
+    assert rest.get("/") == {"a": 1}
+    master.answers += [0] * 4
+    with pytest.raises(RestUnavailableError):
+        rest.get("/")
+    gone = Master()
+    gone.close()
+    with pytest.raises(YarnUnreachableError):
+        RestClient(HOST, gone.port, retry=AT_ONCE, locate=locate).get("/")
+
+
+def test_heartbeats_go_on_when_yarn_has_had_no_answer(start: Callable[..., Master]) -> None:
+    """Without them the next master would take the client of its job for dead."""
+    master, refused = start(), threading.Event()
+
+    def locate() -> str:
+        if not refused.is_set():
+            refused.set()
+            raise YarnError("application_1 does not run yet: it is ACCEPTED.")
+        return f"http://{HOST}:{master.port}"
+
+    gone = Master()
+    gone.close()
+    rest = RestClient(HOST, gone.port, retry=AT_ONCE, locate=locate)
+    beats = JobHeartbeats(rest, "0" * 32, HeartbeatSettings(interval=0.01, timeout=1.0))
+    try:
+        assert master.patched.wait(10.0)
+    finally:
+        beats.stop()
+    assert refused.is_set()
 
 
 def test_an_answer_that_is_too_long_is_refused(start: Callable[..., Master]) -> None:
