@@ -23,8 +23,8 @@ Buffer = bytes | memoryview
 #: What packing raises when a value does not fit its declared type.
 MISFITS: Final = (TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
-#: Values of one column at most, before memory is taken for them on reading.
-MAX_VALUES: Final = 1 << 28
+#: Elements of the lists, or entries of the dicts, of one column at most: looked at before memory is taken for them.
+MAX_ELEMENTS: Final = 1 << 28
 
 NO_NULLS: Final = b"\x00"
 SOME_NULLS: Final = b"\x01"
@@ -154,13 +154,27 @@ def pack_lengths(lengths: Sequence[int]) -> bytes:
 
 
 def unpack_lengths(data: Buffer, at: int, count: int) -> tuple[tuple[int, ...], int]:
-    """The inverse of pack_lengths. Raises RowFormatError when their sum is beyond any column."""
-    lengths = struct.unpack_from(f"<{count}I", data, at)
-    if sum(lengths) > MAX_VALUES:
-        raise RowFormatError(
-            f"the elements of a column number {sum(lengths)}, more than {MAX_VALUES}: not our data"
+    """The inverse of pack_lengths: for parts of bytes that are there, whatever the lengths say."""
+    return struct.unpack_from(f"<{count}I", data, at), at + 4 * count
+
+
+def pack_counts(counts: Sequence[int]) -> bytes:
+    """As pack_lengths, for how many elements there are. Raises ValueError for what `unpack_counts` would not read."""
+    if sum(counts) > MAX_ELEMENTS:
+        raise ValueError(
+            f"lists or dicts of one column have {sum(counts)} elements, more than {MAX_ELEMENTS}; divide them"
         )
-    return lengths, at + 4 * count
+    return pack_lengths(counts)
+
+
+def unpack_counts(data: Buffer, at: int, count: int) -> tuple[tuple[int, ...], int]:
+    """The inverse of pack_counts: memory is taken for each element. Raises RowFormatError for too many."""
+    counts, at = unpack_lengths(data, at, count)
+    if sum(counts) > MAX_ELEMENTS:
+        raise RowFormatError(
+            f"the elements of a column number {sum(counts)}, more than {MAX_ELEMENTS}: not our data"
+        )
+    return counts, at
 
 
 def cut(whole: Any, lengths: Sequence[int]) -> list[Any]:

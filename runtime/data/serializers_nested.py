@@ -18,9 +18,11 @@ from yarrow.runtime.data.serializers_columns import (
     Misfit,
     check_value,
     cut,
+    pack_counts,
     pack_lengths,
     read_column,
     take,
+    unpack_counts,
     unpack_lengths,
     write_column,
 )
@@ -194,11 +196,11 @@ class ListCoder(ColumnCoder):
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         if set(map(type, values)) != {list}:
             raise TypeError("not a list")
-        out.append(pack_lengths(list(map(len, values))))
+        out.append(pack_counts(list(map(len, values))))
         pack_elements(self._element, list(chain.from_iterable(values)), out, self._nullable)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
-        lengths, at = unpack_lengths(data, at, count)
+        lengths, at = unpack_counts(data, at, count)
         elements, at = unpack_elements(self._element, data, at, sum(lengths), self._nullable)
         return cut(list(elements), lengths), at
 
@@ -243,12 +245,12 @@ class MapCoder(ColumnCoder):
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         if set(map(type, values)) != {dict}:
             raise TypeError("not a dict")
-        out.append(pack_lengths(list(map(len, values))))
+        out.append(pack_counts(list(map(len, values))))
         pack_elements(self._key, list(chain.from_iterable(values)), out, nullable=False)
         pack_elements(self._value, list(chain.from_iterable(map(dict.values, values))), out, nullable=True)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
-        lengths, at = unpack_lengths(data, at, count)
+        lengths, at = unpack_counts(data, at, count)
         total = sum(lengths)
         keys, at = unpack_elements(self._key, data, at, total, nullable=False)
         items, at = unpack_elements(self._value, data, at, total, nullable=True)

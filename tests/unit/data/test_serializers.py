@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from yarrow.common.time import Instant
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, RowKind
+from yarrow.runtime.data import serializers_columns
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
 from yarrow.runtime.data.serializers import dump_timestamps, load_timestamps, serializer_for
 
@@ -290,3 +291,43 @@ def test_another_type_is_refused_on_reading() -> None:
         serializer_for(Types.STRING()).load_rows(encoded)
     with pytest.raises(RowFormatError):
         serializer_for(Types.LONG()).load_rows(encoded)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"x" * 40, None, b"y" * 30]),
+        (Types.STRING(), ["x" * 40, "y\0" * 30]),
+        (Types.PICKLED_BYTE_ARRAY(), [b"x" * 40]),
+        (Types.BIG_INT(), [1 << 900]),
+    ],
+    ids=str,
+)
+def test_bytes_are_read_whatever_their_number(
+    monkeypatch: pytest.MonkeyPatch, kind: TypeInformation, rows: list[Any]
+) -> None:
+    monkeypatch.setattr(serializers_columns, "MAX_ELEMENTS", 8)
+    serializer = serializer_for(kind)
+    data = serializer.dump_rows(rows)
+    assert serializer.load_rows(data) == rows
+    with pytest.raises(RowFormatError):
+        serializer.load_rows(data[:-9])
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [(Types.LIST(Types.LONG()), [1, 2, 3]), (Types.MAP(Types.LONG(), Types.LONG()), {1: 1, 2: 2, 3: 3})],
+    ids=str,
+)
+def test_more_elements_than_are_read_are_not_written(
+    monkeypatch: pytest.MonkeyPatch, kind: TypeInformation, row: Any
+) -> None:
+    serializer = serializer_for(kind)
+    data = serializer.dump_rows([row] * 3)
+    monkeypatch.setattr(serializers_columns, "MAX_ELEMENTS", 9)
+    assert serializer.load_rows(serializer.dump_rows([row] * 3)) == [row] * 3
+    monkeypatch.setattr(serializers_columns, "MAX_ELEMENTS", 8)
+    with pytest.raises(RowFormatError, match="have 9 elements, more than 8"):
+        serializer.dump_rows([row] * 3)
+    with pytest.raises(RowFormatError, match="number 9, more than 8"):
+        serializer.load_rows(data)
