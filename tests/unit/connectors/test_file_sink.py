@@ -197,6 +197,27 @@ def test_a_restored_writer_keeps_what_the_checkpoint_covers(tmp_path: Path) -> N
     assert [path for path in again.all_files() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_file_that_a_checkpoint_names_stays_though_its_end_is_given_up(
+    tmp_path: Path, prepared: bool
+) -> None:
+    first = Sinking(tmp_path)
+    first.writer.write(["covered"], None)
+    first.writer.flush(end_of_input=False)
+    state = first.writer.snapshot_state(1)
+    first.writer.write(["after"], None)
+    first.writer.flush(end_of_input=True)
+    # The job fails before another checkpoint is complete.
+    if prepared:
+        FileCommitter().abort(first.writer.prepare_commit())
+    first.writer.close()
+    again = Sinking(tmp_path, restored=state)
+    again.writer.write(["after"], None)
+    again.end()
+    assert again.visible() == ["after", "covered"]
+    assert [path for path in again.all_files() if path.name.startswith(".")] == []
+
+
 @pytest.mark.parametrize("columnar", [False, True])
 def test_bulk_files_roll_at_checkpoints(tmp_path: Path, columnar: bool) -> None:
     row_type = Types.ROW_NAMED(["n"], [Types.LONG()])

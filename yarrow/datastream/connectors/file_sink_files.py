@@ -42,6 +42,8 @@ class PendingFile:
     #: Bytes.
     size: int
     leftover: str | None = None
+    #: A checkpoint names its beginning: it stays, even if it is not to be committed.
+    begun_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +204,12 @@ class PartFile:
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
-    def close(self) -> PendingFile:
+    def close(self, begun_before: bool) -> PendingFile:
         """Writes the end of the file; afterwards it is whole and on the disk."""
         if self._bulk is not None:
             self._bulk.finish()
         self._stream.close()
-        return PendingFile(self.path, self.target, self.length)
+        return PendingFile(self.path, self.target, self.length, begun_before=begun_before)
 
     def abandon(self, keep: bool) -> None:
         """Closes it as it is, and removes it unless a checkpoint names it."""

@@ -127,8 +127,7 @@ class FileSinkWriter(SinkWriter[Any]):
         for part in parts.values():
             part.abandon(keep=part.path in self._checkpointed)
         for file in pending:
-            if file.source not in self._checkpointed:
-                file_system_for(file.source).delete(file.source)
+            _give_up(file)
         self._staging.remove_if_empty()
 
     # ------------------------------------------------------------------ files
@@ -189,7 +188,8 @@ class FileSinkWriter(SinkWriter[Any]):
         self._set_timer()
 
     def _roll(self, bucket: str) -> None:
-        self._pending.append(self._open[bucket].close())
+        part = self._open[bucket]
+        self._pending.append(part.close(part.path in self._checkpointed))
         del self._open[bucket]
 
     def _recovered(self, file: InProgressFile) -> PendingFile | None:
@@ -214,6 +214,11 @@ class FileCommitter(Committer):
             finish_file(file)
 
     def abort(self, committables: Sequence[PendingFile]) -> None:
-        """Removes files that will not be committed."""
+        """Removes files that will not be committed, and that no checkpoint may need."""
         for file in committables:
-            file_system_for(file.source).delete(file.source)
+            _give_up(file)
+
+
+def _give_up(file: PendingFile) -> None:
+    if not file.begun_before:
+        file_system_for(file.source).delete(file.source)
