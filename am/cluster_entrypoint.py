@@ -21,7 +21,7 @@ from yarrow.am.dispatcher.blob_store import BlobStore
 from yarrow.am.dispatcher.dispatcher import Dispatcher
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.settings import DispatcherSettings
-from yarrow.am.jobmaster.job_master import JobMasterServices
+from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.am.leader_gateway import LeaderCaller, NoLeaderError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.lent_driver import LentDriver

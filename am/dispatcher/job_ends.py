@@ -17,7 +17,8 @@ from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.patience import Patience
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.collect import CollectBuffer
-from yarrow.am.jobmaster.job_master import JobMaster, JobMasterServices
+from yarrow.am.jobmaster.job_master import JobMaster
+from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus

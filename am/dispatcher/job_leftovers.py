@@ -16,7 +16,7 @@ from yarrow.am.dispatcher.jobs import Jobs
 from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
-from yarrow.am.jobmaster.job_master import JobMasterServices
+from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus

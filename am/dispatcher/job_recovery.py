@@ -16,7 +16,7 @@ from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
-from yarrow.am.jobmaster.job_master import JobMasterServices
+from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID, is_hex_id
 from yarrow.runtime.graph.job_graph import JobGraph

@@ -7,44 +7,22 @@ A task that only one side knows is cancelled there or has failed here.
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 
 from yarrow.am.errors import TaskExecutorLostError, failure_of
-from yarrow.am.jobmaster.execution_graph import ExecutionGraph
-from yarrow.am.jobmaster.job_scheduler import JobScheduler
-from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
-from yarrow.am.jobmaster.scheduler_actions import Actions
-from yarrow.am.jobmaster.settings import JobMasterSettings
-from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.scheduler_decisions import SchedulerDecisions
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
-from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.messages import AllocatedSlotReport, TaskExecutorToJobMasterHeartbeat
 
 _log = logging.getLogger(__name__)
 
 
-class TaskExecutorHeartbeats(RpcEndpoint):
+class TaskExecutorHeartbeats(SchedulerDecisions):
     """The methods of a JobMaster that keep in touch with its TaskExecutors."""
 
-    leader_id: JobMasterID
-    graph: ExecutionGraph
     _beats: HeartbeatMonitor[ResourceID]
-    _links: dict[ResourceID, TaskExecutorLink]
-    _pool: SlotPool
-    _resource_manager: ResourceManagerLink
-    _scheduler: JobScheduler
-    _settings: JobMasterSettings
-
-    @abstractmethod
-    def _carry_out(self, actions: Actions) -> None:
-        """Does what the scheduler says."""
-
-    @abstractmethod
-    def _now(self) -> float:
-        """Monotonic time."""
 
     def _beat(self) -> None:
         beats = self._beats.tick()

@@ -1,0 +1,198 @@
+"""SchedulerDecisions: what a JobScheduler decides is carried out: slots asked for and freed, tasks deployed and
+cancelled, pauses and limits armed.
+
+Owner: the JobMaster's loop. A part of the JobMaster class. Must not decide anything itself: what comes of a decision,
+or of the time that was armed for one, is told to the scheduler, whose answer is carried out in turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from functools import partial
+
+from yarrow.am.errors import NoResourceAvailableError, TaskExecutorLostError, failure_of
+from yarrow.am.jobmaster.checkpoint_link import CheckpointLink
+from yarrow.am.jobmaster.collect_buffers import CollectBuffers
+from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
+from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.named_timers import NamedTimers
+from yarrow.am.jobmaster.operator_events import OperatorEvents
+from yarrow.am.jobmaster.rescaling import Rescaling
+from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
+from yarrow.am.jobmaster.scheduler_actions import (
+    Actions,
+    ArmCancellationTimeout,
+    ArmRestart,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    JobReplaced,
+    RescaleEnded,
+    ResetReader,
+    SchedulerAction,
+    TasksRestarting,
+)
+from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import FailureCause
+
+#: Seconds that a TaskExecutor gets to kill a worker before its JobMaster has it killed.
+_KILL_GRACE = 5.0
+#: Name of the timer of slot.request.timeout, which runs while the job waits for slots.
+_SLOT_REQUEST = "slot request"
+_log = logging.getLogger(__name__)
+
+
+class SchedulerDecisions(RpcEndpoint):
+    """The methods of a JobMaster that do what its JobScheduler says."""
+
+    leader_id: JobMasterID
+    graph: ExecutionGraph
+    _checkpoints: CheckpointLink
+    _collects: CollectBuffers
+    _encoded: EncodedGraph
+    _events: OperatorEvents
+    #: Slots to give back at the end of the job.
+    _last_slots: list[FreeSlot]
+    _links: dict[ResourceID, TaskExecutorLink]
+    _pool: SlotPool
+    _rescaling: Rescaling
+    _resource_manager: ResourceManagerLink
+    _scheduler: JobScheduler
+    _settings: JobMasterSettings
+    _timers: NamedTimers
+
+    @abstractmethod
+    def _now(self) -> float:
+        """Monotonic time."""
+
+    @abstractmethod
+    def waiting_for(self) -> str:
+        """What the job waits for."""
+
+    @abstractmethod
+    def _job_replaced(self, job: JobGraph) -> None:
+        """The job goes on as that one."""
+
+    @abstractmethod
+    async def _conclude(self) -> None:
+        """The job has ended."""
+
+    def _carry_out(self, actions: Actions) -> None:
+        self.assert_main_thread()
+        for action in actions:
+            self._do(action)
+        if not self._pool.waiting or self.graph.status not in (JobStatus.RUNNING, JobStatus.RESTARTING):
+            self._timers.cancel(_SLOT_REQUEST)
+        elif not self._timers.is_set(_SLOT_REQUEST):
+            self._timers.after(_SLOT_REQUEST, self._settings.slot_request_timeout, self._slots_timed_out)
+        if self._collects.look():
+            self.spawn(self._collects.wake(), "wake collecting subtasks")
+        self._checkpoints.observe()
+
+    def fail_by_checkpoints(self, cause: FailureCause) -> None:
+        """More checkpoints failed than are tolerated; acted on behind what is being done now."""
+        self.loop.call_soon(lambda: self._carry_out(self._scheduler.fail_globally(cause, self._now())))
+
+    def _do(self, action: SchedulerAction) -> None:
+        match action:
+            case DeclareRequirements(slots):
+                self._resource_manager.declare(slots)
+            case Deploy(executions):
+                self._deploy(executions)
+            case CancelTasks(resource_id, attempts):
+                if (link := self._links.get(resource_id)) is not None:
+                    link.cancel(attempts)
+            case FreeSlot() if self.graph.machine.is_terminal:
+                self._last_slots.append(action)
+            case FreeSlot(slot, cause):
+                if (link := self._links.get(slot.resource_id)) is not None:
+                    link.free_slot(slot.allocation_id, cause)
+            case ArmCancellationTimeout(restart_id):
+                self._arm_cancellation_timeout(restart_id)
+            case ArmRestart(restart_id, seconds):
+                self._timers.after(f"restart {restart_id}", seconds, partial(self._restart_due, restart_id))
+            case TasksRestarting(attempts, delay, cause):
+                if cause is not None:
+                    self._tell_restart(len(attempts), delay, cause)
+                self._collects.restart(filter(None, map(self.graph.execution, attempts)))
+                self._checkpoints.on_restart(attempts)
+            case JobReplaced(job):
+                self._job_replaced(job)
+            case RescaleEnded(failure):
+                self._rescaling.ended(failure)
+            case ResetReader():
+                self._events.reset_reader(action, self._checkpoints.checkpoint_id)
+            case JobEnded(status):
+                text = f"the job is {status.value}"
+                self._rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
+                self.spawn(self._conclude(), "conclude")
+
+    def _tell_restart(self, tasks: int, delay: float, cause: FailureCause) -> None:
+        what = cause.message.strip().partition("\n")[0]
+        _log.warning(
+            "the job %r restarts %d of its tasks in %.3g s%s: %s: %s",
+            self.graph.job.name,
+            tasks,
+            delay,
+            f", after a failure in {cause.operator_name}" if cause.operator_name else "",
+            cause.exception_name.rpartition(".")[2] or "failure",
+            what,
+        )
+
+    def _deploy(self, executions: tuple[Execution, ...]) -> None:
+        deployments = build_deployments(
+            self.graph, self.leader_id, self._encoded, executions, self._checkpoints.restore_for(executions)
+        )
+        for resource_id, deployment in deployments.items():
+            self._links[resource_id].submit(deployment)
+        self._events.deployed(executions)
+
+    def _submit_failed(self, attempts: tuple[ExecutionAttemptID, ...], error: YarrowError) -> None:
+        cause = failure_of(type(error), f"tasks could not be deployed: {error}")
+        self._carry_out(self._scheduler.tasks_lost(attempts, cause, self._now()))
+
+    def _arm_cancellation_timeout(self, restart_id: int | None) -> None:
+        timeout = self._settings.cancellation_timeout
+        if timeout <= 0:
+            return
+        if restart_id is None:
+            self._timers.after("cancellation", timeout, self._cancellation_timed_out)
+        else:
+            # The TaskExecutor kills the worker of such a task itself: this is for one that does not.
+            name = f"cancellation of restart {restart_id}"
+            self._timers.after(
+                name, timeout + _KILL_GRACE, partial(self._restart_cancel_timed_out, restart_id)
+            )
+
+    def _not_ended_in_time(self) -> str:
+        seconds = self._settings.cancellation_timeout
+        return f"the task did not end within {seconds:g} s of its cancellation (task.cancellation.timeout)"
+
+    def _cancellation_timed_out(self) -> None:
+        self._carry_out(self._scheduler.cancellation_timed_out(self._now(), self._not_ended_in_time()))
+
+    def _restart_cancel_timed_out(self, restart_id: int) -> None:
+        cause = failure_of(TaskExecutorLostError, self._not_ended_in_time())
+        self._carry_out(self._scheduler.restart_cancel_timed_out(restart_id, cause, self._now()))
+
+    def _restart_due(self, restart_id: int) -> None:
+        if self._checkpoints.in_doubt:
+            _log.info("the job %r waits with its restart: its checkpoints are in doubt", self.graph.job.name)
+        self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
+
+    def _slots_timed_out(self) -> None:
+        seconds = self._settings.slot_request_timeout
+        text = f"no slots within {seconds:g} s (slot.request.timeout): the job {self.waiting_for()}"
+        cause = failure_of(NoResourceAvailableError, text)
+        self._carry_out(self._scheduler.slots_timed_out(cause, self._now()))
