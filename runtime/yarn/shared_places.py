@@ -33,7 +33,7 @@ def check_shared_places(config: Settings) -> None:
         if value and not is_custom(value) and scheme_of(value) == "file":
             raise YarnError(
                 f"{config.name_in_use(option)} is {value}: on YARN every node has another {local_path(value)}. Name a"
-                f" directory on HDFS, hdfs://host:port{local_path(value)}."
+                f" directory on HDFS, {_on_hdfs(value)}."
             )
 
 
@@ -43,8 +43,12 @@ def check_savepoint_target(path: str) -> None:
         raise YarnError(
             f"The savepoint is to go to {path}: on YARN every node has another {local_path(path)}, and the files would"
             " lie on whichever node the master and each TaskExecutor run. Name a directory on HDFS,"
-            f" hdfs://host:port{local_path(path)}, or none where {checkpointing.SAVEPOINT_DIRECTORY.key} is set."
+            f" {_on_hdfs(path)}, or none where {checkpointing.SAVEPOINT_DIRECTORY.key} is set."
         )
+
+
+def _on_hdfs(path: str) -> str:
+    return f"hdfs://host:port/{local_path(path).removeprefix('~').lstrip('/')}"
 
 
 def local_path(path: str) -> str:

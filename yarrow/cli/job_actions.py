@@ -55,7 +55,8 @@ def cancel(
     if not with_savepoint:
         if len(arguments) != 1:
             raise CommandError(f"cancel takes one JOB_ID, not {len(arguments)}; a directory needs -s.")
-        cancel_job(rest_of(dynamic, target, address, application_id), arguments[0])
+        job = _job(arguments[0])
+        cancel_job(rest_of(dynamic, target, address, application_id), job)
         return
     # Flink's forms: `cancel -s JOB`, `cancel -s DIR JOB`, and the job before the flag.
     jobs = [argument for argument in arguments if _JOB_ID.fullmatch(argument)]
@@ -82,16 +83,15 @@ def savepoint(
     """Takes a savepoint of a running job, or deletes one."""
     from yarrow.cli.savepoint_commands import dispose, take_savepoint
 
-    rest = rest_of(dynamic, target, address, application_id)
     if dispose_path is not None:
         if arguments:
             raise CommandError(f"savepoint -d takes a path and no job, not {' '.join(arguments)}.")
-        dispose(rest, dispose_path)
+        dispose(rest_of(dynamic, target, address, application_id), dispose_path)
         return
     if not arguments or len(arguments) > 2:
         raise CommandError("savepoint takes JOB [DIR]: `yarrow list` shows the jobs.")
-    directory = arguments[1] if len(arguments) == 2 else None
-    take_savepoint(rest, arguments[0], directory, format_type, detached)
+    job, directory = _job(arguments[0]), arguments[1] if len(arguments) == 2 else None
+    take_savepoint(rest_of(dynamic, target, address, application_id), job, directory, format_type, detached)
 
 
 def rescale(
@@ -105,6 +105,7 @@ def rescale(
     """Changes the parallelism of a running job, which goes on from a checkpoint."""
     from yarrow.cli.job_commands import rescale_job
 
+    _job(job_id)
     rescale_job(rest_of(dynamic, target, address, application_id), job_id, parallelism)
 
 
@@ -126,6 +127,7 @@ def stop(
     """Stops a job with a savepoint."""
     from yarrow.cli.savepoint_commands import stop as stop_it
 
+    _job(job_id)
     stop_it(
         rest_of(dynamic, target, address, application_id), job_id, directory, drain, format_type, detached
     )
@@ -144,4 +146,14 @@ def checkpoint(
     """Takes a checkpoint of a running job."""
     from yarrow.cli.savepoint_commands import take_checkpoint
 
+    _job(job_id)
     take_checkpoint(rest_of(dynamic, target, address, application_id), job_id, full)
+
+
+def _job(text: str) -> str:
+    """A job's id as it is; CommandError for what is none, before anybody is asked."""
+    if not _JOB_ID.fullmatch(text):
+        raise CommandError(
+            f"{text!r} is no job's id, which has 32 hexadecimal digits: `yarrow list` shows the jobs."
+        )
+    return text

@@ -19,6 +19,7 @@ from yarrow.cli.yarn_flags import YARN_APPLICATION
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.datastream.job_waiting import cancel_and_wait
+from yarrow.datastream.program_files import ProgramFiles
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import (
@@ -92,6 +93,8 @@ def run(program: Program, config: Settings) -> None:
 
         run_as_application(program, config)
         return
+    # What flags name and is not there is no fault of the program, and is said before it runs.
+    ProgramFiles().all(config)
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:
         end_by_interrupt()
     executor = ReportingExecutor(executor_for(target))

@@ -75,6 +75,11 @@ def target_of(target: str | None, address: str | None, flags: YarnFlags) -> str 
         if target not in (None, *YARN_TARGETS):
             raise CommandError(f"-m {YARN_CLUSTER} and -t {target} contradict each other: leave one out.")
         return target or (YARN_PER_JOB if flags.application_id is None else YARN_SESSION)
+    if address is not None and target in YARN_TARGETS:
+        raise CommandError(
+            f"-m {address} names a REST server, and {target} finds its own on YARN: leave out -m, or the target to run"
+            " there."
+        )
     if target is None and address is None and flags.application_id is not None:
         return YARN_SESSION
     return target

@@ -13,28 +13,38 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 
+#: Kind of a file -> what names those that no call does.
+_NAMED_BY = {
+    "python_file": (options.FILES.key, "-pyfs"),
+    "archive": (options.ARCHIVES.key, "-pyarch"),
+    "requirements": (options.REQUIREMENTS.key, "-pyreq"),
+    "requirements_cache": (options.REQUIREMENTS.key, "-pyreq"),
+}
+
 
 class ProgramFiles:
     """The files added so far, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, are_configured: bool = False) -> None:
+        """`are_configured`: settings name them, and not calls of the program."""
+        self._are_configured = are_configured
         self._files: list[LocalFile] = []
         self._requirements: list[LocalFile] = []
 
     def add_python_file(self, path: str) -> None:
         """A module, package folder or zip that goes on the path of the workers."""
-        self._files.append(_local_file(path, "python_file"))
+        self._files.append(self._local_file(path, "python_file"))
 
     def add_archive(self, path: str, target: str | None) -> None:
         """An archive that is unpacked; `path#target` names the target too, as configuration writes it."""
         archive, _, named = path.partition("#")
-        self._files.append(_local_file(archive, "archive", target or named or None))
+        self._files.append(self._local_file(archive, "archive", target or named or None))
 
     def set_requirements(self, path: str, cache_folder: str | None) -> None:
         """The one requirements file, and packages to install from."""
-        self._requirements = [_local_file(path, "requirements")]
+        self._requirements = [self._local_file(path, "requirements")]
         if cache_folder:
-            self._requirements.append(_local_file(cache_folder, "requirements_cache"))
+            self._requirements.append(self._local_file(cache_folder, "requirements_cache"))
 
     def add_cached_file(self, path: str, name: str, executable: bool) -> None:
         """A file that functions find under `name`."""
@@ -42,12 +52,12 @@ class ProgramFiles:
             raise InvalidProgramError(
                 f"A cached file named {name!r} is registered already: choose another name."
             )
-        found = _local_file(path, "cached_file")
+        found = self._local_file(path, "cached_file")
         self._files.append(LocalFile(name=name, kind=found.kind, path=found.path, executable=executable))
 
     def all(self, settings: Settings) -> tuple[LocalFile, ...]:
         """Everything to ship: what calls added, then what the configuration names besides."""
-        configured = ProgramFiles()
+        configured = ProgramFiles(are_configured=True)
         for path in settings.get(options.FILES) or ():
             configured.add_python_file(path)
         for path in settings.get(options.ARCHIVES) or ():
@@ -60,12 +70,12 @@ class ProgramFiles:
         added = [file for file in configured._files if (file.kind, file.path) not in known]
         return (*self._files, *added, *(self._requirements or configured._requirements))
 
-
-def _local_file(path: str, kind: str, target: str | None = None) -> LocalFile:
-    absolute = os.path.abspath(path)
-    if not os.path.exists(absolute):
-        raise InvalidProgramError(
-            f"The program ships {path!r} ({kind}), but there is no such file. Working directory:"
-            f" {os.getcwd()}"
-        )
-    return LocalFile(name=os.path.basename(absolute), kind=kind, path=absolute, target=target)
+    def _local_file(self, path: str, kind: str, target: str | None = None) -> LocalFile:
+        absolute = os.path.abspath(path)
+        if not os.path.exists(absolute):
+            named = f"The program ships {path!r} ({kind})"
+            if self._are_configured:
+                key, flag = _NAMED_BY[kind]
+                named = f"{key} ({flag}) names {path!r}"
+            raise InvalidProgramError(f"{named}, but there is no such file. Working directory: {os.getcwd()}")
+        return LocalFile(name=os.path.basename(absolute), kind=kind, path=absolute, target=target)

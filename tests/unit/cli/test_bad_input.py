@@ -25,6 +25,15 @@ UNKNOWN = "application_1700000000000_0001"
         (["cancel", "-m", "yarn-cluster", "0" * 32], "name the application with -yid"),
         (["run", "-ytm", "1g", "job.py"], "-m yarn-cluster"),
         (
+            ["run", "-t", "yarn-per-job", "-m", "a:1", "job.py"],
+            "-m a:1 names a REST server, and yarn-per-job",
+        ),
+        (["run-application", "-m", "a:1", "job.py"], "-m a:1 names a REST server, and yarn-application"),
+        (["run", "-pyfs", "gone.zip", "job.py"], "python.files (-pyfs) names 'gone.zip', but there is no"),
+        (["run", "-pyreq", "gone.txt", "job.py"], "python.requirements (-pyreq) names 'gone.txt'"),
+        (["cancel", "-m", "a:1", "a b"], "'a b' is no job's id, which has 32 hexadecimal digits"),
+        (["savepoint", "-m", "a:1", "hdfs:///p", "0" * 32], "'hdfs:///p' is no job's id"),
+        (
             ["run", "-t", "yarn-per-job", "-D", f"yarn.application.id={UNKNOWN}", "job.py"],
             "yarn.application.id",
         ),
@@ -35,7 +44,10 @@ UNKNOWN = "application_1700000000000_0001"
         (["session", "-x"], "No such option: -x. `yarrow session -h` shows what there is."),
         (["session", "-n", "two"], "Invalid value for '-n' / '--container'"),
         (["stop"], "`yarrow stop -h` shows what there is."),
-        (["run", "-sae", "-D", "client.heartbeat.timeout=1 s", "-m", "a:1", "job.py"], "must be shorter than"),
+        (
+            ["run", "-sae", "-D", "client.heartbeat.timeout=1 s", "-m", "a:1", "job.py"],
+            "must be shorter than",
+        ),
     ],
 )
 def test_one_sentence_and_nothing_else(tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -65,7 +65,7 @@ def test_places_that_nodes_cannot_see_are_refused_with_the_remedy(key: str, valu
     text = str(refused.value)
     assert key in text
     assert value.split(";")[-1] in text
-    assert "hdfs://host:port" in text or "yarn.ship-archives" in text
+    assert "hdfs://host:port/" in text or "yarn.ship-archives" in text
 
 
 @pytest.mark.parametrize(
