@@ -93,6 +93,8 @@ class _FolderStorage:
     """What every storage does that keeps snapshots in folders of a file system."""
 
     _secret: bytes
+    #: The folder of all checkpoints of the job; "" = they are kept in memory.
+    _job_folder: str
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
         """See CheckpointStorage."""
@@ -105,6 +107,23 @@ class _FolderStorage:
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
         """See CheckpointStorage."""
         return open_snapshot(pointer, verify=verify, secret=self._secret)
+
+    def earlier(self) -> Sequence[EarlierCheckpoint]:
+        """See CheckpointStorage."""
+        try:
+            return _checkpoints_in(self._job_folder) if self._job_folder else ()
+        except (OSError, FileSystemError):
+            return ()
+
+
+def _checkpoints_in(job_folder: str) -> list[EarlierCheckpoint]:
+    """OSError, FileSystemError: nobody may take "not known" for "none" who is about to delete."""
+    file_system = file_system_for(job_folder)
+    return [
+        EarlierCheckpoint(int(number), entry.path, is_complete(file_system, entry.path))
+        for entry in file_system.list(job_folder)
+        if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
+    ]
 
 
 class FileSystemCheckpointStorage(_FolderStorage):
@@ -151,26 +170,13 @@ class FileSystemCheckpointStorage(_FolderStorage):
         """See CheckpointStorage."""
         return write_metadata(location.directory, metadata, self._ids, self._secret)
 
-    def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """See CheckpointStorage."""
-        file_system = file_system_for(self._job_folder)
-        try:
-            entries = file_system.list(self._job_folder)
-        except (OSError, FileSystemError):
-            return ()
-        return [
-            EarlierCheckpoint(int(number), entry.path, is_complete(file_system, entry.path))
-            for entry in entries
-            if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
-        ]
-
     def clean_up(self) -> None:
         """See CheckpointStorage."""
         folder = self._job_folder
         shared = join(folder, SHARED_FOLDER)
         with contextlib.suppress(OSError, FileSystemError):
             file_system = file_system_for(folder)
-            if not self.earlier():
+            if not _checkpoints_in(folder):
                 # Files of workers that were killed before they could tell of them.
                 for entry in file_system.list(shared):
                     if _SHARED_NAME.fullmatch(entry.name):
@@ -221,10 +227,6 @@ class JobManagerCheckpointStorage(_FolderStorage):
             folder = join(self._job_folder, f"{CHECKPOINT_PREFIX}{metadata.checkpoint_id}")
             make_folder(folder)
         return write_metadata(folder, metadata, self._ids, self._secret) if folder else ""
-
-    def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """See CheckpointStorage."""
-        return ()
 
     def clean_up(self) -> None:
         """See CheckpointStorage."""

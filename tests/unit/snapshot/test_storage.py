@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.fs import local
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
 from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.snapshot.errors import (
@@ -337,6 +338,37 @@ def test_output_of_a_worker(tmp_path: Path) -> None:
     savepoint = storage_in(tmp_path).begin(7, SnapshotKind.SAVEPOINT, str(tmp_path))
     with pytest.raises(SnapshotStorageError, match=r"execution\.checkpointing\.dir"):
         output_of(savepoint).write_shared_file(str(local))
+
+
+def test_checkpoints_in_memory_whose_metadata_are_in_files_are_found_again(tmp_path: Path) -> None:
+    storage = JobManagerCheckpointStorage(JOB, directory=str(tmp_path / "chk"))
+    pointer = storage.complete(storage.begin(7, SnapshotKind.CHECKPOINT), metadata_of())
+    Path(pointer).with_name("chk-8").mkdir()
+    left = sorted(storage.earlier(), key=lambda each: each.checkpoint_id)
+    assert [(each.pointer, each.complete) for each in left] == [
+        (pointer, True),
+        (str(Path(pointer).with_name("chk-8")), False),
+    ]
+    assert JobManagerCheckpointStorage(JOB).earlier() == ()
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_one_without_checkpoints(tmp_path: Path) -> None:
+    storage, location, _ = written(tmp_path)
+    shared = Path(location.shared_directory, "0" * 32)
+    shared.write_bytes(LARGE)
+
+    class Unlisted(LocalFileSystem):
+        """Refuses to list the folder of the job, and nothing else."""
+
+        def list(self, path: str) -> list[FileStatus]:
+            if path == storage.job_folder:
+                raise FileSystemError("the name node is in safe mode")
+            return super().list(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "LocalFileSystem", Unlisted)
+        storage.clean_up()
+    assert shared.exists()
 
 
 def test_what_killed_workers_left_goes_with_the_job_where_no_checkpoint_is_kept(tmp_path: Path) -> None:
