@@ -17,6 +17,7 @@ from yarrow.container.job_files import JobFiles
 from yarrow.container.shipped_content import unpack_archive
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.config.interpreter import refused_interpreter, unfit
+from yarrow.runtime.config.options import python
 from yarrow.runtime.graph.job_graph import ShippedFile
 from yarrow.runtime.rpc.messages import JobInterpreter
 
@@ -79,5 +80,8 @@ class OwnInterpreter:
         return path
 
     def _unfit(self, reason: str) -> UnfitInterpreterError:
-        where = f"the archive {self._wanted.archive!r} of the job"
-        return UnfitInterpreterError(str(refused_interpreter(self._wanted.executable, reason, where)))
+        wanted = self._wanted
+        told = f"tried in the job's archive {wanted.archive!r}: {reason}"
+        example = f"{wanted.folder}/bin/python"
+        error = refused_interpreter(python.EXECUTABLE.key, wanted.executable, told, example=example)
+        return UnfitInterpreterError(str(error))

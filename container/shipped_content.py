@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from yarrow.container.archives import UnsafeArchiveError, unpack
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.fs.archives import UnsafeArchiveError, unpack
 from yarrow.runtime.graph.job_graph import ShippedFile
 from yarrow.runtime.yarn import layout
 

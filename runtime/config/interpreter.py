@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import yarrow
 from yarrow.runtime.config.errors import ConfigError, InvalidOptionValue
+from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
 
@@ -52,10 +53,10 @@ def worker_interpreter(config: Settings) -> str:
     return path
 
 
-def archive_of_interpreter(config: Settings) -> str:
-    """The entry of python.archives in which python.executable lies; "" = it lies in none."""
+def archive_of_interpreter(config: Settings, option: ConfigOption[str] = python.EXECUTABLE) -> str:
+    """The entry of python.archives in which what the option names lies; "" = it lies in none."""
     folders = {archive_folder(entry): entry for entry in config.get(python.ARCHIVES) or ()}
-    return folders.get(folder_of(config.get(python.EXECUTABLE), folders), "")
+    return folders.get(folder_of(config.get(option), folders), "")
 
 
 def of_task_executors(config: Settings, folders: Iterable[str]) -> Settings:
@@ -136,15 +137,16 @@ def environment_for(executable: str, environment: Mapping[str, str]) -> dict[str
 
 
 def _refused(config: Settings, reason: str) -> ConfigError:
-    return refused_interpreter(config.get(python.EXECUTABLE), reason, config.origin_of(python.EXECUTABLE.key))
+    option = python.EXECUTABLE
+    return refused_interpreter(option.key, config.get(option), reason, config.origin_of(option.key))
 
 
-def refused_interpreter(value: str, reason: str, origin: str | None = None) -> ConfigError:
-    """The error for a python.executable of that value."""
+def refused_interpreter(
+    key: str, value: str, reason: str, origin: str = "", example: str = sys.executable
+) -> ConfigError:
+    """The error for a key that names this interpreter."""
     expected = f"a Python {_own_version()} in which Yarrow {yarrow.__version__} is installed"
-    return InvalidOptionValue(
-        python.EXECUTABLE.key, repr(value), reason, expected, sys.executable, origin or ""
-    )
+    return InvalidOptionValue(key, repr(value), reason, expected, example, origin)
 
 
 def _own_version() -> str:

@@ -41,12 +41,23 @@ class ClientFolder:
                 os.close(self._lock)
                 self._lock = None
 
+    def hand_on(self) -> None:
+        """What this process executes itself as has the lock, and is to call `remove_inherited`."""
+        if self._lock is not None:
+            os.set_inheritable(self._lock, True)
+
     def remove(self) -> None:
         """Removes it with all it holds; may be repeated."""
         _remove(Path(self.path))
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def remove_inherited(folder: Path) -> None:
+    """Removes a folder that was handed on to this process."""
+    _remove(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_abandoned(parent: str | None = None, prefix: str = EMBEDDED) -> list[Path]:

@@ -19,6 +19,7 @@ import msgspec
 
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import archive_of_interpreter, folder_of
+from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import python, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of
@@ -83,21 +84,21 @@ def check_places(config: Settings) -> None:
                 f"{key} names {value}, which nodes cannot see: upload it and name hdfs://host:port/..., or ship it"
                 f" with every application by {yarn.SHIP_FILES.key}."
             )
-    _check_interpreter(config)
+    _check_interpreter(config, python.EXECUTABLE)
 
 
-def _check_interpreter(config: Settings) -> None:
-    """One that workers would look for in their containers in vain: containers would be asked for without end."""
-    executable = config.get(python.EXECUTABLE)
+def _check_interpreter(config: Settings, option: ConfigOption[str]) -> None:
+    """One that would be looked for in containers in vain."""
+    executable = config.get(option)
     packed = config.get(yarn.ENVIRONMENT).strip().lower() != NONE
-    if packed and config.is_set(python.EXECUTABLE) and os.path.isabs(executable):
+    if packed and config.is_set(option) and os.path.isabs(executable):
         raise YarnError(
-            f"{python.EXECUTABLE.key} is {executable}, a path of this machine; containers run the environment that"
+            f"{option.key} is {executable}, a path of this machine; containers run the environment that"
             f" {yarn.ENVIRONMENT.key} names. Leave it out, name an interpreter in an archive of"
             f" {python.ARCHIVES.key} or {yarn.SHIP_ARCHIVES.key} by its path there (venv.zip/bin/python), or, where"
             f" every node has it, set {yarn.ENVIRONMENT.key}: {NONE}."
         )
-    if not config.is_set(python.EXECUTABLE) or os.path.isabs(executable) or os.sep not in executable:
+    if not config.is_set(option) or os.path.isabs(executable) or os.sep not in executable:
         return
     shipped = [
         posixpath.basename(value.rstrip("/"))
@@ -105,9 +106,9 @@ def _check_interpreter(config: Settings) -> None:
         for value in config.get(option) or ()
     ]
     shipped += [layout.ENVIRONMENT_FOLDER, layout.USER_FOLDER]
-    if not archive_of_interpreter(config) and not folder_of(executable, shipped):
+    if not archive_of_interpreter(config, option) and not folder_of(executable, shipped):
         raise YarnError(
-            f"{python.EXECUTABLE.key} is {executable}, and nothing of that name is in the containers: ship the archive"
+            f"{option.key} is {executable}, and nothing of that name is in the containers: ship the archive"
             f" that holds it with the job ({python.ARCHIVES.key}, -pyarch env.zip -pyexec env.zip/bin/python) or with"
             f" every container ({yarn.SHIP_ARCHIVES.key})."
         )
@@ -120,6 +121,8 @@ def stage(config: Settings, folder: Path, program: ProgramDescription | None = N
     Raises YarnError for what nodes cannot see, InvalidProgramError for a file that is not there.
     """
     check_places(config)
+    if program is not None:
+        _check_interpreter(config, python.CLIENT_EXECUTABLE)
     made = _Made(folder)
     both = [*_shipped(config, made), *_provided(config)]
     if program is None:

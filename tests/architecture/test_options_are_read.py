@@ -57,7 +57,6 @@ NOT_YET_READ: dict[str, set[str]] = {
         "jobmanager.resource-id",
         "metrics.fetcher.update-interval",
         "process.working-dir",
-        "python.client.executable",
         "rest.async.store-duration",
         "rest.flamegraph.enabled",
         "rpc.connect.timeout",

@@ -90,6 +90,7 @@ def where(whose):
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
+print("MAIN", where("main"), flush=True)
 with env.from_collection(["worker"]).map(where).execute_and_collect("interpreters") as rows:
     for row in rows:
         print("WHERE", row, flush=True)
@@ -221,7 +222,8 @@ def test_functions_run_in_the_interpreter_of_an_archive_of_the_job(
     name = ("-ynm", commands.name("interpreter"))
     flags = ("-pyarch", "venv.zip#env", "-pyexec", "env/venv/bin/python")
     job = commands.ok("run", "-m", "yarn-cluster", *name, *flags, "interpreters.py")
-    flags = ("-pyarch", "venv.zip", "-pyexec", "venv.zip/venv/bin/python")
+    path = "venv.zip/venv/bin/python"
+    flags = ("-pyarch", "venv.zip", "-pyexec", path, "-pyclientexec", path)
     attached = ("-t", "yarn-application", "-D", "execution.attached=true")
     program = commands.ok("run-application", *attached, *name, *flags, "-py", "interpreters.py")
     printed: list[str] = []
@@ -238,6 +240,11 @@ def test_functions_run_in_the_interpreter_of_an_archive_of_the_job(
         assert facts["executable"] == f"{facts['folder']}/{folder}/venv/bin/python"
         assert facts["prefix"] == f"{facts['folder']}/{folder}/venv"
         assert re.search(r"/container_[^/]*/yarrow-te-", facts["folder"])
+    main = re.search(r"^MAIN (.*)$", "\n".join(printed), re.MULTILINE)
+    assert main is not None
+    facts = json.loads(main[1])
+    assert facts["executable"] == f"{facts['folder']}/usrlib/interpreters/{path}"
+    assert re.search(r"/container_[^/]*$", facts["folder"])
 
 
 def test_containers_that_never_start_are_bounded_and_their_cause_is_told(

@@ -7,7 +7,6 @@ Owner: the main thread. Each action imports what it needs when it runs: `yarrow 
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -121,15 +120,16 @@ def run(
     yarn_jar: YarnJar = None,
 ) -> None:
     """Runs a program: `yarrow run job.py --its-own flags` does what `python job.py` does, with flags before it."""
+    from yarrow.cli.client_interpreter import go_on_in_client_interpreter
     from yarrow.cli.run_command import run as run_it
     from yarrow.cli.targets import with_default_target
-    from yarrow.cli.yarn_flags import YarnFlags, application_target, say_without_effect
+    from yarrow.cli.yarn_flags import YARN_APPLICATION, YarnFlags, application_target, say_without_effect
+    from yarrow.runtime.config.options import execution
 
     if classpath:
         raise CommandError(
             "-C names Java classes, which this engine does not run: ship Python files with -pyfs."
         )
-    _change_interpreter(py_client_executable)
     say_without_effect(yarn_jar, yarn_streaming)
     if yarn_query:
         return show_yarn([*(dynamic or ()), *(yarn_dynamic or ())])
@@ -145,6 +145,7 @@ def run(
         "python.files": py_files,
         "python.archives": py_archives,
         "python.requirements": py_requirements,
+        "python.client.executable": py_client_executable,
         "python.executable": py_executable,
         "python.pythonpath": py_path,
     }
@@ -169,24 +170,14 @@ def run(
     if context.info_name == "run-application":
         target = application_target(target or executor)
     config = with_default_target(settings_of(both, target or executor, address, values, flags))
+    if config.get(execution.TARGET) != YARN_APPLICATION:
+        go_on_in_client_interpreter(config)
     run_it(program, config)
 
 
 def _whole_path(path: str | None) -> str | None:
     """A path below the folder of the command is made whole: the cluster has another folder."""
     return os.path.abspath(path) if path is not None and os.path.exists(path) else path
-
-
-def _change_interpreter(executable: str | None) -> None:
-    """Goes on in another interpreter, with the same arguments but this one."""
-    if executable is None or os.path.realpath(executable) == os.path.realpath(sys.executable):
-        return
-    arguments, skip = [], False
-    for argument in sys.argv[1:]:
-        if not skip and argument not in ("-pyclientexec", "--pyClientExecutable"):
-            arguments.append(argument)
-        skip = argument in ("-pyclientexec", "--pyClientExecutable")
-    os.execvp(executable, [executable, "-m", "yarrow.cli.main", *arguments])
 
 
 def info(
@@ -222,7 +213,9 @@ def check_savepoint(
     as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
     open_functions: Annotated[
         bool,
-        typer.Option("--open", help="Opens functions with state here, and reads what sources and sinks have stored."),
+        typer.Option(
+            "--open", help="Opens functions with state here, and reads what sources and sinks have stored."
+        ),
     ] = False,
     dynamic: Dynamic = None,
 ) -> None:

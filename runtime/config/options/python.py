@@ -34,13 +34,15 @@ EXECUTABLE: Final = option(
     STRING,
     "python",
     "The interpreter that runs the workers; unless set, that of their TaskExecutor (embedded: the program's)."
-    " Of the same minor version as the program's, with Yarrow installed.",
+    " Of the same minor version as the program's, with the same Yarrow installed. A path in an archive of"
+    " `python.archives` (`env.zip/bin/python`) is for the job alone that brings it.",
 )
 CLIENT_EXECUTABLE: Final = option(
     "python.client.executable",
     STRING,
     "python",
-    "The interpreter that runs main() of a submitted program.",
+    "The interpreter that runs main() of a program that `yarrow run` submits; in application mode, of the container."
+    " As for `python.executable`, it may lie in an archive of `python.archives`.",
 )
 PYTHON_PATH: Final = optional(
     "python.pythonpath",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,7 +61,7 @@ def test_one_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     for part in (
         "python.executable",
         "'venv.zip/venv/bin/python'",
-        "the archive 'venv.zip'",
+        "the job's archive 'venv.zip'",
         "No module named",
     ):
         assert part in outcome.err
@@ -69,3 +73,53 @@ def test_threads_of_this_process_cannot_run_in_it(tmp_path: Path) -> None:
     assert outcome.status == 1
     assert "execution.in-process" in outcome.err
     assert "venv.zip/venv/bin/python" in outcome.err
+
+
+_MAIN = """
+import sys
+print(sys.prefix)
+if sys.argv[1:] == ["child"]:
+    import subprocess
+    subprocess.run(["yarrow", "run", "-py", "main.py"], check=True)
+"""
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `yarrow run` with a folder for temporary files of its own, of which nothing is left afterwards."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    (folder / "main.py").write_text(_MAIN)
+    programs = Path(sys.executable).parent
+    variables = {"TMPDIR": str(temporary), "PATH": f"{programs}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [str(programs / "yarrow"), "run", *arguments],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert list(temporary.iterdir()) == []
+    return done
+
+
+def test_main_runs_in_the_interpreter_of_the_archive(tmp_path: Path) -> None:
+    zipped_environment(tmp_path)
+    flags = ("-pyarch", "venv.zip#env", "-pyclientexec", "env/venv/bin/python")
+    done = command(tmp_path, *flags, "main.py", "child")
+    assert done.returncode == 0, done.stderr
+    own, child = done.stdout.splitlines()
+    assert re.fullmatch(rf"{tmp_path}/temporary/yarrow-interpreter-[^/]*/env/venv", own)
+    assert child == sys.prefix, "a command that the program starts is another"
+
+
+def test_an_interpreter_of_main_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    zipped_script(tmp_path, "exit 3")
+    done = command(tmp_path, "-pyarch", "venv.zip", "-pyclientexec", "venv.zip/venv/bin/python", "main.py")
+    assert done.returncode == 1
+    assert "python.client.executable" in done.stderr
+    assert "'venv.zip/venv/bin/python': it is no Python" in done.stderr
+    done = command(tmp_path, "-pyclientexec", "no/such/python", "main.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'no/such/python': there is no such program" in done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.archives import ArchiveLimits, UnsafeArchiveError, unpack
+from yarrow.runtime.fs.archives import ArchiveLimits, UnsafeArchiveError, unpack
 
 
 @dataclass(frozen=True)

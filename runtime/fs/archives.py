@@ -1,6 +1,6 @@
 """Archives that a user ships, unpacked within limits and nowhere but in their own folder.
 
-Owner: the task thread of a worker process before it loads user code; blocking. Names and links of an archive are not to
+Owner: any thread; blocking. Names and links of an archive are not to
 be trusted: nothing is written above the folder nor through a link that the archive brought, and a small file that
 unpacks to a huge one ends at a limit instead of at the end of the disk.
 """

@@ -1,0 +1,50 @@
+"""`-pyclientexec`: the command goes on in another interpreter, with the same arguments.
+
+Owner: the main thread, before anything of the program is loaded. An archive that holds the interpreter is unpacked into
+a temporary folder, which goes with the process; that of a killed one goes with the next that unpacks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+
+from yarrow.runtime.config.client_interpreter import client_interpreter
+from yarrow.runtime.config.interpreter import environment_for
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned, remove_inherited
+
+_FOLDER = "yarrow-interpreter-"
+#: Tells the process that goes on that it is the one, and where its interpreter was unpacked.
+_GOES_ON = "YARROW_GOES_ON"
+
+
+def go_on_in_client_interpreter(config: Settings) -> None:
+    """Does not return where python.client.executable is another interpreter than this one.
+
+    Raises ConfigError for one in which the command cannot go on.
+    """
+    if (inherited := os.environ.pop(_GOES_ON, None)) is not None:
+        if inherited:
+            atexit.register(remove_inherited, Path(inherited))
+        return
+    folders: list[ClientFolder] = []
+
+    def folder() -> Path:
+        remove_abandoned(prefix=_FOLDER)
+        folders.append(ClientFolder(prefix=_FOLDER))
+        return Path(folders[0].path)
+
+    try:
+        path = client_interpreter(config, folder)
+        if path != sys.executable:
+            for unpacked in folders:
+                unpacked.hand_on()
+            variables = environment_for(path, os.environ)
+            variables[_GOES_ON] = folders[0].path if folders else ""
+            os.execve(path, [path, "-m", "yarrow.cli.main", *sys.argv[1:]], variables)
+    finally:
+        for unpacked in folders:
+            unpacked.remove()
