@@ -1,7 +1,7 @@
 """Fault plans by the thousand: seed after seed over all job shapes and backends, each held against the output without
 faults. A failure is printed with the command that replays it; any failure makes the exit status 1.
 
-Tests on a real YARN, and of large rows, leave their results in docs/soak.md; plans have none but their failures.
+Tests on a real YARN, and of large rows and values, leave their results in docs/soak.md; plans have none but failures.
 One cluster at a time serves many plans: workers are processes and are killed, or everything is a thread, calls fail and
 messages are lost. Started as `bench/soak`; owner: the main thread.
 """
@@ -155,6 +155,8 @@ def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
         return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds, given.only)
     if given.large_row is not None:
         return soak_large_row.run_large_row(given.large_row)
+    if given.largest_value:
+        return soak_large_row.run_largest_value()
     return None
 
 
@@ -191,10 +193,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a row of a gigabyte, or of so many MiB, through exchange, state and checkpoints",
     )
     parser.add_argument(
+        "--largest-value",
+        action="store_true",
+        help="values of state as large as RocksDB takes them, 2 GiB, and one that is larger",
+    )
+    parser.add_argument(
         "--page",
         type=Path,
         default=PAGE,
-        help="where results on a real YARN, and of large rows, are stored (docs/soak.md)",
+        help="where results on a real YARN, and of large rows and values, are stored (docs/soak.md)",
     )
     given = parser.parse_args(arguments)
     commit = present_commit()

@@ -160,7 +160,7 @@ def test_keys_of_another_type_are_refused_and_no_others(
     for dropped in ("false", "true"):
         unclaimed = {"execution__state_recovery__ignore_unclaimed_state": dropped}
         with pytest.raises(RestoreError, match=match):
-            submitted(cluster, tmp_path, backend, text_of, Types.STRING(), path=path, **unclaimed)
+            submitted(cluster, tmp_path, backend, text_of, Types.STRING(), 2, path, False, **unclaimed)
     assert len(cluster.running_jobs()) == jobs
     allow(tmp_path, ROWS)
     other = BACKENDS[1 - BACKENDS.index(backend)]

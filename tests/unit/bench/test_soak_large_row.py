@@ -17,6 +17,8 @@ def test_a_machine_without_the_memory_is_told(capsys: pytest.CaptureFixture[str]
     (row,) = soak_large_row.run_large_row(1024, MEMINFO.format(4096 * 1024))
     assert row.outcome == "FAILED: needs 10240 MiB of memory, 4096 MiB are free"
     assert soak_large_row.available_mebibytes("nothing of the kind") == 0
+    (row,) = soak_large_row.run_largest_value(MEMINFO.format(4096 * 1024))
+    assert row.outcome == "FAILED: needs 9216 MiB of memory, 4096 MiB are free"
 
 
 def test_the_test_of_the_suite_runs_with_the_row_asked_for(
@@ -33,10 +35,13 @@ def test_the_test_of_the_suite_runs_with_the_row_asked_for(
     monkeypatch.setattr(soak_large_row, "available_mebibytes", lambda meminfo: 1 << 20)
     assert soak.main(["--large-row", "--page", page]) == 0
     assert soak.main(["--large-row", "400", "--page", page]) == 0
+    assert soak.main(["--largest-value", "--page", page]) == 0
     assert [variables for _, variables in asked] == [
         {"YARROW_LARGE_ROW_MEBIBYTES": "1024"},
         {"YARROW_LARGE_ROW_MEBIBYTES": "400"},
+        {"YARROW_SOAK": "1"},
     ]
+    assert asked[-1][0] == [soak_large_row.LARGEST_VALUE_TEST]
     assert "| a large row | 1 s | passed |" in capsys.readouterr().out
     assert [result.outcome for result in ResultsPage(tmp_path / "soak.md").results()] == ["passed"]
 
@@ -45,3 +50,4 @@ def test_it_names_a_test_that_there_is_and_the_variable_that_it_reads() -> None:
     text = (Path(ROOT) / soak_large_row.TEST).read_text()
     assert f"def {soak_large_row.NAME}" in text
     assert "YARROW_LARGE_ROW_MEBIBYTES" in text
+    assert "YARROW_SOAK" in (Path(ROOT) / soak_large_row.LARGEST_VALUE_TEST).read_text()
