@@ -133,14 +133,15 @@ class SkeinDriver:
             self._failure = YarnError(f"Skein's driver cannot be started: {error}.")
 
     def _started(self) -> str:
-        command = self._command()
+        # First what may be missing: nothing has been made then that would be left.
+        command, class_path = self._command(), self._class_path()
         environment = dict(self._environment)
         certificate, key = self.credentials
         environment["SKEIN_CERTIFICATE"], environment["SKEIN_KEY"] = certificate.decode(), key.decode()
         folder = ClientFolder(prefix=DRIVER_FOLDER)
         overlay = Path(folder.path) / OVERLAY_JAR
         write_overlay(overlay, self._properties)
-        environment["CLASSPATH"] = f"{_skein_jar()}:{overlay}:{self._class_path()}"
+        environment["CLASSPATH"] = f"{_skein_jar()}:{overlay}:{class_path}"
         log = open(Path(folder.path) / _LOG_FILE, "w+b")  # noqa: SIM115 - closed with the driver
         with socket.create_server(("127.0.0.1", 0), backlog=1) as callback:
             environment["SKEIN_CALLBACK_PORT"] = str(callback.getsockname()[1])

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
+from yarrow.runtime.yarn.skein_driver import SkeinDriver
 
 CLIENT = """
 import sys, tempfile
@@ -71,3 +73,14 @@ def test_what_no_client_has_made_stays(temporary: Path) -> None:
     sweep()
     assert set(temporary.iterdir()) == before
     assert (elsewhere / "lock").exists()
+
+
+def test_a_client_without_hadoops_program_leaves_no_folder(temporary: Path) -> None:
+    java = temporary / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    driver = SkeinDriver((b"", b""), {"JAVA_HOME": str(temporary / "jdk"), "PATH": str(temporary)}, {})
+    with pytest.raises(YarnError, match="no program `yarn` on PATH"):
+        driver.address()
+    driver.close()
+    assert list(temporary.iterdir()) == [temporary / "jdk"]
