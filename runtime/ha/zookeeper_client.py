@@ -68,6 +68,8 @@ _HANDSHAKE, _SHORTEST_HANDSHAKE, _LONGEST_HANDSHAKE = 1 / 6, 1.0, 5.0
 _COLLISIONS = 20
 #: Longest pause between two attempts to reach a server.
 _RECONNECT_PAUSE = 1.0
+#: Seconds that the end of a session is waited for.
+_FAREWELL = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -189,10 +191,24 @@ class ZooKeeperClient:
             )
 
     def stop(self) -> None:
-        """Ends the session. A second call does nothing."""
+        """Ends the session. A second call does nothing.
+
+        A server that says nothing is waited for only a moment: the session then ends by its timeout, as if this process
+        had died, and nobody who ends is held up by it.
+        """
         self._stopped = True
-        self._client.stop()
-        self._client.close()
+        leaving = threading.Thread(target=self._leave, name="zookeeper-farewell", daemon=True)
+        leaving.start()
+        leaving.join(_FAREWELL)
+        if leaving.is_alive():
+            _log.info("ZooKeeper does not answer: the session is left to its timeout")
+
+    def _leave(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            _log.info("the session of ZooKeeper was not ended as it should: %s", error)
 
     def listen(self, listener: Callable[[SessionEvent], None]) -> None:
         """Tells of each event, on the client's thread."""
