@@ -223,9 +223,9 @@ def test_functions_run_in_the_interpreter_of_an_archive_of_the_job(
     flags = ("-pyarch", "venv.zip#env", "-pyexec", "env/venv/bin/python")
     job = commands.ok("run", "-m", "yarn-cluster", *name, *flags, "interpreters.py")
     path = "venv.zip/venv/bin/python"
-    flags = ("-pyarch", "venv.zip", "-pyexec", path, "-pyclientexec", path)
+    both = ("-pyarch", "venv.zip", "-pyexec", path, "-pyclientexec", path)
     attached = ("-t", "yarn-application", "-D", "execution.attached=true")
-    program = commands.ok("run-application", *attached, *name, *flags, "-py", "interpreters.py")
+    program = commands.ok("run-application", *attached, *name, *both, "-py", "interpreters.py")
     printed: list[str] = []
 
     def told() -> bool:
