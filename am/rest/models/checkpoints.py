@@ -11,6 +11,9 @@ from pydantic import Field
 
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, NumberOrNaN, RestModel
 
+#: As in the path where the outcome is asked for.
+_HEX = "^[0-9a-fA-F]{32}$"
+
 CheckpointStatus = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 
 
@@ -280,7 +283,7 @@ class CheckpointTrigger(CamelModel):
     """What kind of checkpoint is asked for."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
-    trigger_id: str | None = None
+    trigger_id: str | None = Field(default=None, pattern=_HEX)
 
 
 class SavepointTrigger(CamelModel):
@@ -288,7 +291,7 @@ class SavepointTrigger(CamelModel):
 
     target_directory: str | None = Field(default=None, alias="target-directory")
     cancel_job: bool = Field(default=False, alias="cancel-job")
-    trigger_id: str | None = None
+    trigger_id: str | None = Field(default=None, pattern=_HEX)
     format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"
 
 
@@ -297,5 +300,5 @@ class StopWithSavepoint(CamelModel):
 
     target_directory: str | None = None
     drain: bool = False
-    trigger_id: str | None = None
+    trigger_id: str | None = Field(default=None, pattern=_HEX)
     format_type: Literal["CANONICAL", "NATIVE"] = "CANONICAL"

@@ -113,6 +113,17 @@ def test_a_trigger_id_of_the_callers_own_begins_once(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_a_trigger_id_that_nobody_could_ask_about_is_refused(tmp_path: Path) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        for path in ("checkpoints", "savepoints", "stop"):
+            answer = await client.post(f"/jobs/{JOB}/{path}", json={"triggerId": "mine"})
+            assert answer.status_code == 400
+            assert "triggerId" in answer.json()["errors"][0] and "'mine'" in answer.json()["errors"][0]
+        assert cluster.dispatcher.requests == []
+
+    run(tmp_path, body)
+
+
 def test_a_failure_is_told_with_its_cause(tmp_path: Path) -> None:
     async def body(cluster: FakeCluster, client: AsyncClient) -> None:
         cluster.dispatcher.savepoint_error = CheckpointFailedError("/sp: no space left")
