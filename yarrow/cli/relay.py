@@ -13,7 +13,8 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient
+from yarrow.runtime.common.errors import YarrowError
 
 LOOPBACK: Final = "127.0.0.1"
 _PIECE = 1 << 16
@@ -55,7 +57,7 @@ class Relay:
 
     def __init__(self, rest: RestClient, port: int = 0) -> None:
         """Raises CommandError when the port is taken."""
-        handler = type("Handler", (_Handler,), {"rest": rest})
+        handler = type("Handler", (_Handler,), {"rest": rest, "looking": threading.Lock()})
         try:
             self._server = _Server((LOOPBACK, port), handler)
         except OSError as error:
@@ -100,6 +102,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     rest: RestClient
+    #: Held by who looks for the next master.
+    looking: threading.Lock
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
 
@@ -122,16 +126,33 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdigit():
             return self._refuse(HTTPStatus.BAD_REQUEST, f"Content-Length {length!r} is no number.")
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED}
-        body = _pieces(self.rfile, int(length)) if int(length) else None
         try:
-            response = self.rest.open(self.command, self.path, body, headers)
+            response = self._opened(headers, int(length))
         except (OSError, http.client.HTTPException) as error:
             return self._refuse(
                 HTTPStatus.BAD_GATEWAY,
                 f"The application does not answer at {self.rest.address}: {error or type(error).__name__}.",
             )
+        except YarrowError as error:
+            return self._refuse(HTTPStatus.BAD_GATEWAY, str(error))
         with response:
             self._answer(response)
+
+    def _opened(self, headers: Mapping[str, str], length: int) -> http.client.HTTPResponse:
+        """The master's answer; of the next one where this one is gone."""
+        asked = self.rest.address
+        try:
+            return self._sent(headers, length)
+        except ConnectionRefusedError:
+            # Nothing was sent. A page asks many things at once: one of them looks for the next master.
+            with self.looking:
+                if self.rest.address == asked and not self.rest.look_again():
+                    raise
+            return self._sent(headers, length)
+
+    def _sent(self, headers: Mapping[str, str], length: int) -> http.client.HTTPResponse:
+        body = _pieces(self.rfile, length) if length else None
+        return self.rest.open(self.command, self.path, body, headers)
 
     def _answer(self, response: http.client.HTTPResponse) -> None:
         self.send_response(response.status)

@@ -166,6 +166,13 @@ class RestClient:
             pass
         return True
 
+    def look_again(self) -> bool:
+        """Finds out where the server is now; False where nobody can tell. Raises an error that says that it is gone."""
+        if self._locate is None:
+            return False
+        self._move(self._locate())
+        return True
+
     def upload(self, path: str, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Any:
         """POST as multipart: `request` as JSON, and files by name, as Flink's clients send them."""
         boundary = os.urandom(16).hex()

@@ -159,6 +159,32 @@ def test_a_master_that_is_gone_is_named(relay: Relay, master: ThreadingHTTPServe
     assert f"http://{LOOPBACK}:{port}" in json.loads(body)["errors"][0]
 
 
+def test_the_next_master_is_found(master: ThreadingHTTPServer) -> None:
+    """An attempt that YARN starts after another has an address of its own."""
+    where = [f"http://{LOOPBACK}:{master.server_address[1]}"]
+
+    def locate() -> str:
+        if not where:
+            raise CommandError("application_1 has ended: FAILED.")
+        return where.pop()
+
+    gone = ThreadingHTTPServer((LOOPBACK, 0), Master)
+    gone.server_close()
+    relay = Relay(RestClient(LOOPBACK, gone.server_address[1], token=TOKEN, locate=locate))
+    thread = threading.Thread(target=relay.serve)
+    thread.start()
+    try:
+        status, _, body = ask(relay, "POST", "/jobs", "a body")
+        assert (status, json.loads(body)["body"]) == (202, "a body")
+        master.shutdown()
+        master.server_close()
+        status, _, body = ask(relay, "GET", "/jobs")
+        assert (status, json.loads(body)["errors"]) == (502, ["application_1 has ended: FAILED."])
+    finally:
+        relay.close()
+        thread.join()
+
+
 def test_the_user_of_a_connection(tmp_path: Path) -> None:
     server = ThreadingHTTPServer((LOOPBACK, 0), Master)
     client = http.client.HTTPConnection(LOOPBACK, server.server_address[1])
