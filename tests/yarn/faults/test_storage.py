@@ -15,7 +15,7 @@ from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import until
 from tests.yarn.watched_jobs import GRACE
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
@@ -110,6 +110,8 @@ def test_17_the_master_dies_between_metadata_and_pointer(
     job.until_checkpoints()
     # Ids go on above whatever was begun: nothing is written over.
     assert job.last_checkpoint() > half
+    # One that nothing points to goes, one that is pointed to when newer ones have taken its place.
+    until(lambda: not is_there(session, job, half), GRACE, f"checkpoint {half} is removed")
     job.finish()
 
 
@@ -126,6 +128,11 @@ def newest(session: FaultSession, job: SteadyJob) -> int:
         except (FileNotFoundError, FileSystemError):
             continue
     return max(found)
+
+
+def is_there(session: FaultSession, job: SteadyJob, checkpoint_id: int) -> bool:
+    path = f"{session.storage}/checkpoints/{job.job_id}/chk-{checkpoint_id}"
+    return exists(file_system_for(path), path)
 
 
 @pytest.mark.soak
