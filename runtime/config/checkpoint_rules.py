@@ -32,6 +32,17 @@ def interval_is_long_enough(settings: Settings) -> Iterator[ConfigError]:
         )
 
 
+def timeout_is_long_enough(settings: Settings) -> Iterator[ConfigError]:
+    """A checkpoint that is given up at once is none."""
+    timeout = settings.get(checkpointing.TIMEOUT)
+    if timeout.nanos < SHORTEST_INTERVAL.nanos:
+        key = checkpointing.TIMEOUT.key
+        yield ContradictoryOptions(
+            f"{key} is {timeout}, below {SHORTEST_INTERVAL}: no checkpoint would be complete. Raise it.",
+            (key,),
+        )
+
+
 def unaligned_fits(settings: Settings) -> Iterator[ConfigError]:
     """Records in flight belong to one checkpoint at a time, and to none where records may count twice."""
     if not settings.get(checkpointing.UNALIGNED):
@@ -125,6 +136,7 @@ def claim_mode_is_supported(settings: Settings) -> Iterator[ConfigError]:
 
 CHECKPOINT_RULES: Final = (
     interval_is_long_enough,
+    timeout_is_long_enough,
     unaligned_fits,
     storage_is_known,
     folders_are_absolute,

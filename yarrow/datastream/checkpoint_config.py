@@ -188,6 +188,8 @@ class CheckpointConfig:
         return self
 
     def _set_millis(self, option: ConfigOption[Duration], millis: int, least: int) -> CheckpointConfig:
+        if type(millis) is not int:
+            raise TypeError(f"{option.key()} takes whole milliseconds, an int: not {millis!r}")
         if millis < least:
             raise ValueError(f"{option.key()} must be at least {least} ms, not {millis} ms")
         return self._set(option, Duration.of_millis(millis))

@@ -55,7 +55,12 @@ def set_storage(configuration: Configuration, storage: CheckpointStorage) -> Non
 
 
 def set_backend(configuration: Configuration, backend: StateBackend) -> None:
-    """Writes a state backend into a configuration. Raises what `backend_settings` raises."""
+    """Writes a state backend into a configuration. Raises TypeError, and what `backend_settings` raises."""
+    if not isinstance(backend, StateBackend):
+        raise TypeError(
+            f"set_state_backend takes a state backend such as EmbeddedRocksDBStateBackend(), not {backend!r}; by name"
+            " it is set as state.backend.type in the configuration"
+        )
     for key, value in backend_settings(backend).items():
         configuration.set_string(key, value)
 

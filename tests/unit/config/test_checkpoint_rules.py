@@ -14,6 +14,7 @@ C = "execution.checkpointing."
     ("values", "keys"),
     [
         ({f"{C}interval": "5 ms"}, (f"{C}interval",)),
+        ({f"{C}timeout": "0 ms"}, (f"{C}timeout",)),
         (
             {f"{C}unaligned.enabled": "true", f"{C}mode": "AT_LEAST_ONCE"},
             (f"{C}unaligned.enabled", f"{C}mode"),

@@ -55,6 +55,17 @@ def test_a_backend_becomes_configuration() -> None:
     assert keys(env)["state.backend.type"] == "hashmap"
 
 
+def test_what_is_of_another_type_is_refused_in_words() -> None:
+    env: Any = StreamExecutionEnvironment()
+    with pytest.raises(
+        TypeError, match=r"set_state_backend takes .* not 'rocksdb'; by name .* state.backend.type"
+    ):
+        env.set_state_backend("rocksdb")
+    for wrong in ("10 s", 1e4, True):
+        with pytest.raises(TypeError, match=f"{C}interval takes whole milliseconds, an int: not {wrong!r}"):
+            env.enable_checkpointing(wrong)
+
+
 def test_the_default_directory_of_savepoints() -> None:
     env = StreamExecutionEnvironment()
     assert env.get_default_savepoint_directory() is None
