@@ -169,7 +169,14 @@ def wait_until_known(rest: RestClient, job_id: str) -> None:
 
 def print_how_to_end(application_id: str, job_id: Any = None) -> None:
     """Lines for whoever left an application running."""
+    kill = f"yarn application -kill {application_id}"
+    if job_id is None:
+        # Its jobs are main()'s, which has not come to them yet.
+        print(
+            f"It runs on without this command. `yarrow list -yid {application_id}` shows its jobs. To end it:"
+        )
+        print(f"  {kill}", flush=True)
+        return
     print("It runs on without this command. To end it:")
-    if job_id is not None:
-        print(f"  yarrow cancel -yid {application_id} {job_id}")
-    print(f"or: yarn application -kill {application_id}", flush=True)
+    print(f"  yarrow cancel -yid {application_id} {job_id}")
+    print(f"or, where that fails: {kill}", flush=True)

@@ -10,6 +10,7 @@ from yarrow.cli.applications import application_of, rest_of
 from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import properties_of
 from yarrow.cli.targets import rest_client, with_session, with_target
+from yarrow.cli.yarn_executor import print_how_to_end
 from yarrow.cli.yarn_flags import YarnFlags, application_target, in_megabytes, target_of
 from yarrow.runtime.config.options import execution, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
@@ -199,3 +200,14 @@ def test_management_of_an_own_application_needs_its_id(tmp_path: Path, files: Ap
 def test_a_known_address_is_used_without_asking_yarn(tmp_path: Path, files: ApplicationFiles) -> None:
     rest = rest_of(config_of(tmp_path), secrets(SESSION, "mine", "http://10.0.0.7:4711"))
     assert rest.address == "http://10.0.0.7:4711"
+
+
+def test_what_is_left_running_is_told_with_what_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_how_to_end(SESSION)
+    first, last = capsys.readouterr().out.splitlines()
+    assert f"`yarrow list -yid {SESSION}`" in first
+    assert last == f"  yarn application -kill {SESSION}"
+    print_how_to_end(SESSION, "0" * 32)
+    _, cancel, kill = capsys.readouterr().out.splitlines()
+    assert cancel == f"  yarrow cancel -yid {SESSION} {'0' * 32}"
+    assert kill == f"or, where that fails: yarn application -kill {SESSION}"
