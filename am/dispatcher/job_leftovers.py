@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import remove_checkpoints
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError
-from yarrow.am.dispatcher.jobs import Jobs
+from yarrow.am.dispatcher.jobs import Jobs, NotKnownYetError
 from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
@@ -103,7 +103,9 @@ class JobLeftovers:
         except (OSError, YarrowError) as error:
             # Of the first, second, fourth... attempt.
             if not leftover.attempts & (leftover.attempts - 1):
-                _log.warning(
+                level = logging.INFO if isinstance(error, NotKnownYetError) else logging.WARNING
+                _log.log(
+                    level,
                     "what is stored of job %s is not removed yet, tried again (%d times so far): %s",
                     job_id,
                     leftover.attempts,

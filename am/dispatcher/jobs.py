@@ -9,10 +9,14 @@ from __future__ import annotations
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.recovering_job import RecoveringJob
 from yarrow.am.jobmaster.job_master import JobMaster
-from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError
+from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
+
+
+class NotKnownYetError(YarrowError):
+    """To be asked again."""
 
 
 class Jobs:
@@ -55,11 +59,16 @@ class Jobs:
         return job
 
     def unneeded(self, blobs: tuple[str, ...], job_id: JobID) -> list[str]:
-        """Those of the blobs of a job that has ended that no other job needs."""
+        """Those of the blobs of a job that has ended that no other job needs.
+
+        NotKnownYetError while there is another job that has not been read.
+        """
         stored = [*self.recovering.values(), *self.kept.values()]
-        if any(job.job is None and job.job_id != job_id for job in stored):
-            # Which blobs a job needs that has not been read is not known.
-            return []
+        unread = [job.job_id for job in stored if job.job is None and job.job_id != job_id]
+        if blobs and unread:
+            raise NotKnownYetError(
+                f"whether the stored job {unread[0]} needs its files too is not known before that has been read"
+            )
         used = {key for keys in self.starting.values() for key in keys}
         for graph in [master.graph.job for master in self.running.values()] + [
             job.job for job in stored if job.job is not None and job.job_id != job_id

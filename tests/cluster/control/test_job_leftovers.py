@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import Masters, masters
 from tests.unit.rpc.loops import run
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.ha.records import Put
 from yarrow.testing.job_graphs import Stage, linear_job
 
 
@@ -79,9 +81,8 @@ def test_what_is_left_at_the_end_is_named_and_removed_by_the_next_leader(
         async with masters(tmp_path) as cluster:
             job_id = await ended_without_storage(cluster, storage)
             await eventually(lambda: "is not removed yet" in caplog.text)
-            with caplog.at_level(logging.WARNING):
-                await cluster.follow()
-            assert f"was not removed: {storage.graphs}/{job_id}-*" in caplog.text
+            await cluster.follow()
+            await eventually(lambda: f"was not removed: {storage.graphs}/{job_id}-*" in caplog.text)
             storage.comes_back()
             await cluster.lead()
             records = cluster.election.records(2)
@@ -119,5 +120,39 @@ def test_what_a_former_master_left_is_tried_again_too(tmp_path: Path) -> None:
 
             await eventually(removed)
             assert not [*storage.graphs.iterdir()]
+
+    run(body())
+
+
+def test_files_that_a_job_shipped_go_when_it_is_known_that_no_other_needs_them(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(2)
+            broken = await cluster.submit(linear_job(Stage(1), job_id=1))
+            key = await cluster.plane.store_blob(b"a file of the user")
+            code = UserCode(files=(ShippedFile(name="a.txt", kind="cached_file", blob_key=key),))
+            job_id = await cluster.submit(structs.replace(linear_job(Stage(1), job_id=2), user_code=code))
+            cluster.election.records(1).write(Put(f"jobs/{broken}", b"\xc1"))
+            await cluster.follow()
+            await cluster.lead()
+            await cluster.until_status(broken, JobStatus.FAILED)
+            await cluster.until_status(job_id, JobStatus.RUNNING)
+            await cluster.dispatcher.cancel_job(job_id)
+            assert (await cluster.result(job_id)).status is JobStatus.CANCELED
+            records = cluster.election.records(2)
+            await eventually(lambda: records.children("jobs") == (broken,))
+            await cluster.pass_time(20)
+            blob = tmp_path / "ha" / "blobs" / key
+            assert blob.exists() and records.children("results") == (job_id,)
+            # The user gives the job up that nobody can read.
+            await cluster.dispatcher.cancel_job(broken)
+
+            async def removed() -> bool:
+                await cluster.pass_time(1)
+                return not records.children("results")
+
+            await eventually(removed)
+            assert not blob.exists()
 
     run(body())
