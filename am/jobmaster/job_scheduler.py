@@ -30,7 +30,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_holds import SlotHolds
 from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
-from yarrow.am.jobmaster.task_ends import cancel_tasks, cause_of, fail_tasks, unexpected_cancel
+from yarrow.am.jobmaster.task_ends import cancel_tasks, cause_of, fail_tasks, last_cause, unexpected_cancel
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
@@ -367,7 +367,7 @@ class JobScheduler:
         if not self._restarts:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):
-            return self._fail_job(cause, now)
+            return self._fail_job(last_cause(cause, self.graph.restarts, self._backoff.description), now)
         self._rescale.failed(cause)
         if self._rescale.next_job is not None or self.needs_global_restart():
             members = self._failover.everything()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from yarrow.am.jobmaster.execution_graph import Execution
 from yarrow.am.jobmaster.scheduler_actions import Actions, CancelTasks
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
@@ -52,6 +54,17 @@ def cause_of(execution: Execution) -> FailureCause:
 def unexpected_cancel(execution: Execution) -> FailureCause:
     """Why it is CANCELED although nobody has cancelled it."""
     return _cause(f"{execution.title} was cancelled by its worker, not by the JobMaster")
+
+
+def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCause:
+    """The cause of a job that fails for good: the last one, and why it does not restart once more."""
+    if not restarts:
+        return cause
+    told = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
+    times = "once" if restarts == 1 else f"{restarts} times"
+    return structs.replace(
+        cause, stacktrace=f"{told}\nThe job had restarted {times}, and does not again ({strategy})."
+    )
 
 
 def _cause(text: str) -> FailureCause:

@@ -471,7 +471,11 @@ def test_the_job_fails_with_its_last_cause_when_restarts_are_used_up() -> None:
     last = FailureCause(exception_name="X", message="the last", stacktrace="")
     job.report(FAILED, job.execution(0, 0), cause=last)
     assert job.report(CANCELED)[-1] == JobEnded(JobStatus.FAILED)
-    assert job.graph.failure == last
+    assert job.graph.failure is not None
+    assert (job.graph.failure.exception_name, job.graph.failure.message) == ("X", "the last")
+    assert job.graph.failure.stacktrace.startswith(
+        "X: the last\nThe job had restarted once, and does not again (fixed delay: 1 restarts, each after"
+    )
     assert [entry.cause for entry in job_details(job.graph).exceptions] == [BROKEN, last]
 
 
