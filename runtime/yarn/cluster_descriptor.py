@@ -232,7 +232,7 @@ class YarnClusterDescriptor:
             )
             self.files.write_secrets(kept)
             self.files.forget_ended(client.has_ended)
-            remove_abandoned(client)
+            remove_abandoned(client, application_id, self._clock)
             remove_ended(self._config, client.report)
             awaited = AwaitedApplication(
                 client, application_id, submission, self._say, self._clock, demands(self._config)

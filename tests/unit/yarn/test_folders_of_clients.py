@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.yarn.abandoned_files import was_never_submitted
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
 
+DAY_MS = 24 * 3600 * 1000
 CLIENT = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
@@ -84,3 +86,22 @@ def test_a_client_without_hadoops_program_leaves_no_folder(temporary: Path) -> N
         driver.address()
     driver.close()
     assert list(temporary.iterdir()) == [temporary / "jdk"]
+
+
+@pytest.mark.parametrize(
+    ("application", "age_ms", "goes"),
+    [
+        ("application_1700000000000_0003", DAY_MS + 1, True),
+        # Its client may still be uploading.
+        ("application_1700000000000_0003", DAY_MS - 1, False),
+        # Of another YARN, or of this one before it started: it may run.
+        ("application_1600000000000_0003", 9 * DAY_MS, False),
+    ],
+)
+def test_of_uploads_that_yarn_never_heard_of_only_old_ones_of_this_yarn_go(
+    application: str, age_ms: int, goes: bool
+) -> None:
+    now_ms = 1_800_000_000_000
+    latest = "application_1700000000000_0012"
+    assert was_never_submitted(application, now_ms - age_ms, latest, now_ms) is goes
+    assert not was_never_submitted(application, 0, "", now_ms), "nobody knows which YARN is asked"
