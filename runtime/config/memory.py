@@ -16,6 +16,8 @@ from yarrow.runtime.config.settings import ReadableConfig
 
 #: What the master process needs besides the finished jobs it keeps.
 JOB_MANAGER_BASE: Final = MemorySize.of_mebibytes(128)
+#: Skein's JVM, in the master's container on YARN: a heap of 128 MiB, and as much again beside it.
+SKEIN_MEMORY: Final = MemorySize.of_mebibytes(256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def check_job_manager_memory(config: ReadableConfig) -> None:
             f" {JOB_MANAGER_BASE.human()} for the"
             f" process itself and {store.human()} for finished jobs"
             f" ({jobmanager.JOB_STORE_CACHE_SIZE.key}) make"
-            f" {needed.human()}. Raise it to at least `{needed}`.",
+            f" {needed.human()}. Raise it to at least `{needed}`,"
+            f" on YARN to `{MemorySize(needed.bytes + SKEIN_MEMORY.bytes)}`.",
             (jobmanager.PROCESS_SIZE.key, jobmanager.JOB_STORE_CACHE_SIZE.key),
         )

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from yarrow.runtime.config.errors import MemoryBudgetError
-from yarrow.runtime.config.memory import JOB_MANAGER_BASE, check_job_manager_memory, task_executor_budget
+from yarrow.runtime.config.memory import (
+    JOB_MANAGER_BASE,
+    SKEIN_MEMORY,
+    check_job_manager_memory,
+    task_executor_budget,
+)
 from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import high_availability, jobmanager, rest, security, taskmanager, yarn
 from yarrow.runtime.config.quantities import MemorySize
@@ -30,8 +35,6 @@ _TASK_EXECUTOR_VARIABLES: Final = "containerized.taskmanager.env."
 _MASTER_JAVA_OPTIONS: Final = " ".join(
     (*FAST_START, "-Djava.net.preferIPv4Stack=true", "--add-opens=java.base/java.util=ALL-UNNAMED")
 )
-#: Skein's JVM: a heap of 128 MiB, and as much again beside it.
-SKEIN_MEMORY: Final = MemorySize.of_mebibytes(256)
 _ATTEMPTS_WITH_HIGH_AVAILABILITY: Final = 2
 _BIND_OPTIONS: Final = (jobmanager.BIND_HOST, taskmanager.BIND_HOST, rest.BIND_ADDRESS)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

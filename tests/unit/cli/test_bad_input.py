@@ -16,6 +16,7 @@ UNKNOWN = "application_1700000000000_0001"
     ("arguments", "said"),
     [
         (["session", "-d"], "HADOOP_CONF_DIR"),
+        (["session", "-d", "-jm", "100"], "at least `178 mb`, on YARN to `434 mb`"),
         (["session", "-q"], "HADOOP_CONF_DIR"),
         (["run", "-m", "yarn-cluster", "job.py"], "HADOOP_CONF_DIR"),
         (["run-application", "-t", "yarn-application", "job.py"], "HADOOP_CONF_DIR"),
