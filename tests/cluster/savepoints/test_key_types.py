@@ -15,7 +15,15 @@ import pyarrow as pa
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.cluster.savepoints.all_kinds import ROWS, SPLITS, StepSource, allow, mark_of, rows_until
+from tests.cluster.savepoints.all_kinds import (
+    ROWS,
+    SPLITS,
+    StepSource,
+    allow,
+    is_running,
+    mark_of,
+    rows_until,
+)
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
@@ -126,6 +134,7 @@ def stopped(cluster: MiniCluster, folder: Path, backend: str, key_type: TypeInfo
     """A savepoint of the rows before the gate."""
     allow(folder, LIMIT)
     client = submitted(cluster, folder, backend, key_type=key_type)
+    wait_until(lambda: is_running(client))
     wait_at_gate(folder)
     path = client.stop_with_savepoint(False, f"{folder}/savepoints").result()
     (folder / "told").unlink()
