@@ -40,7 +40,8 @@ def end_of_job(result: JobResult) -> ApplicationEnd:
         case JobStatus.FINISHED:
             return ApplicationEnd(FinalStatus.SUCCEEDED, f"{job} has finished.")
         case JobStatus.CANCELED:
-            return ApplicationEnd(FinalStatus.KILLED, f"{job} was cancelled.")
+            why = f": {result.cancellation}" if result.cancellation else ""
+            return ApplicationEnd(FinalStatus.KILLED, f"{job} was cancelled{why}.")
     if result.cause is None:
         return ApplicationEnd(FinalStatus.FAILED, f"{job} is {result.status.value}; no cause was recorded.")
     trace = (result.cause.stacktrace or result.cause.message).rstrip()

@@ -34,7 +34,7 @@ from yarrow.runtime.common.errors import (
     YarrowError,
 )
 from yarrow.runtime.common.ids import DispatcherID, JobID
-from yarrow.runtime.config.options import rpc
+from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
@@ -197,6 +197,9 @@ class Dispatcher(RpcEndpoint):
         return (await self._recovery.ended_before(job_id)).result
 
     async def cancel_job(self, job_id: JobID) -> Acknowledge:
+        return await self._cancel(job_id)
+
+    async def _cancel(self, job_id: JobID, reason: str = "") -> Acknowledge:
         self._check_cancellable(job_id)
         # Stored before it is promised: should this master die now, the next one cancels the job.
         await self.run_blocking(self._store.mark_cancelled, job_id)
@@ -210,7 +213,7 @@ class Dispatcher(RpcEndpoint):
         elif (kept := self._jobs.kept.get(job_id)) is not None:
             await self._recovery.give_up(kept)
         else:
-            self._jobs.running[job_id].cancel()
+            self._jobs.running[job_id].cancel(reason)
         return Acknowledge()
 
     async def _forget_late_mark(self, job_id: JobID) -> None:
@@ -237,18 +240,19 @@ class Dispatcher(RpcEndpoint):
         if (
             master := self._jobs.running.get(job_id)
         ) is not None and not master.graph.status.is_globally_terminal:
-            self.spawn(self._cancel_abandoned(job_id, seconds), f"cancel {job_id}")
+            # Of a second try, `seconds` are the pause before it.
+            silence = max(seconds, master.graph.job.client_heartbeat_timeout)
+            self.spawn(self._cancel_abandoned(job_id, silence), f"cancel {job_id}")
 
     async def _cancel_abandoned(self, job_id: JobID, seconds: float) -> None:
         """The job was to end with its client, which is gone."""
-        _log.warning(
-            "job %s is cancelled: it was to end with its client, which has been silent for %g s (%s)",
-            job_id,
-            seconds,
-            rpc.CLIENT_HEARTBEAT_TIMEOUT.key,
+        reason = (
+            f"it was to end with its client (-sae, {execution.SHUTDOWN_ON_ATTACHED_EXIT.key}), which has been silent"
+            f" for {seconds:g} s ({rpc.CLIENT_HEARTBEAT_TIMEOUT.key})"
         )
+        _log.warning("job %s is cancelled: %s", job_id, reason)
         try:
-            await self.cancel_job(job_id)
+            await self._cancel(job_id, reason)
         except (JobAlreadyEndedError, JobNotFoundError, LeadershipLostError):
             return
         except RecordsError as error:

@@ -71,6 +71,7 @@ def job_result(graph: ExecutionGraph) -> JobResult:
         end_time=_end_time(graph),
         accumulators=graph.accumulators(),
         cause=graph.failure,
+        cancellation=graph.cancellation,
     )
 
 

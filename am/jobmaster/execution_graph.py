@@ -141,6 +141,8 @@ class ExecutionGraph:
         self.is_ending = False
         #: What made the job fail; None while it has not.
         self.failure: FailureCause | None = None
+        #: Why it was cancelled where nobody asked for it.
+        self.cancellation = ""
         self._history_size = exception_history_size
         self._attempts_kept = attempts_history_size
         #: How often tasks were started again after a failure: once a failover, whatever it took along.

@@ -172,10 +172,10 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
         await self._ended.wait()
         return self.graph.status
 
-    def cancel(self) -> None:
-        """Starts cancelling."""
+    def cancel(self, reason: str = "") -> None:
+        """Starts cancelling; `reason` where nobody has asked for it."""
         self.assert_main_thread()
-        self._carry_out(self._scheduler.cancel(self._now()))
+        self._carry_out(self._scheduler.cancel(self._now(), reason))
 
     def suspend(self, cause: str) -> None:
         """The job ends here and nowhere else: another master goes on with it. To be followed by `stop`."""

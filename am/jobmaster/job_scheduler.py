@@ -191,12 +191,15 @@ class JobScheduler:
             self.graph.transition(JobStatus.RESTARTING, why)
         return self._begin_restart(restart, now)
 
-    def cancel(self, now: float) -> Actions:
-        """The user cancels; no effect on a job that is ending by cancellation or has ended."""
+    def cancel(self, now: float, reason: str = "") -> Actions:
+        """The user cancels, or there is another `reason`; no effect on a job that is ending by cancellation or has
+        ended.
+        """
         if not self.graph.machine.can(JobStatus.CANCELLING):
             return []
         armed = self.graph.status is JobStatus.FAILING
-        self.graph.transition(JobStatus.CANCELLING, "cancelled by the user")
+        self.graph.cancellation = reason
+        self.graph.transition(JobStatus.CANCELLING, reason or "cancelled by the user")
         return self._cancel_all(now, arm=not armed)
 
     def cancellation_timed_out(self, now: float, text: str) -> Actions:

@@ -87,6 +87,17 @@ def check_places(config: Settings) -> None:
     _check_interpreter(config, python.EXECUTABLE)
 
 
+def check_local_files(config: Settings) -> None:
+    """Raises InvalidProgramError for a file of this machine that is to be put into containers and is not there.
+
+    `stage` finds it out too: this is for clients that look before the program's main() has run.
+    """
+    for option in (yarn.SHIP_FILES, yarn.SHIP_ARCHIVES):
+        for value in config.get(option) or ():
+            if scheme_of(value) == "file":
+                _existing(value, option.key)
+
+
 def _check_interpreter(config: Settings, option: ConfigOption[str]) -> None:
     """One that would be looked for in containers in vain."""
     executable = config.get(option)
@@ -118,7 +129,8 @@ def stage(config: Settings, folder: Path, program: ProgramDescription | None = N
     """What `config` ships, and the program (with paths of the client) of application mode.
 
     `folder` is a temporary one of the caller that lasts until the application was submitted; made archives go there.
-    Raises YarnError for what nodes cannot see, InvalidProgramError for a file that is not there.
+    Raises YarnError for what nodes cannot see or HDFS does not have, InvalidProgramError for a local file that is not
+    there.
     """
     check_places(config)
     if program is not None:
@@ -276,7 +288,7 @@ def _remote(path: str) -> str:
     try:
         file_system_for(address).status(address)
     except FileNotFoundError:
-        raise InvalidProgramError(f"{address} is to be shipped, and there is no such file.") from None
+        raise YarnError(f"{address} is to be shipped, and there is no such file: upload it first.") from None
     return address
 
 

@@ -15,7 +15,7 @@ from types import FrameType
 from yarrow.cli.errors import CommandError, ProgramFailedError
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.targets import LOCAL
-from yarrow.cli.yarn_flags import YARN_APPLICATION
+from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.datastream.job_waiting import cancel_and_wait
@@ -95,6 +95,10 @@ def run(program: Program, config: Settings) -> None:
         return
     # What flags name and is not there is no fault of the program, and is said before it runs.
     ProgramFiles().all(config)
+    if target == YARN_PER_JOB:
+        from yarrow.runtime.yarn.staging import check_local_files
+
+        check_local_files(config)
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:
         end_by_interrupt()
     executor = ReportingExecutor(executor_for(target))

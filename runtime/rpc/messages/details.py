@@ -113,6 +113,8 @@ class JobResult(Message, frozen=True, kw_only=True):
     end_time: int
     accumulators: dict[str, Any]
     cause: FailureCause | None = None
+    #: Of one that was cancelled by itself, as when its client had gone: why; "" = somebody asked for it.
+    cancellation: str = ""
 
 
 class TaskExecutorInfo(Message, frozen=True, kw_only=True):

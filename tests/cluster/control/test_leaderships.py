@@ -170,7 +170,10 @@ def test_a_job_that_is_to_end_with_its_client_is_cancelled_when_that_is_silent_u
                 "a new leader has heard nothing for 20 s, not for 40"
             )
             await cluster.pass_time(11)
-            assert (await cluster.dispatcher.request_job_result(job_id)).status is JobStatus.CANCELED
+            result = await cluster.dispatcher.request_job_result(job_id)
+            assert result.status is JobStatus.CANCELED
+            assert "-sae" in result.cancellation
+            assert "silent for 30 s (client.heartbeat.timeout)" in result.cancellation
             await cluster.dispatcher.report_job_client_heartbeat(job_id)
             with pytest.raises(JobNotFoundError):
                 await cluster.dispatcher.report_job_client_heartbeat(JobID("f" * 32))

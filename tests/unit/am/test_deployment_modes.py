@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import psutil
 import pytest
+from msgspec import structs
 
 from yarrow.am.application_master import ChildProcesses
 from yarrow.am.deployment_modes.application_end import (
@@ -65,6 +66,13 @@ def test_the_job_decides_the_final_status(status: JobStatus, expected: FinalStat
 def test_diagnostics_begin_with_the_users_own_error() -> None:
     end = end_of_job(result(JobStatus.FAILED, "counts", BROKEN))
     assert end.diagnostics.startswith("Traceback\nValueError: no\n\nJob 'counts'")
+
+
+def test_diagnostics_say_why_nobody_asked_for_a_cancellation() -> None:
+    cancelled = result(JobStatus.CANCELED)
+    assert end_of_job(cancelled).diagnostics == f"Job 'a' ({'1' * 32}) was cancelled."
+    alone = structs.replace(cancelled, cancellation="its client has been silent for 60 s")
+    assert end_of_job(alone).diagnostics.endswith("was cancelled: its client has been silent for 60 s.")
 
 
 def test_of_several_jobs_the_worst_counts() -> None:

@@ -31,6 +31,7 @@ UNKNOWN = "application_1700000000000_0001"
         ),
         (["run-application", "-m", "a:1", "job.py"], "-m a:1 names a REST server, and yarn-application"),
         (["run", "-pyfs", "gone.zip", "job.py"], "python.files (-pyfs) names 'gone.zip', but there is no"),
+        (["run", "-m", "yarn-cluster", "-yt", "gone", "job.py"], "gone is to be shipped (yarn.ship-files), and there"),
         (["run", "-pyreq", "gone.txt", "job.py"], "python.requirements (-pyreq) names 'gone.txt'"),
         (["cancel", "-m", "a:1", "a b"], "'a b' is no job's id, which has 32 hexadecimal digits"),
         (["savepoint", "-m", "a:1", "hdfs:///p", "0" * 32], "'hdfs:///p' is no job's id"),

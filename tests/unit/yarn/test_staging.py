@@ -13,7 +13,7 @@ from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import Resource, YarnError
-from yarrow.runtime.yarn.staging import StagedFiles, check_places, stage
+from yarrow.runtime.yarn.staging import StagedFiles, check_local_files, check_places, stage
 
 
 @pytest.fixture
@@ -188,3 +188,10 @@ def test_a_folder_that_is_the_program_travels_as_a_zip(files: Path, made: Path) 
 def test_a_program_that_is_not_there_is_refused(made: Path) -> None:
     with pytest.raises(InvalidProgramError, match=r"nowhere\.py is to be shipped"):
         stage(Settings(), made, ProgramDescription(path="/tmp/nowhere.py"))
+
+
+@pytest.mark.parametrize("key", ["yarn.ship-files", "yarn.ship-archives"])
+def test_a_local_file_that_is_not_there_is_found_before_anything_is_made(files: Path, key: str) -> None:
+    check_local_files(Settings({key: "model.zip;hdfs:///looked/for/later.zip"}))
+    with pytest.raises(InvalidProgramError, match=rf"gone\.zip is to be shipped \({key}\), and there is no such"):
+        check_local_files(Settings({key: "model.zip;gone.zip"}))
