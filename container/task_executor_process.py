@@ -23,7 +23,9 @@ from yarrow.container.output_forwarder import NoForwarding, OutputForwarder
 from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.task_executor_settings import settings_of
 from yarrow.container.template_client import TemplateLauncher
+from yarrow.container.unfit_launcher import UnfitLauncher
 from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher, worker_environment
+from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
@@ -33,6 +35,8 @@ from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.service import AddressError, RpcService
+
+_log = logging.getLogger(__name__)
 
 
 def ports_of(ports: PortRange) -> Iterator[int]:
@@ -74,7 +78,11 @@ class EarlyTemplate:
     A process that is started ahead of its use has imported everything by then.
     """
 
-    def __init__(self, worker_entry: str) -> None:
+    def __init__(self, worker_entry: str, jobs_hear_of_unfit: bool = False) -> None:
+        """`jobs_hear_of_unfit`: where workers cannot run in python.executable the jobs fail with the reason; without
+        it `launcher_for` raises, and the process ends.
+        """
+        self._jobs_hear = jobs_hear_of_unfit
         self._guess = LaunchSettings(cpu_cores=1.0, entry=worker_entry)
         # What a template prints goes where this process's own errors go.
         self._launcher: TemplateLauncher | None = TemplateLauncher(self._guess, 2)
@@ -85,8 +93,18 @@ class EarlyTemplate:
             await self._launcher.start()
 
     async def launcher_for(self, config: Settings, cores_per_slot: float) -> WorkerLauncher:
-        """A started launcher as taskmanager.worker.start says: the early one when the guess was right."""
-        executable = await asyncio.to_thread(worker_interpreter, config)
+        """A started launcher as taskmanager.worker.start says: the early one when the guess was right.
+
+        InvalidOptionValue for an interpreter that will not do, where jobs do not hear of it.
+        """
+        try:
+            executable = await asyncio.to_thread(worker_interpreter, config)
+        except InvalidOptionValue as error:
+            if not self._jobs_hear:
+                raise
+            _log.error("workers cannot be started: %s", error)
+            await self.close()
+            return UnfitLauncher(replace(self._guess, cpu_cores=cores_per_slot), str(error))
         settings = replace(self._guess, cpu_cores=cores_per_slot, executable=executable)
         fork = config.get(taskmanager.WORKER_START) is taskmanager.WorkerStart.FORK
         guessed = executable == self._guess.executable and (

@@ -127,7 +127,7 @@ def main(worker_entry: str = DEFAULT_ENTRY) -> int:
 
 
 async def _main(working_directory: str, remove_files: Callable[[], None], worker_entry: str) -> None:
-    early = EarlyTemplate(worker_entry)
+    early = EarlyTemplate(worker_entry, jobs_hear_of_unfit=True)
     await early.start()
     life = ContainerLife(remove_files)
     life.start()

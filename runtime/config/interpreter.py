@@ -44,7 +44,8 @@ def worker_interpreter(config: Settings) -> str:
         return sys.executable
     found = shutil.which(value)
     if found is None:
-        raise _refused(config, "there is no such program, or it may not be executed")
+        looked = "" if os.sep in value else f"; looked for on the PATH {os.environ.get('PATH', os.defpath)}"
+        raise _refused(config, f"there is no such program, or it may not be executed{looked}")
     path = os.path.abspath(found)
     if is_this_interpreter(path):
         return sys.executable

@@ -1,0 +1,56 @@
+"""UnfitLauncher: for a TaskExecutor whose workers' interpreter will not do: each slot that is asked for says why.
+
+Owner: the TaskExecutor's event loop. On YARN a TaskExecutor that ends for such a reason is only replaced by another,
+which ends too: so it comes up, and the job that gets one of its slots fails with the reason. Starts no process; jobs
+that bring an interpreter of their own have workers as ever.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from dataclasses import replace
+
+from yarrow.container.errors import UnfitInterpreterError
+from yarrow.container.worker_launcher import (
+    LaunchSettings,
+    RunningWorker,
+    SpawnLauncher,
+    WorkerLauncher,
+    worker_environment,
+)
+from yarrow.runtime.common.ids import WorkerID
+
+
+class UnfitLauncher:
+    """Starts no worker."""
+
+    def __init__(self, settings: LaunchSettings, reason: str) -> None:
+        """`reason` names the setting, what was tried, and what to do."""
+        self._settings = replace(settings, executable=sys.executable)
+        self._reason = reason
+
+    async def start(self) -> None:
+        """Nothing to warm up."""
+
+    async def launch(
+        self, worker_id: WorkerID, process_name: str, raw_output: int
+    ) -> tuple[RunningWorker, socket.socket]:
+        """Raises UnfitInterpreterError, naming the TaskExecutor and its node."""
+        where = f"the worker {worker_id} on {socket.gethostname()}"
+        raise UnfitInterpreterError(f"{where} cannot be started: {self._reason}")
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """Of a job that brings one, which was tried."""
+        return SpawnLauncher(replace(self._settings, executable=executable))
+
+    def environment(self) -> dict[str, str]:
+        """As workers of a job's own interpreter get it."""
+        return worker_environment(self._settings)
+
+    async def close(self) -> None:
+        """Nothing runs."""
+
+    def processes(self) -> tuple[tuple[str, int], ...]:
+        """None."""
+        return ()
