@@ -73,7 +73,7 @@ def session(
 ) -> None:
     """Starts a session on YARN, or attaches to one with -id; on standard input it takes `stop` and `help`."""
     from yarrow.cli.session_command import attach, start
-    from yarrow.cli.yarn_flags import YARN_CLUSTER, YarnFlags, say_without_effect
+    from yarrow.cli.yarn_flags import YARN_CLUSTER, YarnFlags, say_of_running_session, say_without_effect
 
     if query:
         return show_yarn(dynamic or ())
@@ -94,6 +94,8 @@ def session(
         zookeeper_namespace=zookeeper_namespace,
         environment=environment,
     )
+    if application_id is not None:
+        say_of_running_session(flags)
     values: dict[str, object] = {"execution.attached": not detached}
     config = settings_of(dynamic, "yarn-session", None, values, flags)
     raise typer.Exit(attach(config, detached) if application_id is not None else start(config, detached))

@@ -123,7 +123,14 @@ def run(
     from yarrow.cli.client_interpreter import go_on_in_client_interpreter
     from yarrow.cli.run_command import run as run_it
     from yarrow.cli.targets import with_default_target
-    from yarrow.cli.yarn_flags import YARN_APPLICATION, YarnFlags, application_target, say_without_effect
+    from yarrow.cli.yarn_flags import (
+        YARN_APPLICATION,
+        YARN_SESSION,
+        YarnFlags,
+        application_target,
+        say_of_running_session,
+        say_without_effect,
+    )
     from yarrow.runtime.config.options import execution
 
     if classpath:
@@ -170,6 +177,8 @@ def run(
     if context.info_name == "run-application":
         target = application_target(target or executor)
     config = with_default_target(settings_of(both, target or executor, address, values, flags))
+    if config.get(execution.TARGET) == YARN_SESSION:
+        say_of_running_session(flags, is_run=True)
     if config.get(execution.TARGET) != YARN_APPLICATION:
         go_on_in_client_interpreter(config)
     run_it(program, config)

@@ -20,6 +20,7 @@ from yarrow.cli.yarn_flags import (
     YarnFlags,
     check_flags,
     target_of,
+    with_flags,
 )
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution, high_availability, rest, yarn
@@ -66,9 +67,7 @@ def with_target(
         )
     if target is not None:
         config = config.overlay({execution.TARGET.key: target}, "-t")
-    config = config.overlay(
-        {key: value for key, value in flags.settings().items() if value is not None}, "the command line"
-    )
+    config = with_flags(config, flags)
     if config.get(execution.TARGET) is None and config.is_set(yarn.APPLICATION_ID):
         config = config.overlay({execution.TARGET.key: YARN_SESSION}, yarn.APPLICATION_ID.key)
     check_flags(config.get(execution.TARGET), flags)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from yarrow.cli.errors import CommandError
+from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import execution, high_availability, jobmanager, taskmanager, yarn
+from yarrow.runtime.config.settings import Settings
 
 #: `-m` of Flink's 1.x command lines.
 YARN_CLUSTER: Final = "yarn-cluster"
@@ -43,22 +45,46 @@ class YarnFlags:
         """Whether one was given."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
-    def settings(self) -> Mapping[str, object]:
-        """The keys they stand for; None = not given."""
-        return {
-            yarn.APPLICATION_ID.key: self.application_id,
-            yarn.INITIAL_TASK_EXECUTORS.key: self.containers,
-            jobmanager.PROCESS_SIZE.key: in_megabytes(self.master_memory),
-            taskmanager.PROCESS_SIZE.key: in_megabytes(self.task_memory),
-            taskmanager.NUMBER_OF_TASK_SLOTS.key: self.slots,
-            yarn.APPLICATION_QUEUE.key: self.queue,
-            yarn.APPLICATION_NAME.key: self.name,
-            yarn.APPLICATION_TYPE.key: self.application_type,
-            yarn.SHIP_FILES.key: None if self.ship is None else list(self.ship),
-            yarn.APPLICATION_NODE_LABEL.key: self.node_label,
-            high_availability.CLUSTER_ID.key: self.zookeeper_namespace,
-            yarn.ENVIRONMENT.key: self.environment,
-        }
+    def settings(self) -> Sequence[tuple[ConfigOption[Any], object]]:
+        """The options they stand for, with their values; those alone that were given."""
+        values: tuple[tuple[ConfigOption[Any], object], ...] = (
+            (yarn.APPLICATION_ID, self.application_id),
+            (yarn.INITIAL_TASK_EXECUTORS, self.containers),
+            (jobmanager.PROCESS_SIZE, in_megabytes(self.master_memory)),
+            (taskmanager.PROCESS_SIZE, in_megabytes(self.task_memory)),
+            (taskmanager.NUMBER_OF_TASK_SLOTS, self.slots),
+            (yarn.APPLICATION_QUEUE, self.queue),
+            (yarn.APPLICATION_NAME, self.name),
+            (yarn.APPLICATION_TYPE, self.application_type),
+            (yarn.SHIP_FILES, None if self.ship is None else list(self.ship)),
+            (yarn.APPLICATION_NODE_LABEL, self.node_label),
+            (high_availability.CLUSTER_ID, self.zookeeper_namespace),
+            (yarn.ENVIRONMENT, self.environment),
+        )
+        return tuple((option, value) for option, value in values if value is not None)
+
+    def of_the_start(self, is_run: bool = False) -> list[str]:
+        """Those given that say how an application is started, as they are written: of `run`, else of `session`."""
+        return [
+            flag if flag.startswith("--") else f"-{'y' * is_run}{flag}"
+            for name, flag in _OF_THE_START.items()
+            if getattr(self, name) is not None
+        ]
+
+
+#: What an application that runs already does not heed: fields of YarnFlags, and their letters in `session`.
+_OF_THE_START: Final[Mapping[str, str]] = {
+    "containers": "n",
+    "master_memory": "jm",
+    "task_memory": "tm",
+    "slots": "s",
+    "queue": "qu",
+    "name": "nm",
+    "application_type": "at",
+    "ship": "t",
+    "node_label": "nl",
+    "environment": "--env",
+}
 
 
 def in_megabytes(size: str | None) -> str | None:
@@ -99,6 +125,39 @@ def check_flags(target: str | None, flags: YarnFlags) -> None:
             f"--env and flags that begin with -y are for YARN, but {execution.TARGET.key} is {target or 'not set'}: add"
             f" -m {YARN_CLUSTER} (an application of its own), -yid APPLICATION (a session), or -t"
             f" {' | '.join(YARN_TARGETS)}."
+        )
+
+
+def with_flags(config: Settings, flags: YarnFlags) -> Settings:
+    """The configuration with the flags in it. As in Flink, -D goes before a flag of YARN; a line names what loses.
+
+    Raises CommandError where they name two applications.
+    """
+    heeded: dict[str, object] = {}
+    for option, value in flags.settings():
+        name = config.name_in_use(option)
+        if name is None or not config.origin_of(name).startswith("-D"):
+            heeded[option.key] = value
+            continue
+        before, meant = config.text(name), Settings({option.key: value}).text(option.key)
+        if before == meant:
+            continue
+        if option is yarn.APPLICATION_ID:
+            raise CommandError(
+                f"-D {name}={before} and the flag for {meant} name two applications: leave one of them out."
+            )
+        print(
+            f"-D {name}={before} goes before the flag that sets it to {meant}, as in Flink.", file=sys.stderr
+        )
+    return config.overlay(heeded, "the command line")
+
+
+def say_of_running_session(flags: YarnFlags, is_run: bool = False) -> None:
+    """Names the flags that say how a session is started, where one is meant that runs."""
+    if unheeded := flags.of_the_start(is_run):
+        print(
+            f"{', '.join(unheeded)}: without effect, the session runs already and keeps what it was started with.",
+            file=sys.stderr,
         )
 
 

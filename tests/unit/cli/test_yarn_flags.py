@@ -11,7 +11,13 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import properties_of
 from yarrow.cli.targets import rest_client, with_session, with_target
 from yarrow.cli.yarn_executor import print_how_to_end
-from yarrow.cli.yarn_flags import YarnFlags, application_target, in_megabytes, target_of
+from yarrow.cli.yarn_flags import (
+    YarnFlags,
+    application_target,
+    in_megabytes,
+    say_of_running_session,
+    target_of,
+)
 from yarrow.runtime.config.options import execution, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
@@ -50,6 +56,42 @@ def test_flags_stand_for_keys() -> None:
     assert config.get(yarn.SHIP_FILES) == ("/a", "/b")
     assert config.get(yarn.INITIAL_TASK_EXECUTORS) == 3
     assert config.get(yarn.ENVIRONMENT) == "none"
+
+
+def test_dynamic_properties_go_before_flags_as_in_flink_and_a_line_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = YarnFlags(slots=2, queue="a", name="same")
+    dynamic = Settings(
+        {"taskmanager.numberOfTaskSlots": 3, "yarn.application.name": "same"}, "-D on the command line"
+    )
+    config = with_target(
+        Settings({"yarn.application.queue": "b"}, "conf").overlay(dynamic), None, "yarn-cluster", flags
+    )
+    assert config.get(taskmanager.NUMBER_OF_TASK_SLOTS) == 3
+    assert config.get(yarn.APPLICATION_QUEUE) == "a", "the configuration file comes last"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "-D taskmanager.numberOfTaskSlots=3 goes before the flag that sets it to 2, as in Flink."
+
+
+def test_a_flag_and_a_dynamic_property_that_name_two_applications_are_refused() -> None:
+    dynamic = Settings({"yarn.application.id": OTHER}, "-D on the command line")
+    with pytest.raises(CommandError, match="name two applications"):
+        with_target(dynamic, None, None, YarnFlags(application_id=SESSION))
+
+
+def test_flags_of_the_start_are_named_where_a_session_runs_already(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = YarnFlags(
+        application_id=SESSION, containers=3, master_memory="1g", environment="none", zookeeper_namespace="z"
+    )
+    say_of_running_session(flags)
+    assert capsys.readouterr().err.startswith("-n, -jm, --env: without effect")
+    say_of_running_session(flags, is_run=True)
+    assert capsys.readouterr().err.startswith("-yn, -yjm, --env: without effect")
+    say_of_running_session(YarnFlags(application_id=SESSION))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
