@@ -38,7 +38,10 @@ class UnfitLauncher:
     ) -> tuple[RunningWorker, socket.socket]:
         """Raises UnfitInterpreterError, naming the TaskExecutor and its node."""
         where = f"the worker {worker_id} on {socket.gethostname()}"
-        raise UnfitInterpreterError(f"{where} cannot be started: {self._reason}")
+        raise UnfitInterpreterError(
+            f"{where} cannot be started: {self._reason} Without the setting workers run in the interpreter of their"
+            " TaskExecutor."
+        )
 
     def for_interpreter(self, executable: str) -> WorkerLauncher:
         """Of a job that brings one, which was tried."""

@@ -26,6 +26,8 @@ SETTLED = 10
 FLAT_MB = 8.0
 #: Milliseconds a second of waiting from which on a task counts as back-pressured: Flink's "high" begins there.
 PRESSED = 500.0
+#: Seconds that the job has for its start, on a busy machine.
+STARTED = 60
 #: Subtasks before the sink.
 UPSTREAM = 6
 BACK_PRESSURED = "backPressuredTimeMsPerSecond"
@@ -80,16 +82,20 @@ def measure(seconds: int) -> None:
     from bench.process_trees import memory, running, tree
 
     looks: list[dict[str, float]] = []
+    first_look = threading.Event()
 
     def read(lines: Any) -> None:
         # A line cut short by the end of the job, or the pipe closed meanwhile: the looks before count.
         with contextlib.suppress(ValueError):
             for line in lines:
                 looks.append(json.loads(line))
+                first_look.set()
 
     with running([sys.executable, __file__, "0", "--job"]) as process:
         reader = threading.Thread(target=read, args=(process.stdout,), daemon=True)
         reader.start()
+        # Until the job runs there are not all of its processes, and their memory would count as growth.
+        first_look.wait(STARTED)
         started = time.monotonic()
         sizes: list[tuple[float, int]] = []
         while time.monotonic() - started < seconds and process.poll() is None:
