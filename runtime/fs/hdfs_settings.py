@@ -107,9 +107,13 @@ def hadoop_configuration() -> dict[str, str]:
 def http_addresses(path: str, properties: Mapping[str, str]) -> list[str]:
     """The WebHDFS addresses of the name nodes that `path` means, in the order to try them.
 
-    Raises FileSystemError for `hdfs:///path` when no default file system is configured.
+    Raises FileSystemError for `hdfs:///path` when no default file system is configured, and for a port that is none.
     """
     address = urlsplit(path)
+    if _rpc_port(address) is None:
+        raise FileSystemError(
+            f"{path} names a port that is none: a number up to 65535 is expected, hdfs://host:port/..."
+        )
     if address.scheme == "webhdfs" and address.netloc:
         return [f"http://{address.netloc}"]
     if not address.netloc:
@@ -154,9 +158,17 @@ def _configured_address(address: SplitResult, key: str, properties: Mapping[str,
 
 def _is_same(address: SplitResult, other: SplitResult) -> bool:
     """Whether both name one RPC server; names are looked up only where nothing else tells."""
-    if not other.hostname or (address.port or _RPC_PORT) != (other.port or _RPC_PORT):
+    if not other.hostname or _rpc_port(address) != _rpc_port(other):
         return False
     return _is_one_machine(address.hostname or "", other.hostname)
+
+
+def _rpc_port(address: SplitResult) -> int | None:
+    """None for what is no port: Hadoop's files may hold `${variables}`."""
+    try:
+        return address.port or _RPC_PORT
+    except ValueError:
+        return None
 
 
 def _is_one_machine(host: str, other: str) -> bool:

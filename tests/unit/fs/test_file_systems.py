@@ -155,6 +155,13 @@ LOOPBACK = {"fs.defaultFS": "hdfs://127.0.0.1:1234", "dfs.namenode.http-address"
         ("hdfs://localhost:1234/x", LOOPBACK, ["http://127.0.0.1:50070"]),
         ("hdfs://localhost:1235/x", LOOPBACK, ["http://localhost:9870"]),
         ("hdfs://one.example:8020/x", HA | RPC, ["http://one:9870"]),
+        # What only Hadoop can read is no other name node's.
+        ("hdfs://other/x", {"dfs.namenode.rpc-address": "ours:${port}"}, ["http://other:9870"]),
+        (
+            "hdfs:///x",
+            {"fs.defaultFS": "hdfs://ours:${port}", "dfs.namenode.http-address": "web:1"},
+            ["http://web:1"],
+        ),
         ("hdfs://federated/x", OURS | {"dfs.namenode.http-address.federated": "f:1"}, ["http://f:1"]),
     ],
 )
@@ -165,6 +172,12 @@ def test_addresses_of_name_nodes(path: str, properties: dict[str, str], addresse
 def test_hdfs_without_name_node_says_what_to_set() -> None:
     with pytest.raises(FileSystemError, match=r"fs\.defaultFS"):
         http_addresses("hdfs:///x", {})
+
+
+@pytest.mark.parametrize("path", ["hdfs://host:abc/x", "hdfs://host:99999/x", "webhdfs://host:abc/x"])
+def test_a_port_that_is_none_is_refused_by_its_path(path: str) -> None:
+    with pytest.raises(FileSystemError, match=path.removesuffix("x")):
+        file_system_for(path).status(path)
 
 
 def test_files_of_hadoop_are_read_once_for_each_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
