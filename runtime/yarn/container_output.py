@@ -6,6 +6,7 @@ container on its node while the application runs; where the node does not show t
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -50,23 +51,23 @@ class ContainerOutput:
         if self._secure is None:
             hadoop = HadoopConfiguration.load(self._config, self._environment)
             self._secure = hadoop.get("yarn.http.policy", "HTTP_ONLY") == "HTTPS_ONLY"
-        connection: http.client.HTTPConnection
-        if self._secure:
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(node, timeout=_TIMEOUT, context=context)
-        else:
-            connection = http.client.HTTPConnection(node, timeout=_TIMEOUT)
         file = f"{TASK_EXECUTOR_SERVICE}.log"
         path = f"/ws/v1/node/containerlogs/{quote(container_id, safe='')}/{file}?size=-{_BYTES}"
         try:
-            connection.request("GET", path, headers={"Accept": "text/plain"})
-            response = connection.getresponse()
-            data = response.read(4 * _BYTES)
+            with contextlib.closing(self._connection(node)) as connection:
+                connection.request("GET", path, headers={"Accept": "text/plain"})
+                response = connection.getresponse()
+                data = response.read(4 * _BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise YarnError(f"{node} does not show {file}: {error or type(error).__name__}") from None
-        finally:
-            connection.close()
         if response.status != http.HTTPStatus.OK:
             raise YarnError(f"{node} does not show {file}: status {response.status}")
         found = _CONTENT.search(data.decode(errors="replace"))
         return last_lines(found["text"]) if found is not None else ""
+
+    def _connection(self, node: str) -> http.client.HTTPConnection:
+        if not node:
+            raise ValueError("YARN has not said where its web server is")
+        if not self._secure:
+            return http.client.HTTPConnection(node, timeout=_TIMEOUT)
+        return http.client.HTTPSConnection(node, timeout=_TIMEOUT, context=ssl.create_default_context())

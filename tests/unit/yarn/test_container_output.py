@@ -1,10 +1,14 @@
-"""What is quoted of a container's output: its end, without stacks."""
+"""What is quoted of a container's output: its end, without stacks; a node that does not show it is named."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from yarrow.runtime.yarn.container_output import last_lines
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.container_output import ContainerOutput, last_lines
+from yarrow.runtime.yarn.gateways import YarnError
 
 
 @pytest.mark.parametrize(
@@ -25,3 +29,11 @@ def test_what_is_long_is_cut_at_its_beginning() -> None:
     assert len(said) < 700
     assert said.startswith("... x")
     assert said.endswith("x end")
+
+
+@pytest.mark.parametrize("node", ["", "host:port", "127.0.0.1:1"])
+def test_a_node_that_does_not_show_it_is_named(node: str, tmp_path: Path) -> None:
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    read = ContainerOutput(Settings(), {"YARN_CONF_DIR": str(tmp_path)})
+    with pytest.raises(YarnError, match=f"^{node} does not show"):
+        read(node, "container_1_0001_01_000002")
