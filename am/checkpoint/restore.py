@@ -89,7 +89,7 @@ def starting_point(
         raise RestoreError(str(error)) from error
     storage = _storage(job.job_id, settings, ids, trust.secret)
     store = (recovery or InMemoryCheckpointRecovery()).of_job(job.job_id)
-    earlier = storage.earlier()
+    earlier = _earlier(storage, settings)
     highest = max((each.checkpoint_id for each in earlier), default=0)
     start = StartingPoint(
         storage,
@@ -165,6 +165,16 @@ def remove_unpointed(
     """Of a job that has ended and keeps these checkpoints alone. Blocking; errors as of storage and recovery."""
     for left in unpointed(storage.earlier(), recovery, kept):
         storage.discard(left)
+
+
+def _earlier(storage: CheckpointStorage, settings: CheckpointSettings) -> Sequence[EarlierCheckpoint]:
+    """Of a job that takes no checkpoints by itself they may be where nobody reaches them."""
+    try:
+        return storage.earlier()
+    except (OSError, YarrowError) as error:
+        if settings.interval is None:
+            return ()
+        raise RestoreError(f"the job's checkpoints cannot go on behind earlier ones: {error}") from error
 
 
 def _found(earlier: Sequence[EarlierCheckpoint]) -> tuple[CheckpointPointer, ...]:

@@ -81,7 +81,10 @@ class CheckpointStorage(Protocol):
         ...
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """Checkpoints of this job that are there already, complete or not: ids go on behind theirs."""
+        """Checkpoints of this job that are there already, complete or not: ids go on behind theirs.
+
+        Where they cannot be listed it raises: nobody may take "not known" for "none".
+        """
         ...
 
     def clean_up(self) -> None:
@@ -110,20 +113,22 @@ class _FolderStorage:
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
         """See CheckpointStorage."""
-        try:
-            return _checkpoints_in(self._job_folder) if self._job_folder else ()
-        except (OSError, FileSystemError):
+        folder = self._job_folder
+        if not folder:
             return ()
-
-
-def _checkpoints_in(job_folder: str) -> list[EarlierCheckpoint]:
-    """OSError, FileSystemError: nobody may take "not known" for "none" who is about to delete."""
-    file_system = file_system_for(job_folder)
-    return [
-        EarlierCheckpoint(int(number), entry.path, is_complete(file_system, entry.path))
-        for entry in file_system.list(job_folder)
-        if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
-    ]
+        try:
+            file_system = file_system_for(folder)
+            return [
+                EarlierCheckpoint(int(number), entry.path, is_complete(file_system, entry.path))
+                for entry in file_system.list(folder)
+                if (number := entry.name.removeprefix(CHECKPOINT_PREFIX)) != entry.name and number.isdecimal()
+            ]
+        except FileNotFoundError:
+            return ()
+        except (OSError, FileSystemError) as error:
+            raise SnapshotStorageError(
+                f"{folder}: it is not known which checkpoints are there ({error}). Check who may read it."
+            ) from error
 
 
 class FileSystemCheckpointStorage(_FolderStorage):
@@ -174,9 +179,9 @@ class FileSystemCheckpointStorage(_FolderStorage):
         """See CheckpointStorage."""
         folder = self._job_folder
         shared = join(folder, SHARED_FOLDER)
-        with contextlib.suppress(OSError, FileSystemError):
+        with contextlib.suppress(OSError, FileSystemError, SnapshotStorageError):
             file_system = file_system_for(folder)
-            if not _checkpoints_in(folder):
+            if not self.earlier():
                 # Files of workers that were killed before they could tell of them.
                 for entry in file_system.list(shared):
                     if _SHARED_NAME.fullmatch(entry.name):

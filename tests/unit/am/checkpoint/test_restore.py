@@ -375,3 +375,19 @@ def test_what_an_earlier_job_of_the_same_id_has_kept_stays(tmp_path: Path) -> No
     remove_checkpoints(JOB, on_files(tmp_path), JobStatus.FINISHED, recovery)
     folders = {entry.name for entry in (tmp_path / JOB.job_id).iterdir()}
     assert folders - {"shared", "taskowned"} == {"chk-2"} and Path(theirs).exists()
+
+
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.FAILED])
+def test_where_checkpoints_cannot_be_listed_none_are_taken_for_gone(
+    tmp_path: Path, status: JobStatus
+) -> None:
+    """A file in the folder's place stands for storage that is away."""
+    folder = tmp_path / JOB.job_id
+    folder.write_text("no folder")
+    settings = replace(on_files(tmp_path), retention=ExternalizedRetention.DELETE_ON_CANCELLATION)
+    with pytest.raises(SnapshotStorageError, match=str(folder)):
+        remove_checkpoints(JOB, settings, status, InMemoryCheckpointRecovery())
+    with pytest.raises(RestoreError, match=str(folder)):
+        starting_point(JOB, settings)
+    # It takes none by itself, and may never take any.
+    assert starting_point(JOB, replace(settings, interval=None))[1].next_id == 1
