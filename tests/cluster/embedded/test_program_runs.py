@@ -162,7 +162,20 @@ def test_a_port_in_use_is_refused_before_the_job_starts(tmp_path: Path) -> None:
         outcome = run(tmp_path, text + "env.from_collection([1]).print()\nenv.execute()")
     assert outcome.status == 1
     assert f"port {port} is in use. Set rest.port" in outcome.err
+    assert "set rest.bind-port to 0" in outcome.err
     assert outcome.out == ""
+
+
+def test_port_0_takes_a_free_one_beside_a_cluster_on_the_configured_port(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = {"rest.port": taken.getsockname()[1], "rest.bind-port": 0}
+        lines = "".join(
+            f"env.get_configuration().set_string('{key}', '{port}')\n" for key, port in ports.items()
+        )
+        outcome = run(tmp_path, f"{_HEAD}\n{lines}env.from_collection([1]).print()\nenv.execute()")
+    assert outcome.status == 0, outcome.err
 
 
 def test_executing_twice_and_from_two_threads(tmp_path: Path) -> None:
