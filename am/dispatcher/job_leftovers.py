@@ -6,6 +6,7 @@ which it is found, goes last. What is not removed when the leadership ends is na
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -61,6 +62,8 @@ class JobLeftovers:
         self._settings = settings
         self._patience = Patience(endpoint, services.timers)
         self._left: dict[JobID, _Leftover] = {}
+        #: Held by who tries again.
+        self._turn = asyncio.Lock()
 
     async def remove(
         self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
@@ -87,8 +90,10 @@ class JobLeftovers:
         pause = FIRST_PAUSE
         while True:
             await self._patience.pause(pause)
-            if await self._has_removed(leftover):
-                return
+            # One job at a time: while storage hangs, all of them would take the threads that others wait for.
+            async with self._turn:
+                if await self._has_removed(leftover):
+                    return
             pause = min(2 * pause, LAST_PAUSE)
 
     async def _has_removed(self, leftover: _Leftover) -> bool:
@@ -152,4 +157,5 @@ class JobLeftovers:
             places.append("its checkpoints")
         if leftover.graph:
             places.append(self._store.place(leftover.job_id))
-        return [*places, *(self._services.blobs.place(key) for key in leftover.blobs)]
+        places += [self._services.blobs.place(key) for key in leftover.blobs]
+        return places or ["the record that it has ended"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import Masters, masters
 from tests.unit.rpc.loops import run
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
+from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.fs import local
+from yarrow.runtime.fs.file_system import FileStatus
+from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import Put
@@ -69,6 +74,56 @@ def test_the_leader_removes_it_when_storage_is_back(tmp_path: Path, caplog: pyte
             await eventually(removed)
             assert not [*storage.graphs.iterdir()] and not records.children("jobs")
         assert "was not removed" not in caplog.text
+
+    run(body())
+
+
+def test_storage_that_hangs_leaves_threads_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs = Storage(tmp_path).graphs
+    answers, asked = threading.Event(), threading.Semaphore(0)
+
+    class Hanging(LocalFileSystem):
+        """Says nothing for a while of the folder of graphs."""
+
+        def list(self, path: str) -> list[FileStatus]:
+            if path == str(graphs):
+                asked.release()
+                answers.wait(20)
+            return super().list(path)
+
+    async def body() -> None:
+        storage = Storage(tmp_path)
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            jobs = 6
+            await cluster.add(jobs)
+            ids = [await cluster.submit(linear_job(Stage(1), job_id=number + 1)) for number in range(jobs)]
+            for job_id in ids:
+                await cluster.until_running(job_id, 1)
+            storage.goes_away()
+            for job_id in ids:
+                await cluster.dispatcher.cancel_job(job_id)
+            await eventually(lambda: caplog.text.count("is not removed yet") == jobs)
+            storage.comes_back()
+            monkeypatch.setattr(local, "LocalFileSystem", Hanging)
+            try:
+                await cluster.pass_time(1)
+                await eventually(lambda: asked.acquire(blocking=False))
+                await cluster.pass_time(20)
+                # This needs a thread, and has one.
+                with pytest.raises(JobNotFoundError):
+                    await cluster.dispatcher.request_job_status(JobID("f" * 32))
+                assert not asked.acquire(blocking=False), "several are asked for at once"
+            finally:
+                answers.set()
+
+            async def removed() -> bool:
+                await cluster.pass_time(1)
+                return not cluster.election.records(1).children("results")
+
+            await eventually(removed)
 
     run(body())
 
