@@ -276,7 +276,13 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{module}"), name)
+    except (AttributeError, ImportError) as error:
+        # `from ... import` would make a bare "cannot import name" of an AttributeError.
+        from yarrow.datastream.shadowed_modules import import_failure
+
+        raise import_failure(f"{__name__}.{name}", error) from error
     globals()[name] = value
     return value
 
