@@ -35,6 +35,11 @@ def run_as_application(program: Program, config: Settings) -> None:
             f"-t {YARN_APPLICATION} starts an application of its own, but {yarn.APPLICATION_ID.key} names one that"
             " runs: leave it out."
         )
+    if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT):
+        say(
+            f"-sae ({execution.SHUTDOWN_ON_ATTACHED_EXIT.key}) has no effect with -t {YARN_APPLICATION}: main() runs in"
+            " the application, which does not end with this command."
+        )
     attached = config.get(execution.ATTACHED)
     description = ProgramDescription(
         path=program.path or "",

@@ -30,7 +30,7 @@ def list_jobs(
     address: Address = None,
     application_id: ApplicationId = None,
 ) -> None:
-    """Lists the jobs of a cluster."""
+    """Lists the jobs of a cluster; without a flag those that run or are scheduled."""
     from yarrow.cli.job_commands import list_jobs as list_them
 
     list_them(rest_of(dynamic, target, address, application_id), running, scheduled, every)

@@ -83,7 +83,8 @@ def run(
         typer.Option(
             "-sae",
             "--shutdownOnAttachedExit",
-            help="The job, and an application for it alone, end with this command, however that ends.",
+            help="The job, and a per-job application, end with this command, however that ends; not in application"
+            " mode.",
         ),
     ] = False,
     classpath: Annotated[list[str] | None, typer.Option("-C", "--classpath", hidden=True)] = None,
@@ -218,7 +219,12 @@ def check_savepoint(
     ],
     parallelism: Parallelism = None,
     py_files: PyFiles = None,
-    allow_non_restored: Annotated[bool, typer.Option("-n", "--allowNonRestoredState")] = False,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option(
+            "-n", "--allowNonRestoredState", help="As with `run -n`: state of operators that the program lacks."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
     open_functions: Annotated[
         bool,
@@ -253,7 +259,9 @@ def shell(
     address: Address = None,
     py_files: PyFiles = None,
 ) -> None:
-    """Opens a Python prompt with an environment `env`, embedded or on a cluster (`shell remote HOST PORT`)."""
+    """Opens a Python prompt with an environment `env`, embedded, where execution.target says, or on a cluster
+    (`shell remote HOST PORT`).
+    """
     from yarrow.cli.shell import open_shell
 
     if where not in ("local", "remote"):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from yarrow.cli.targets import LOCAL, rest_address
+from yarrow.cli.yarn_flags import YARN_TARGETS
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import configuration_in_place
@@ -44,7 +45,10 @@ def shell_names() -> dict[str, Any]:
 
 def banner(config: Settings) -> str:
     """Says where jobs will run."""
-    if (config.get(execution.TARGET) or LOCAL) == LOCAL:
+    target = config.get(execution.TARGET) or LOCAL
+    if target in YARN_TARGETS:
+        where = f"YARN ({execution.TARGET.key}: {target})"
+    elif target == LOCAL:
         where = "an embedded cluster, one for each job"
     else:
         where = "the cluster at {}:{}".format(*rest_address(config))

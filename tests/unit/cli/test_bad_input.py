@@ -20,6 +20,11 @@ UNKNOWN = "application_1700000000000_0001"
         (["session", "-q"], "HADOOP_CONF_DIR"),
         (["run", "-m", "yarn-cluster", "job.py"], "HADOOP_CONF_DIR"),
         (["run-application", "-t", "yarn-application", "job.py"], "HADOOP_CONF_DIR"),
+        (
+            ["run-application", "-sae", "job.py"],
+            "-sae (execution.shutdown-on-attached-exit) has no effect with",
+        ),
+        (["session", "-id", UNKNOWN, "-n", "3"], "-n: without effect, the session runs already"),
         (["run-application", "-t", "yarn-session", "job.py"], "run-application takes -t yarn-application"),
         (["run", "-yid", UNKNOWN, "job.py"], f"no secrets of {UNKNOWN}"),
         (["list", "-yid", "nobody"], "No application is called 'nobody'"),
@@ -31,7 +36,10 @@ UNKNOWN = "application_1700000000000_0001"
         ),
         (["run-application", "-m", "a:1", "job.py"], "-m a:1 names a REST server, and yarn-application"),
         (["run", "-pyfs", "gone.zip", "job.py"], "python.files (-pyfs) names 'gone.zip', but there is no"),
-        (["run", "-m", "yarn-cluster", "-yt", "gone", "job.py"], "gone is to be shipped (yarn.ship-files), and there"),
+        (
+            ["run", "-m", "yarn-cluster", "-yt", "gone", "job.py"],
+            "gone is to be shipped (yarn.ship-files), and there",
+        ),
         (["run", "-pyreq", "gone.txt", "job.py"], "python.requirements (-pyreq) names 'gone.txt'"),
         (["cancel", "-m", "a:1", "a b"], "'a b' is no job's id, which has 32 hexadecimal digits"),
         (["savepoint", "-m", "a:1", "hdfs:///p", "0" * 32], "'hdfs:///p' is no job's id"),

@@ -17,6 +17,7 @@ from yarrow.cli.job_commands import attempt_text, job_line
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.remote_job_client import decoded_value
 from yarrow.cli.rest_client import multipart
+from yarrow.cli.shell import banner
 from yarrow.cli.targets import rest_address, split_address, with_target
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.config.options import execution
@@ -223,3 +224,16 @@ def test_the_last_attempt_of_an_application_says_so() -> None:
     assert attempt_text({}) == attempt_text({"yarn-attempt": 0, "yarn-max-attempts": 0}) == ""
     assert attempt_text({"yarn-attempt": 1, "yarn-max-attempts": 2}) == "Attempt 1 of 2 of the application."
     assert "the last" in attempt_text({"yarn-attempt": 2, "yarn-max-attempts": 2})
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (None, "an embedded cluster, one for each job"),
+        ("remote", "the cluster at host:8082"),
+        ("yarn-per-job", "YARN (execution.target: yarn-per-job)"),
+    ],
+)
+def test_the_shell_says_where_jobs_run(target: str | None, told: str) -> None:
+    config = Settings({"execution.target": target, "rest.address": "host", "rest.port": "8082"})
+    assert f"is a StreamExecutionEnvironment on {told}." in banner(config)
