@@ -39,6 +39,8 @@ class _Leftover:
     #: Its graph, its files and its pointers are still to go.
     graph: bool = True
     attempts: int = 0
+    #: Why the latest attempt failed; "" = none has.
+    failure: str = ""
 
 
 class JobLeftovers:
@@ -77,14 +79,16 @@ class JobLeftovers:
             self._endpoint.spawn(self._until_removed(leftover), f"remove {job_id}")
 
     def say_what_is_left(self) -> None:
-        """The leadership ends: nothing is tried again."""
+        """The leadership ends: nothing is tried again. A first attempt that is under way has not failed."""
         for leftover in self._left.values():
-            _log.warning(
-                "what is stored of job %s, which has ended, was not removed: %s. Removing it is left to the next leader"
-                " of this cluster id, or to the removal of all that is stored of it",
-                leftover.job_id,
-                ", ".join(self._places(leftover)),
-            )
+            if leftover.failure:
+                _log.warning(
+                    "what is stored of job %s, which has ended, was not removed: %s (%s). Removing it is left to the"
+                    " next leader of this cluster id, or to the removal of all that is stored of it",
+                    leftover.job_id,
+                    ", ".join(self._places(leftover)),
+                    leftover.failure,
+                )
 
     async def _until_removed(self, leftover: _Leftover) -> None:
         pause = FIRST_PAUSE
@@ -106,6 +110,7 @@ class JobLeftovers:
             _log.info("what is stored of job %s is left to the next leader: %s", job_id, error)
             return True
         except (OSError, YarrowError) as error:
+            leftover.failure = str(error)
             # Of the first, second, fourth... attempt.
             if not leftover.attempts & (leftover.attempts - 1):
                 level = logging.INFO if isinstance(error, NotKnownYetError) else logging.WARNING

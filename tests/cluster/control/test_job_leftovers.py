@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -124,6 +125,39 @@ def test_storage_that_hangs_leaves_threads_for_others(
                 return not cluster.election.records(1).children("results")
 
             await eventually(removed)
+
+    run(body())
+
+
+def test_a_removal_that_the_end_overtakes_is_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has not failed: the next leader finds what there is of it."""
+    graphs = Storage(tmp_path).graphs
+    answers, asked = threading.Event(), threading.Event()
+
+    class Slow(LocalFileSystem):
+        def list(self, path: str) -> list[FileStatus]:
+            if path == str(graphs):
+                asked.set()
+                answers.wait(20)
+            return super().list(path)
+
+    async def body() -> None:
+        async with masters(tmp_path) as cluster:
+            await cluster.lead()
+            await cluster.add(1)
+            job_id = await cluster.submit(linear_job(Stage(1)))
+            await cluster.until_running(job_id, 1)
+            monkeypatch.setattr(local, "LocalFileSystem", Slow)
+            try:
+                await cluster.dispatcher.cancel_job(job_id)
+                await eventually(asked.is_set)
+                await cluster.follow()
+            finally:
+                answers.set()
+            await eventually(lambda: not any("clean up" in task.get_name() for task in asyncio.all_tasks()))
+        assert "was not removed" not in caplog.text
 
     run(body())
 
