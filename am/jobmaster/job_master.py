@@ -150,6 +150,8 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
 
     async def on_stop(self) -> None:
         self._timers.cancel_all()
+        text = f"its JobMaster ends; the job is {self.graph.status.value}"
+        self._rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
         self._checkpoints.stop()
         self._resource_manager.stop()
         self._services.rpc.stop_serving(self.name)
@@ -260,8 +262,12 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
 
     # The gateway: the ResourceManager.
 
-    async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
+    async def notify_not_enough_resources(
+        self, explanation: str, most_slots: int | None = None
+    ) -> Acknowledge:
         self._resource_manager.heard(explanation)
+        if most_slots is not None:
+            self._slots_limited(most_slots)
         return Acknowledge()
 
     def _rejected(self, reason: str) -> None:

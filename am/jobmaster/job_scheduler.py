@@ -24,12 +24,14 @@ from yarrow.am.jobmaster.scheduler_actions import (
     JobEnded,
     JobReplaced,
     RescaleEnded,
+    RescaleSlotsAnswered,
     ResetReader,
     TasksRestarting,
 )
 from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.slot_holds import SlotHolds
 from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
+from yarrow.am.jobmaster.slots_for_rescale import SlotsForRescale
 from yarrow.am.jobmaster.task_ends import cancel_tasks, cause_of, fail_tasks, last_cause, unexpected_cancel
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -66,6 +68,7 @@ class JobScheduler:
         self.checkpoints_in_doubt: Callable[[], bool] = lambda: False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
         self._rescale = PendingRescale()
+        self._rescale_slots = SlotsForRescale(pool)
 
     def start(self, now: float) -> Actions:
         """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
@@ -80,7 +83,7 @@ class JobScheduler:
         if self.graph.status not in _ACTIVE:
             return (), []
         taken = self.pool.offer(resource_id, offers)
-        return taken, self._schedule()
+        return taken, [*self._schedule(), *self._rescale_slots.look()]
 
     def updated(self, updates: Iterable[TaskExecutionStateUpdate], now: float) -> Actions:
         """Reports of workers."""
@@ -165,6 +168,30 @@ class JobScheduler:
             return []
         self._record(None, cause)
         return self._failed(self._failover.everything(), cause, now)
+
+    @property
+    def slots_for_rescale(self) -> int:
+        """How many slots in all a rescale waits for; 0 while none does."""
+        return self._rescale_slots.awaited
+
+    def hold_slots_for(self, job: JobGraph) -> Actions:
+        """What the job lacks to become `job` is asked for, and it goes on meanwhile; RescaleSlotsAnswered follows."""
+        if self.graph.status not in _ACTIVE or self._failover.has_blocking_edges:
+            # There is nothing to be rescaled: its checkpoint says so.
+            return [RescaleSlotsAnswered(None)]
+        return [*self._rescale_slots.wish(job), *self._queue.declare()]
+
+    def rescale_slots_failed(self, why: str) -> Actions:
+        """What a rescale waits for does not come; no effect while none waits."""
+        return self._rescale_slots.fail(why)
+
+    def let_slots_go(self, now: float) -> Actions:
+        """A rescale is over: what was held for it and is not used goes back; may be repeated."""
+        if self.graph.machine.is_terminal:
+            return []
+        self._rescale_slots.drop()
+        idle = self.pool.take_idle(now)
+        return [*self._queue.declare(), *(FreeSlot(slot, "not needed any more") for slot in idle)]
 
     def stop_to_rescale(self, stops: bool) -> Actions:
         """Whether tasks that finish do so to be rescaled; what becomes possible when they do not any more."""
@@ -372,6 +399,8 @@ class JobScheduler:
         if not self._backoff.may_restart(now):
             return self._fail_job(last_cause(cause, self.graph.restarts, self._backoff.description), now)
         self._rescale.failed(cause)
+        why = f"the job failed while it waited for slots: {cause.message}"
+        answered = self._rescale_slots.fail(why)
         if self._rescale.next_job is not None or self.needs_global_restart():
             members = self._failover.everything()
         else:
@@ -381,7 +410,7 @@ class JobScheduler:
         restart = self._restarts.add(members, self._backoff.delay(), now)
         if self.graph.status is JobStatus.RUNNING:
             self.graph.transition(JobStatus.RESTARTING, cause.message)
-        return self._begin_restart(restart, now, cause)
+        return [*answered, *self._begin_restart(restart, now, cause)]
 
     def _begin_restart(
         self, restart: PendingRestart, now: float, cause: FailureCause | None = None
@@ -452,6 +481,8 @@ class JobScheduler:
         self._failover = Failover(self.graph, self._scope)
         self._holds = SlotHolds(job, self.pool)
         self.pool.release_unless(self._holds.is_held)
+        # The new tasks ask for what they need, and take what is held for them.
+        self._rescale_slots.drop()
         self._queue.job_replaced(self._holds, self._failover)
         actions: Actions = [JobReplaced(job)]
         return actions if failure is None else [*actions, RescaleEnded(failure)]
@@ -466,7 +497,8 @@ class JobScheduler:
     def _cancel_all(self, now: float, arm: bool) -> Actions:
         self._queue.clear()
         self._restarts.clear()
-        actions = cancel_tasks(self.graph.executions())
+        answered = self._rescale_slots.fail(f"the job is {self.graph.status.value}")
+        actions = [*answered, *cancel_tasks(self.graph.executions())]
         for execution in self.graph.executions():
             if execution.state.is_terminal:
                 self._holds.let_go(Subtask(execution.vertex.id, execution.subtask), now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.jobmaster.deployment import EncodedGraph
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all
-from yarrow.am.jobmaster.scheduler_decisions import SchedulerDecisions
+from yarrow.am.jobmaster.scheduler_decisions import RESCALE_SLOTS, SchedulerDecisions
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
@@ -21,6 +21,8 @@ class RescaleRequests(SchedulerDecisions):
 
     #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
     _prepared: dict[int, EncodedGraph]
+    #: Why the last worker for this job did not start, "" when slots have come since.
+    _not_started: str
     _services: JobMasterServices
 
     async def rescale(self, request: RescaleRequest) -> None:
@@ -41,6 +43,37 @@ class RescaleRequests(SchedulerDecisions):
         if len(data) <= self._settings.inline_graph_bytes:
             return EncodedGraph(data)
         return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put_here, data))
+
+    def hold_slots_for(self, job: JobGraph) -> None:
+        """For Rescaling: asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
+        self._timers.after(
+            RESCALE_SLOTS, self._settings.slot_request_timeout, self._rescale_slots_timed_out
+        )
+        self._carry_out(self._scheduler.hold_slots_for(job))
+
+    def let_slots_go(self) -> None:
+        """For Rescaling: what was held and is not used goes back."""
+        self._timers.cancel(RESCALE_SLOTS)
+        if not self.graph.machine.is_terminal:
+            self._carry_out(self._scheduler.let_slots_go(self._now()))
+
+    def _rescale_slots_timed_out(self) -> None:
+        seconds = self._settings.slot_request_timeout
+        text = (
+            f"it would need {self._scheduler.slots_for_rescale} slots and has {self._pool.held}; no more came within"
+            f" {seconds:g} s (slot.request.timeout)"
+        )
+        reasons = (text, self._resource_manager.explanation, self._not_started)
+        self._carry_out(self._scheduler.rescale_slots_failed("; ".join(filter(None, reasons))))
+
+    def _slots_limited(self, most_slots: int) -> None:
+        """There cannot be more slots: a rescale does not wait for them."""
+        needed = self._scheduler.slots_for_rescale
+        # A ResourceManager that knows of fewer than the job holds has just begun.
+        if needed > most_slots >= self._pool.held:
+            text = f"it would need {needed} slots, and there are no more than {most_slots}"
+            reasons = (text, self._resource_manager.explanation)
+            self._carry_out(self._scheduler.rescale_slots_failed("; ".join(filter(None, reasons))))
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
         """For Rescaling: takes a checkpoint with which all tasks end, and the job does not."""

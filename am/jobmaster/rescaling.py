@@ -1,8 +1,9 @@
 """Rescaling of a running job: a checkpoint with which its tasks end, then the same job at another parallelism from it.
 
-Owner: the JobMaster's loop; `rescaled_job` is pure. Between checkpoint and end a task processes nothing, so that no row
-is processed twice. A rescale that cannot be restored, or whose tasks fail before all of them run, leaves the
-job at its former parallelism. Who ends and starts tasks is job_scheduler.py.
+Owner: the JobMaster's loop; `rescaled_job` is pure. The slots come first: the job is not stopped before it has all that
+it will need. Between checkpoint and end a task processes nothing, so that no row is processed twice. A rescale that
+cannot be restored, or whose tasks fail before all of them run, leaves the job at its former parallelism. Who ends and
+starts tasks is job_scheduler.py.
 """
 
 from __future__ import annotations
@@ -87,6 +88,14 @@ def _plan(plan: dict[str, Any], vertices: Mapping[JobVertexID, JobVertex]) -> di
 class RescalableJob(Protocol):
     """What Rescaling asks of its JobMaster."""
 
+    def hold_slots_for(self, job: JobGraph) -> None:
+        """Asks for what the present job lacks to become that one; `Rescaling.slots_answered` is called, once."""
+        ...
+
+    def let_slots_go(self) -> None:
+        """What was held for that and is not used goes back; may be repeated."""
+        ...
+
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
         """A checkpoint with which all tasks end; CheckpointFailedError where there is none, and they go on."""
         ...
@@ -104,6 +113,8 @@ class Rescaling:
         self._clock = clock
         self._ids = ids
         self._ended: asyncio.Future[FailureCause | None] | None = None
+        #: While slots are waited for.
+        self._slots: asyncio.Future[FailureCause | None] | None = None
         #: Set while no rescale is under way.
         self._idle = asyncio.Event()
         self._idle.set()
@@ -148,6 +159,7 @@ class Rescaling:
         finally:
             self._ended = None
             self._idle.set()
+            self._master.let_slots_go()
 
     def _remember(self, job: JobGraph, parallelism: Mapping[JobVertexID, int], cause: str) -> None:
         before = {vertex.id: vertex.parallelism for vertex in job.vertices}
@@ -165,7 +177,7 @@ class Rescaling:
         # Key groups bring numpy along, which a master loads when it needs it.
         from yarrow.runtime.snapshot.assignment import assign
 
-        checkpoint = await self._taken()
+        checkpoint = await self._taken(following)
         assert self._ended is not None
         refused: Exception | None = None
         try:
@@ -181,19 +193,38 @@ class Rescaling:
         if failure is not None:
             raise RescaleFailedError(failure.message)
 
-    async def _taken(self) -> CompletedCheckpoint:
-        """A checkpoint may be lost to a task that finishes meanwhile: it is tried again."""
+    async def _hold_slots_for(self, job: JobGraph) -> None:
+        """Returns when all are there; until then nothing has changed for the tasks."""
+        self._slots = asyncio.get_running_loop().create_future()
+        try:
+            self._master.hold_slots_for(job)
+            failure = await self._slots
+        finally:
+            self._slots = None
+        if failure is not None:
+            raise RescaleFailedError(failure.message)
+
+    async def _taken(self, following: JobGraph) -> CompletedCheckpoint:
+        """A checkpoint may be lost to a task that finishes meanwhile: it is tried again, with all slots there."""
         for _ in range(_CHECKPOINT_ATTEMPTS - 1):
+            await self._hold_slots_for(following)
             try:
                 return await self._master.stop_with_checkpoint()
             except CheckpointFailedError as error:
                 _log.info("no checkpoint to rescale from, tried again: %s", error)
+        await self._hold_slots_for(following)
         return await self._master.stop_with_checkpoint()
+
+    def slots_answered(self, failure: FailureCause | None) -> None:
+        """All slots for which was asked are held, or, with a failure, will not be."""
+        if self._slots is not None and not self._slots.done():
+            self._slots.set_result(failure)
 
     def ended(self, failure: FailureCause | None) -> None:
         """All tasks run at the new parallelism, or they do not and the job went back or has ended."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(failure)
+            self.slots_answered(failure)
 
     def _note(self, state: str, reason: str) -> None:
         self._history[-1] = msgspec.structs.replace(

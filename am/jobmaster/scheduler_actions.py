@@ -93,6 +93,13 @@ class JobReplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class RescaleSlotsAnswered:
+    """All slots of the parallelism that is wished for are held, or, with a failure, are not waited for any more."""
+
+    failure: FailureCause | None
+
+
+@dataclass(frozen=True, slots=True)
 class RescaleEnded:
     """All tasks run at the new parallelism, or, with a failure, the job has gone back to the former one."""
 
@@ -116,6 +123,7 @@ SchedulerAction = (
     | TasksRestarting
     | ResetReader
     | JobReplaced
+    | RescaleSlotsAnswered
     | RescaleEnded
     | JobEnded
 )

@@ -32,6 +32,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
     JobEnded,
     JobReplaced,
     RescaleEnded,
+    RescaleSlotsAnswered,
     ResetReader,
     SchedulerAction,
     TasksRestarting,
@@ -50,6 +51,8 @@ from yarrow.runtime.rpc.messages import FailureCause
 _KILL_GRACE = 5.0
 #: Name of the timer of slot.request.timeout, which runs while the job waits for slots.
 _SLOT_REQUEST = "slot request"
+#: Of the same one, while a rescale waits for slots.
+RESCALE_SLOTS = "slots for a rescale"
 _log = logging.getLogger(__name__)
 
 
@@ -129,6 +132,9 @@ class SchedulerDecisions(RpcEndpoint):
                 self._checkpoints.on_restart(attempts)
             case JobReplaced(job):
                 self._job_replaced(job)
+            case RescaleSlotsAnswered(failure):
+                self._timers.cancel(RESCALE_SLOTS)
+                self._rescaling.slots_answered(failure)
             case RescaleEnded(failure):
                 self._rescaling.ended(failure)
             case ResetReader():

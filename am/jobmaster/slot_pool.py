@@ -50,11 +50,13 @@ class SlotPool:
         self._places: dict[SharedSlot, tuple[ResourceID, int]] = {}
         #: What was last in each place.
         self._homes: dict[tuple[ResourceID, int], SharedSlot] = {}
+        #: So many are wanted in all, whatever is needed now.
+        self._at_least = 0
 
     @property
     def required(self) -> int:
-        """How many slots to declare: those held and those still waited for."""
-        return len(self._held) + len(self._waiting)
+        """How many slots to declare: those held and those still waited for, or more that are wanted in all."""
+        return max(len(self._held) + len(self._waiting), self._at_least)
 
     @property
     def held(self) -> int:
@@ -65,6 +67,15 @@ class SlotPool:
     def waiting(self) -> int:
         """How many shared slots have none yet."""
         return len(self._waiting)
+
+    @property
+    def at_least(self) -> int:
+        """How many are wanted in all, whatever is needed now."""
+        return self._at_least
+
+    def want_at_least(self, slots: int) -> None:
+        """So many are taken and not given up, used or not. 0: what is idle then is given up at the next look."""
+        self._at_least = slots
 
     def slot(self, shared: SharedSlot) -> HeldSlot | None:
         """The slot that serves as `shared`; None while it waits."""
@@ -102,12 +113,19 @@ class SlotPool:
             if known is not None:
                 known.worker = offer.worker
                 taken.append(offer.allocation_id)
-            elif self._waiting:
+            elif self._waiting or len(self._held) < self._at_least:
                 slot = HeldSlot(
-                    offer.allocation_id, resource_id, offer.slot_index, offer.profile, offer.worker
+                    offer.allocation_id,
+                    resource_id,
+                    offer.slot_index,
+                    offer.profile,
+                    offer.worker,
+                    # What is taken and not used goes when it is not wanted any more.
+                    idle_since=float("-inf"),
                 )
                 self._held[offer.allocation_id] = slot
-                self._assign(slot, self._best_for(slot))
+                if self._waiting:
+                    self._assign(slot, self._best_for(slot))
                 taken.append(offer.allocation_id)
         return tuple(taken)
 
@@ -138,12 +156,14 @@ class SlotPool:
                 self.release(shared, float("-inf"))
 
     def take_idle(self, now: float) -> list[HeldSlot]:
-        """Gives up the slots that were idle for longer than slot.idle.timeout: to be freed by the caller."""
+        """Gives up the slots that were idle for longer than slot.idle.timeout, so far as they are not wanted: to be
+        freed by the caller."""
         idle = [
             slot
             for slot in self._held.values()
             if slot.shared is None and now - slot.idle_since >= self._idle_timeout
         ]
+        del idle[max(0, len(self._held) - self._at_least) :]
         for slot in idle:
             del self._held[slot.allocation_id]
         return idle
@@ -168,6 +188,7 @@ class SlotPool:
         self._held.clear()
         self._assigned.clear()
         self._waiting.clear()
+        self._at_least = 0
         return slots
 
     def held_slots(self) -> list[HeldSlot]:

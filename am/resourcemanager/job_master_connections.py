@@ -28,6 +28,8 @@ class _JobMaster:
     gateway: JobMasterGateway
     #: Why it waits for slots, as it is to be told.
     explanation: str = ""
+    #: How many slots there can be; None = not known.
+    most_slots: int | None = None
     #: It is being told.
     telling: bool = False
 
@@ -81,12 +83,12 @@ class JobMasterConnections:
         except YarrowError as error:
             _log.info("job %s was not told of it: %s", master.registration.job_id, error)
 
-    def explain(self, job_id: JobID, explanation: str) -> None:
+    def explain(self, job_id: JobID, explanation: str, most_slots: int | None) -> None:
         """Tells the job why it waits for slots; "" = it lacks none any more."""
         master = self._masters.get(job_id)
         if master is None:
             return
-        master.explanation = explanation
+        master.explanation, master.most_slots = explanation, most_slots
         if not master.telling:
             master.telling = True
             self._spawn(self._tell_explanation(master), "not enough resources")
@@ -95,10 +97,10 @@ class JobMasterConnections:
         """One message at a time, so that the last one to arrive is the last that was to be told."""
         told = None
         try:
-            while told != master.explanation:
-                told = master.explanation
+            while told != (master.explanation, master.most_slots):
+                told = master.explanation, master.most_slots
                 try:
-                    await master.gateway.notify_not_enough_resources(told)
+                    await master.gateway.notify_not_enough_resources(*told)
                 except YarrowError as error:
                     _log.info("job %s was not told what it waits for: %s", master.registration.job_id, error)
         finally:

@@ -281,8 +281,8 @@ class ResourceManager(RpcEndpoint):
                 self.spawn(self._request_task_executor(profile), "request TaskExecutor")
             case ReleaseTaskExecutor(resource_id, cause):
                 self.spawn(self._release_task_executor(resource_id, cause), "release TaskExecutor")
-            case NotifyNotEnoughResources(job_id, explanation):
-                self._jobs.explain(job_id, explanation)
+            case NotifyNotEnoughResources(job_id, explanation, most_slots):
+                self._jobs.explain(job_id, explanation, most_slots)
 
     async def _request_slot(self, request: SlotRequest) -> None:
         executor = self._executors.find(request.slot_id.resource_id)

@@ -64,7 +64,17 @@ class Shortages:
         if text == self._told.get(job.job_id):
             return []
         self._told[job.job_id] = text
-        return [NotifyNotEnoughResources(job.job_id, text)]
+        return [NotifyNotEnoughResources(job.job_id, text, self._most_slots())]
+
+    def _most_slots(self) -> int | None:
+        """How many there can be, where that is known: in a cluster that starts none, or only so many."""
+        settings, total = self._settings, self._executors.slots_total
+        if not settings.can_request:
+            return total
+        if settings.max_slots is None:
+            return None
+        per_executor = settings.slots_per_task_executor
+        return total + max(0, settings.max_slots - total) // per_executor * per_executor
 
     def _explanation(self, job: JobResources) -> str:
         settings, executors, starts = self._settings, self._executors, self._starts

@@ -169,6 +169,8 @@ class NotifyNotEnoughResources:
 
     job_id: JobID
     explanation: str
+    #: How many slots there can be in the cluster; None = not known.
+    most_slots: int | None = None
 
 
 SlotManagerAction = (

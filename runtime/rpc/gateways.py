@@ -255,8 +255,13 @@ class JobMasterGateway(Protocol):
         limit."""
         ...
 
-    async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
-        """ResourceManager: the declared requirements cannot be met, and why."""
+    async def notify_not_enough_resources(
+        self, explanation: str, most_slots: int | None = None
+    ) -> Acknowledge:
+        """ResourceManager: the declared requirements cannot be met, and why.
+
+        `most_slots`: how many there can be in the cluster, all jobs' together; None = not known.
+        """
         ...
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from yarrow.cli.main import app
 from yarrow.cli.rest_client import RestClient
 from yarrow.cli.targets import split_address
 from yarrow.datastream import EmbeddedRocksDBStateBackend, MapFunction, RuntimeContext
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import RescaleRequest
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
@@ -25,6 +28,8 @@ from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 #: So many that none of the subtasks is done before the last rescale.
 MORE_ROWS = 3 * ROWS
+#: Seconds for which slots are waited for in a cluster that has too few.
+PATIENCE = 10.0
 pytestmark = pytest.mark.cluster
 
 
@@ -150,3 +155,110 @@ def test_more_than_there_can_be_is_refused_and_the_job_runs_on(cluster: MiniClus
         rescale(cluster, client, 9)
     assert all_running(client.get_job_details().result())
     client.cancel().result()
+
+
+def rows_of(folder: Path) -> int:
+    """How many rows Noted has seen."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("noted-*"))
+
+
+class Slow(MapFunction[int, int]):
+    """Lets a row pass now and then."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._pause = threading.Event()
+
+    def map(self, value: int) -> int:
+        self._pause.wait(0.01)
+        return value
+
+
+def endless_counts(cluster: MiniCluster, folder: Path, parallelism: int) -> LocalJobClient:
+    """A job that runs at that parallelism."""
+    folder.mkdir()
+    env = environment(cluster, parallelism)
+    rows = env.from_sequence(1, 10**15).map(Slow()).key_by(lambda value: value % KEYS).process(Count())
+    rows.map(lambda counted: counted[1]).map(Noted(folder)).filter(lambda n: False).print()
+    client = cluster.submit(env.get_job_graph(folder.name))
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    return client
+
+
+def marks(client: LocalJobClient) -> tuple[list[str], int, int]:
+    """What changes when the tasks of a job are stopped: attempts with their states, restarts and failures."""
+    details = client.get_job_details().result()
+    tasks = [f"{subtask.attempt_id} {subtask.state}" for v in details.vertices for subtask in v.subtasks]
+    return tasks, details.restarts, len(details.exceptions)
+
+
+@pytest.fixture(scope="module")
+def full_cluster() -> Iterator[MiniCluster]:
+    """Four slots, and there will never be more."""
+    patience = {"slotmanager.number-of-slots.max": 4, "slot.request.timeout": f"{PATIENCE:g} s"}
+    with mini_cluster(task_executors=2, slots=2, configuration=patience) as running:
+        yield running
+
+
+def test_a_job_is_not_stopped_for_slots_that_there_cannot_be(
+    full_cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = endless_counts(full_cluster, tmp_path / "counts", 2)
+    before = marks(client)
+    with pytest.raises(YarrowError, match=r"was not rescaled: it would need 6 slots, and there are no more than 4;.*"):
+        rescale(full_cluster, client, 6)
+    assert marks(client) == before
+    seen = rows_of(tmp_path / "counts")
+    wait_until(lambda: rows_of(tmp_path / "counts") > seen)
+    (record,) = client.get_job_details().result().rescales
+    assert record.state == "FAILED" and "needs 6 slots, has 4; 2 TaskExecutors with 4 slots" in record.reason
+    # What it had taken meanwhile is there for others.
+    other = endless_counts(full_cluster, tmp_path / "other", 2)
+    for job in (other, client):
+        job.cancel().result()
+
+
+def test_a_job_goes_on_while_another_has_its_slots_and_takes_them_when_they_are_free(
+    full_cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = endless_counts(full_cluster, tmp_path / "counts", 2)
+    other = endless_counts(full_cluster, tmp_path / "other", 1)
+    began, before = rows_of(tmp_path / "counts"), marks(client)
+    with pytest.raises(YarrowError, match=r"it would need 4 slots and has 3; no more came within 10 s"):
+        rescale(full_cluster, client, 4)
+    assert marks(client) == before and rows_of(tmp_path / "counts") > began
+    rescaling = threading.Thread(target=rescale, args=(full_cluster, client, 4))
+    rescaling.start()
+    wait_until(lambda: len(client.get_job_details().result().rescales) == 2)
+    assert marks(client) == before
+    other.cancel().result()
+    rescaling.join()
+    details = client.get_job_details().result()
+    assert [record.state for record in details.rescales] == ["FAILED", "COMPLETED"]
+    # The first two readers have all splits: others may have finished.
+    counting = details.vertices[1].subtasks
+    assert [subtask.state for subtask in counting] == [ExecutionState.RUNNING] * 4
+    assert (details.restarts, len(details.exceptions)) == before[1:]
+    client.cancel().result()
+
+
+def test_a_job_that_is_cancelled_while_it_waits_for_slots_ends_and_says_so(
+    full_cluster: MiniCluster, tmp_path: Path
+) -> None:
+    client = endless_counts(full_cluster, tmp_path / "counts", 2)
+    other = endless_counts(full_cluster, tmp_path / "other", 1)
+    said: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(YarrowError) as refused:
+            rescale(full_cluster, client, 4)
+        said.append(str(refused.value))
+
+    rescaling = threading.Thread(target=ask)
+    rescaling.start()
+    wait_until(lambda: client.get_job_details().result().rescales != ())
+    client.cancel().result()
+    rescaling.join()
+    assert len(said) == 1 and "the job is CANCELLING" in said[0], said
+    other.cancel().result()
+    # All slots are free again.
+    endless_counts(full_cluster, tmp_path / "after", 4).cancel().result()

@@ -194,5 +194,7 @@ class FakeJobMaster(RpcEndpoint):
         # Parts far smaller than asked for: the reader has to come again.
         return BlobPart(data=data[offset : offset + min(length, 3)], total_size=len(data))
 
-    async def notify_not_enough_resources(self, explanation: str) -> Acknowledge:
+    async def notify_not_enough_resources(
+        self, explanation: str, most_slots: int | None = None
+    ) -> Acknowledge:
         raise AssertionError("not from a TaskExecutor")

@@ -7,9 +7,20 @@ import pytest
 
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from tests.unit.am.test_failover import PLAIN, cancelled, deployed, edges, restarting
+from tests.unit.am.test_slot_pool import offer
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all, rescaled_job
-from yarrow.am.jobmaster.scheduler_actions import Deploy, FreeSlot, JobEnded, JobReplaced, RescaleEnded
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.am.jobmaster.scheduler_actions import (
+    Actions,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    JobReplaced,
+    RescaleEnded,
+    RescaleSlotsAnswered,
+)
+from yarrow.runtime.common.ids import AllocationID, JobVertexID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
@@ -173,3 +184,119 @@ def test_cancelled_during_a_rescale() -> None:
     rescaling(job, 1, 1)
     job.scheduler.cancel(job.now)
     assert job.report(CANCELED)[-1] == JobEnded(JobStatus.CANCELED)
+
+
+# The slots, before anything is stopped.
+
+HELD = RescaleSlotsAnswered(None)
+
+
+def answers(actions: Actions) -> list[str]:
+    """Why slots are not waited for any more."""
+    return [each.failure.message for each in of_kind(actions, RescaleSlotsAnswered) if each.failure is not None]
+
+
+def waiting_for_slots(job: Scheduling, *parallelism: int) -> JobGraph:
+    """A job of parallelism 2 that runs, and wishes to be another one for which it lacks slots."""
+    job.running(2)
+    following = to(job.graph.job, *parallelism)
+    actions = job.scheduler.hold_slots_for(following)
+    assert not of_kind(actions, RescaleSlotsAnswered) and not of_kind(actions, CancelTasks)
+    assert job.graph.status is JobStatus.RUNNING and job.graph.all_running
+    return following
+
+
+def test_what_is_lacking_is_asked_for_while_the_job_goes_on() -> None:
+    job = restarting(keyed(2, 2))
+    following = waiting_for_slots(job, 4, 4)
+    assert job.pool.required == 4 and job.scheduler.slots_for_rescale == 4
+    assert job.scheduler.explanation(job.now) == ""
+    assert job.offer(1) == []
+    # They are not given up, and not used either, while the last one is waited for.
+    assert job.scheduler.check(job.now + 1000) == []
+    assert of_kind(job.offer(1, "other"), RescaleSlotsAnswered) == [HELD]
+    assert job.pool.held == 4 and job.graph.all_running
+    # No more are taken than that.
+    assert job.scheduler.offered(ResourceID("third"), [offer("more", 0)], job.now)[0] == ()
+    job.scheduler.rescale(following, job.now)
+    actions = job.report(CANCELED)
+    assert len(deployed(actions)) == 8
+    assert job.pool.required == 4 and job.pool.waiting == 0
+    assert job.scheduler.let_slots_go(job.now) == []
+
+
+def test_slots_count_in_all_groups_together() -> None:
+    job = restarting(edges(linear_job(Stage(2, group="a"), Stage(1, group="b")), PartitionerKind.KEY_GROUP))
+    job.running(3)
+    following = to(job.graph.job, 1, 2)
+    assert job.scheduler.hold_slots_for(following) == [HELD]
+    job.scheduler.rescale(following, job.now)
+    assert len(deployed(job.report(CANCELED))) == 3
+
+
+def test_fewer_slots_are_never_waited_for() -> None:
+    job = restarting(keyed(3, 3))
+    job.running(3)
+    assert job.scheduler.hold_slots_for(to(job.graph.job, 1, 1)) == [HELD]
+    assert job.scheduler.let_slots_go(job.now) == []
+    assert job.pool.held == 3
+
+
+def test_slots_that_do_not_come_leave_the_job_alone() -> None:
+    job = restarting(keyed(2, 2))
+    waiting_for_slots(job, 4, 4)
+    job.offer(1)
+    assert answers(job.scheduler.rescale_slots_failed("the queue is full")) == ["the queue is full"]
+    actions = job.scheduler.let_slots_go(job.now)
+    assert of_kind(actions, DeclareRequirements) == [DeclareRequirements(2)]
+    assert [freed.slot.allocation_id for freed in of_kind(actions, FreeSlot)] == ["a2"]
+    assert job.scheduler.offered(ResourceID("te"), [offer("late", 7)], job.now)[0] == ()
+    assert job.graph.all_running and job.graph.restarts == 0
+    assert job.scheduler.rescale_slots_failed("again") == [] and job.scheduler.slots_for_rescale == 0
+
+
+def test_a_failure_while_slots_are_waited_for_takes_them_and_ends_the_wait() -> None:
+    job = restarting(keyed(2, 2))
+    waiting_for_slots(job, 4, 4)
+    job.offer(1, "other")
+    lost = AllocationID("a0")
+    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    assert answers(actions) == ["the job failed while it waited for slots: broken"]
+    actions = job.report(CANCELED)
+    assert len(deployed(actions)) == 4 and not of_kind(actions, JobReplaced)
+    assert job.pool.required == 2 and job.graph.restarts == 1
+    assert job.scheduler.let_slots_go(job.now) == []
+
+
+def test_a_slot_that_is_lost_while_others_are_waited_for_is_waited_for_again() -> None:
+    job = restarting(keyed(2, 2))
+    waiting_for_slots(job, 4, 4)
+    job.offer(1, "other")
+    assert job.scheduler.task_executor_lost(ResourceID("other"), BROKEN, job.now) == []
+    assert job.pool.required == 4 and job.pool.held == 2 and job.graph.all_running
+    assert not of_kind(job.offer(1), RescaleSlotsAnswered)
+    assert of_kind(job.offer(1), RescaleSlotsAnswered) == [HELD]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed for good"])
+def test_the_end_of_the_job_ends_the_wait(how: str) -> None:
+    job = restarting(keyed(2, 2))
+    waiting_for_slots(job, 4, 4)
+    job.offer(1)
+    if how == "cancelled":
+        assert answers(job.scheduler.cancel(job.now)) == ["the job is CANCELLING"]
+    else:
+        assert answers(job.scheduler.fail(BROKEN, job.now)) == ["the job is FAILING"]
+    actions = job.report(CANCELED)
+    assert len(of_kind(actions, FreeSlot)) + len(of_kind(job.scheduler.let_slots_go(job.now), FreeSlot)) == 3
+    assert of_kind(actions, DeclareRequirements)[-1:] == [DeclareRequirements(0)]
+    assert job.pool.required == 0
+    assert job.graph.machine.is_terminal
+
+
+def test_a_job_that_does_not_run_waits_for_no_slots() -> None:
+    job = restarting(keyed(2, 2))
+    job.running(2)
+    job.scheduler.cancel(job.now)
+    assert job.scheduler.hold_slots_for(to(job.graph.job, 4, 4)) == [HELD]
+    assert job.pool.required == 2

@@ -57,6 +57,20 @@ def test_what_the_driver_waits_for_no_longer_is_taken_back() -> None:
     assert present.endswith("1 TaskExecutors are starting")
 
 
+def test_how_many_slots_there_can_be_is_told_where_it_is_known() -> None:
+    def most(settings: SlotManagerSettings, registered: int) -> list[int | None]:
+        driven = Driven(settings)
+        driven.register("a", registered)
+        actions = [*driven.need(9), *driven.tell(TaskExecutorRequestFailed("no memory"))]
+        return [action.most_slots for action in among(actions, NotifyNotEnoughResources)]
+
+    assert most(SlotManagerSettings(can_request=False), 3)[0] == 3
+    # None of two slots more would stay below the limit.
+    assert most(SlotManagerSettings(max_slots=6, slots_per_task_executor=2), 3)[0] == 5
+    assert most(SlotManagerSettings(max_slots=2, slots_per_task_executor=2), 3)[0] == 3
+    assert most(SlotManagerSettings(), 3) == [None]
+
+
 def test_a_job_that_declares_anew_is_told_again() -> None:
     driven = Driven()
     assert len(told(driven.need(1))) == 1
