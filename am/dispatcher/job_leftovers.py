@@ -124,7 +124,7 @@ class JobLeftovers:
             return False
         if leftover.attempts > 1:
             _log.info("what was stored of job %s is removed now", job_id)
-        del self._left[job_id]
+        self._left.pop(job_id, None)  # Two of the same id end both.
         return True
 
     async def _remove(self, leftover: _Leftover) -> None:
