@@ -54,7 +54,9 @@ class CheckpointCourse:
             self.cut(task.gate.barriers.trigger(barrier))
             return
         reason = f"the task is {task.stage.value}"
-        if task.stage is TaskStage.SUSPENDED:
+        if self._stopping is not None:
+            if barrier.checkpoint_id <= self._stopping[0].checkpoint_id:
+                return  # The word that came has come again, or one that it has overtaken.
             reason = "the task stands at a savepoint that stops the job"
         task.checkpoints.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 

@@ -164,6 +164,26 @@ def test_a_savepoint_stops_the_job(workers: CheckpointHarness, kind: SnapshotKin
     workers.until(lambda: len(workers.output) > lines)
 
 
+def test_the_word_that_stops_a_job_may_come_again(workers: CheckpointHarness) -> None:
+    running(workers, endless())
+    options = workers.options(2, kind=SnapshotKind.SAVEPOINT_SUSPEND)
+    taken = workers.trigger(2, options)
+    workers.wait_acknowledged(taken)
+    overtaken = workers.checkpoints.setdefault(1, workers_taken(workers, 1))
+    for number in (2, 1):
+        for place in workers.states:
+            workers._begin(
+                workers._worker_of[place], number, workers.options(number), attempts=(workers.attempt(place),)
+            )
+    # What comes behind both tells that they have been looked at.
+    later = workers.trigger(3)
+    workers.until(lambda: len(later.declined) >= 2)
+    assert "stands at a savepoint" in later.declined[0].cause.message
+    assert not taken.declined and not overtaken.declined
+    workers.notify(2, CheckpointNotice.COMPLETED)
+    workers.until_all(ExecutionState.FINISHED)
+
+
 def test_a_job_goes_on_when_the_savepoint_that_was_to_stop_it_is_given_up(workers: CheckpointHarness) -> None:
     running(workers, endless())
     taken = workers.trigger(1, workers.options(1, kind=SnapshotKind.SAVEPOINT_SUSPEND))
