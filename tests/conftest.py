@@ -6,6 +6,7 @@ Fixtures of one part belong into the conftest of that part's folder, not here.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -14,6 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("YARROW_DEBUG", "1")
+
+# What a shell starts in the background ignores Ctrl-C, and so would every command that is tested with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Shared machines are noisy: a deadline per example would measure the neighbours.
 settings.register_profile("yarrow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
