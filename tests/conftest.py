@@ -17,7 +17,10 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("YARROW_DEBUG", "1")
 
 # What a shell starts in the background ignores Ctrl-C, and so would every command that is tested with it.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Shared machines are noisy: a deadline per example would measure the neighbours.
