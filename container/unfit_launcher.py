@@ -12,26 +12,17 @@ import sys
 from dataclasses import replace
 
 from yarrow.container.errors import UnfitInterpreterError
-from yarrow.container.worker_launcher import (
-    LaunchSettings,
-    RunningWorker,
-    SpawnLauncher,
-    WorkerLauncher,
-    worker_environment,
-)
+from yarrow.container.worker_launcher import LaunchSettings, RunningWorker, SpawnLauncher
 from yarrow.runtime.common.ids import WorkerID
 
 
-class UnfitLauncher:
-    """Starts no worker."""
+class UnfitLauncher(SpawnLauncher):
+    """Starts no worker; one for a job's own interpreter, which was tried, does."""
 
     def __init__(self, settings: LaunchSettings, reason: str) -> None:
         """`reason` names the setting, what was tried, and what to do."""
-        self._settings = replace(settings, executable=sys.executable)
+        super().__init__(replace(settings, executable=sys.executable))
         self._reason = reason
-
-    async def start(self) -> None:
-        """Nothing to warm up."""
 
     async def launch(
         self, worker_id: WorkerID, process_name: str, raw_output: int
@@ -42,18 +33,3 @@ class UnfitLauncher:
             f"{where} cannot be started: {self._reason} Without the setting workers run in the interpreter of their"
             " TaskExecutor."
         )
-
-    def for_interpreter(self, executable: str) -> WorkerLauncher:
-        """Of a job that brings one, which was tried."""
-        return SpawnLauncher(replace(self._settings, executable=executable))
-
-    def environment(self) -> dict[str, str]:
-        """As workers of a job's own interpreter get it."""
-        return worker_environment(self._settings)
-
-    async def close(self) -> None:
-        """Nothing runs."""
-
-    def processes(self) -> tuple[tuple[str, int], ...]:
-        """None."""
-        return ()

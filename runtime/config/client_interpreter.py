@@ -16,6 +16,7 @@ from pathlib import Path
 
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import (
+    NO_SUCH_PROGRAM,
     archive_folder,
     archive_of_interpreter,
     is_this_interpreter,
@@ -39,7 +40,7 @@ def client_interpreter(config: Settings, folder: Callable[[], Path]) -> str:
         return sys.executable
     archive = archive_of_interpreter(config, option)
     found = _unpacked(archive, value, folder()) if archive else shutil.which(value)
-    reason = "there is no such program, or it may not be executed"
+    reason = NO_SUCH_PROGRAM
     if found is not None:
         path = os.path.abspath(found)
         if is_this_interpreter(path):

@@ -27,6 +27,8 @@ _PROBE = (
 INTERPRETER_VARIABLE = "YARROW_PYTHON_EXECUTABLE"
 #: Seconds an interpreter may take to start on a busy machine.
 _PROBE_LIMIT = 60.0
+#: Why what a key names cannot be started.
+NO_SUCH_PROGRAM = "there is no such program, or it may not be executed"
 #: Where the loader looks first.
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
@@ -45,7 +47,7 @@ def worker_interpreter(config: Settings) -> str:
     found = shutil.which(value)
     if found is None:
         looked = "" if os.sep in value else f"; looked for on the PATH {os.environ.get('PATH', os.defpath)}"
-        raise _refused(config, f"there is no such program, or it may not be executed{looked}")
+        raise _refused(config, f"{NO_SUCH_PROGRAM}{looked}")
     path = os.path.abspath(found)
     if is_this_interpreter(path):
         return sys.executable
@@ -93,7 +95,7 @@ def unfit(path: str, environment: Mapping[str, str]) -> str:
     It is of this minor version, and has this version of Yarrow.
     """
     if not os.access(path, os.X_OK) or os.path.isdir(path):
-        return "there is no such program, or it may not be executed"
+        return NO_SUCH_PROGRAM
     try:
         probe = subprocess.run(
             [path, "-c", _PROBE],
