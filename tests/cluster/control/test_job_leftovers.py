@@ -10,9 +10,8 @@ import pytest
 from msgspec import structs
 
 from tests.cluster.control.control_cluster import eventually
-from tests.cluster.control.test_leaderships import Masters, masters
+from tests.cluster.control.test_leaderships import Masters, masters, recorded_end_without_clean_up
 from tests.unit.rpc.loops import run
-from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs import local
@@ -20,7 +19,7 @@ from yarrow.runtime.fs.file_system import FileStatus
 from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.ha.records import Put
+from yarrow.runtime.ha.records import LeaderRecords, Put
 from yarrow.testing.job_graphs import Stage, linear_job
 
 
@@ -38,6 +37,33 @@ class Storage:
     def comes_back(self) -> None:
         self.graphs.unlink()
         self._aside.rename(self.graphs)
+
+
+class Hanging:
+    """Storage that says nothing for a while of the folder of graphs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.asked, self.answers = threading.Semaphore(0), threading.Event()
+        graphs, asked, answers = str(Storage(directory).graphs), self.asked, self.answers
+
+        class FileSystem(LocalFileSystem):
+            def list(self, path: str) -> list[FileStatus]:
+                if path == graphs:
+                    asked.release()
+                    answers.wait(20)
+                return super().list(path)
+
+        self.file_system = FileSystem
+
+
+async def until_removed(cluster: Masters, records: LeaderRecords) -> None:
+    """Nothing of ended jobs is recorded any more; time passes for who tries again."""
+
+    async def removed() -> bool:
+        await cluster.pass_time(1)
+        return not records.children("results")
+
+    await eventually(removed)
 
 
 async def ended_without_storage(cluster: Masters, storage: Storage) -> JobID:
@@ -67,12 +93,7 @@ def test_the_leader_removes_it_when_storage_is_back(tmp_path: Path, caplog: pyte
             assert (await cluster.dispatcher.request_job_status(job_id)) is JobStatus.CANCELED
             storage.comes_back()
             assert [*storage.graphs.iterdir()]
-
-            async def removed() -> bool:
-                await cluster.pass_time(1)
-                return not records.children("results")
-
-            await eventually(removed)
+            await until_removed(cluster, records)
             assert not [*storage.graphs.iterdir()] and not records.children("jobs")
         assert "was not removed" not in caplog.text
 
@@ -82,17 +103,7 @@ def test_the_leader_removes_it_when_storage_is_back(tmp_path: Path, caplog: pyte
 def test_storage_that_hangs_leaves_threads_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    graphs = Storage(tmp_path).graphs
-    answers, asked = threading.Event(), threading.Semaphore(0)
-
-    class Hanging(LocalFileSystem):
-        """Says nothing for a while of the folder of graphs."""
-
-        def list(self, path: str) -> list[FileStatus]:
-            if path == str(graphs):
-                asked.release()
-                answers.wait(20)
-            return super().list(path)
+    hanging = Hanging(tmp_path)
 
     async def body() -> None:
         storage = Storage(tmp_path)
@@ -108,23 +119,18 @@ def test_storage_that_hangs_leaves_threads_for_others(
                 await cluster.dispatcher.cancel_job(job_id)
             await eventually(lambda: caplog.text.count("is not removed yet") == jobs)
             storage.comes_back()
-            monkeypatch.setattr(local, "LocalFileSystem", Hanging)
+            monkeypatch.setattr(local, "LocalFileSystem", hanging.file_system)
             try:
                 await cluster.pass_time(1)
-                await eventually(lambda: asked.acquire(blocking=False))
+                await eventually(lambda: hanging.asked.acquire(blocking=False))
                 await cluster.pass_time(20)
                 # This needs a thread, and has one.
                 with pytest.raises(JobNotFoundError):
                     await cluster.dispatcher.request_job_status(JobID("f" * 32))
-                assert not asked.acquire(blocking=False), "several are asked for at once"
+                assert not hanging.asked.acquire(blocking=False), "several are asked for at once"
             finally:
-                answers.set()
-
-            async def removed() -> bool:
-                await cluster.pass_time(1)
-                return not cluster.election.records(1).children("results")
-
-            await eventually(removed)
+                hanging.answers.set()
+            await until_removed(cluster, cluster.election.records(1))
 
     run(body())
 
@@ -133,15 +139,7 @@ def test_a_removal_that_the_end_overtakes_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has not failed: the next leader finds what there is of it."""
-    graphs = Storage(tmp_path).graphs
-    answers, asked = threading.Event(), threading.Event()
-
-    class Slow(LocalFileSystem):
-        def list(self, path: str) -> list[FileStatus]:
-            if path == str(graphs):
-                asked.set()
-                answers.wait(20)
-            return super().list(path)
+    hanging = Hanging(tmp_path)
 
     async def body() -> None:
         async with masters(tmp_path) as cluster:
@@ -149,13 +147,13 @@ def test_a_removal_that_the_end_overtakes_is_not_reported(
             await cluster.add(1)
             job_id = await cluster.submit(linear_job(Stage(1)))
             await cluster.until_running(job_id, 1)
-            monkeypatch.setattr(local, "LocalFileSystem", Slow)
+            monkeypatch.setattr(local, "LocalFileSystem", hanging.file_system)
             try:
                 await cluster.dispatcher.cancel_job(job_id)
-                await eventually(asked.is_set)
+                await eventually(lambda: hanging.asked.acquire(blocking=False))
                 await cluster.follow()
             finally:
-                answers.set()
+                hanging.answers.set()
             await eventually(lambda: not any("clean up" in task.get_name() for task in asyncio.all_tasks()))
         assert "was not removed" not in caplog.text
 
@@ -185,16 +183,7 @@ def test_what_a_former_master_left_is_tried_again_too(tmp_path: Path) -> None:
     async def body() -> None:
         storage = Storage(tmp_path)
         async with masters(tmp_path) as cluster:
-            await cluster.lead()
-            await cluster.add(1)
-            graph = linear_job(Stage(1))
-            job_id = await cluster.submit(graph)
-            await cluster.until_running(job_id, 1)
-            store = JobGraphStore(
-                cluster.election.records(1), cluster.election.storage_directory, cluster.ids
-            )
-            store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
-            await cluster.follow()
+            job_id = (await recorded_end_without_clean_up(cluster)).job_id
             storage.goes_away()
             await cluster.lead()
             assert (await cluster.result(job_id)).status is JobStatus.FINISHED
@@ -202,12 +191,7 @@ def test_what_a_former_master_left_is_tried_again_too(tmp_path: Path) -> None:
             await cluster.pass_time(20)
             assert records.children("results") == (job_id,)
             storage.comes_back()
-
-            async def removed() -> bool:
-                await cluster.pass_time(1)
-                return not records.children("results")
-
-            await eventually(removed)
+            await until_removed(cluster, records)
             assert not [*storage.graphs.iterdir()]
 
     run(body())
@@ -236,12 +220,7 @@ def test_files_that_a_job_shipped_go_when_it_is_known_that_no_other_needs_them(t
             assert blob.exists() and records.children("results") == (job_id,)
             # The user gives the job up that nobody can read.
             await cluster.dispatcher.cancel_job(broken)
-
-            async def removed() -> bool:
-                await cluster.pass_time(1)
-                return not records.children("results")
-
-            await eventually(removed)
+            await until_removed(cluster, records)
             assert not blob.exists()
 
     run(body())

@@ -16,12 +16,13 @@ from tests.unit.rpc.loops import run, settled
 from yarrow.am import cluster_entrypoint
 from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
 from yarrow.am.deployment_modes.per_job import submit_until_taken
+from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.runtime.common.errors import DuplicateJobError, JobAlreadyEndedError, JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs.file_system import FileSystemError
-from yarrow.runtime.graph.job_graph import encode_job_graph
+from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.none import NoHighAvailability
@@ -79,6 +80,19 @@ class Masters(ControlCluster):
     async def follow(self) -> None:
         self.election.revoke()
         await eventually(lambda: not self.plane.leads)
+
+
+async def recorded_end_without_clean_up(cluster: Masters) -> JobGraph:
+    """A job that has FINISHED under the first leadership, which ended right after it had recorded that."""
+    await cluster.lead()
+    await cluster.add(1)
+    graph = linear_job(Stage(1))
+    job_id = await cluster.submit(graph)
+    await cluster.until_running(job_id, 1)
+    store = JobGraphStore(cluster.election.records(1), cluster.election.storage_directory, cluster.ids)
+    store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
+    await cluster.follow()
+    return graph
 
 
 @asynccontextmanager
@@ -317,20 +331,9 @@ def test_a_job_cancelled_under_one_leadership_ends_under_the_next(tmp_path: Path
 def test_a_job_that_has_ended_never_runs_again_though_its_clean_up_was_cut_off(tmp_path: Path) -> None:
     async def body() -> None:
         async with masters(tmp_path) as cluster:
+            graph = await recorded_end_without_clean_up(cluster)
             await cluster.lead()
-            await cluster.add(1)
-            graph = linear_job(Stage(1))
-            job_id = await cluster.submit(graph)
-            await cluster.until_running(job_id, 1)
-            from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
-
-            store = JobGraphStore(
-                cluster.election.records(1), cluster.election.storage_directory, cluster.ids
-            )
-            store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
-            await cluster.follow()
-            await cluster.lead()
-            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            assert (await cluster.result(graph.job_id)).status is JobStatus.FINISHED
             records = cluster.election.records(2)
             await eventually(lambda: not any(map(records.children, ("jobs", "results"))))
             with pytest.raises(DuplicateJobError, match="has run on this cluster"):
