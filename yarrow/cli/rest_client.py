@@ -206,10 +206,8 @@ class RestClient:
         return method == "GET" or isinstance(error.__cause__, ConnectionRefusedError)
 
     def _look_for_it(self) -> None:
-        if self._locate is None:
-            return
         try:
-            self._move(self._locate())
+            self.look_again()
         except YarnUnreachableError:
             # YARN restarts, or this machine has lost its network: what has answered before is asked where it was.
             if not self._answered:
