@@ -55,6 +55,8 @@ class CapturedOutput:
 
     def __init__(self, send: SendLines) -> None:
         self._streams = (LineCapture("stdout", send), LineCapture("stderr", send))
+        #: Called at the end of a task, behind its last line.
+        self.on_end: Callable[[], None] = lambda: None
 
     def install(self) -> None:
         """Replaces the two streams of this process."""
@@ -64,3 +66,4 @@ class CapturedOutput:
         """Completes unfinished lines of this thread."""
         for stream in self._streams:
             stream.end_line()
+        self.on_end()

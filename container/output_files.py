@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from yarrow.container.errors import UnknownLogFileError
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.messages import FileInfo
+from yarrow.runtime.rpc.output_stream import LoggedRecord
 
 #: A raw file larger than this is emptied before the next worker of its slot starts.
 MAX_RAW_BYTES = 16 * 1024 * 1024
@@ -24,8 +25,17 @@ _log = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
-#: Called with stream ("stdout" or "stderr") and whole lines, after they were written.
-OutputSink = Callable[[str, str], None]
+
+class OutputSink(Protocol):
+    """Is told what was written to the files: the client's end of it."""
+
+    def write(self, stream: str, text: str) -> None:
+        """Whole lines of "stdout" or "stderr"."""
+        ...
+
+    def write_record(self, record: LoggedRecord) -> None:
+        """What user code logged."""
+        ...
 
 
 def safe_name(resource_id: ResourceID) -> str:
@@ -71,11 +81,17 @@ class OutputFiles:
         lines = text if text.endswith("\n") else text + "\n"
         self._append(".err" if stream == "stderr" else ".out", lines)
         if self._sink is not None:
-            self._sink(stream, lines)
+            self._sink.write(stream, lines)
 
     def write_log(self, text: str) -> None:
         """Appends whole lines of a worker's log to .log."""
         self._append(".log", text if text.endswith("\n") else text + "\n")
+
+    def write_record(self, record: LoggedRecord, text: str) -> None:
+        """Appends what user code logged to .log as `text`, then hands the record to the sink."""
+        self.write_log(text)
+        if self._sink is not None:
+            self._sink.write_record(record)
 
     def _append(self, suffix: str, text: str) -> None:
         try:

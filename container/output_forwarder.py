@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
-from yarrow.runtime.rpc.output_stream import ForwardedOutput, encode_output
+from yarrow.runtime.rpc.output_stream import Forwarded, ForwardedOutput, LoggedRecord, encode_output
 
 #: Bytes that may wait for the client before workers are made to wait.
 HIGH_WATER = 1024 * 1024
@@ -53,11 +53,18 @@ class OutputForwarder(asyncio.Protocol):
         self._transport = transport
 
     def write(self, stream: str, text: str) -> None:
-        """An OutputSink: forwards whole lines."""
+        """OutputSink: forwards whole lines."""
+        self._forward(ForwardedOutput(stream, text))
+
+    def write_record(self, record: LoggedRecord) -> None:
+        """OutputSink: forwards what user code logged."""
+        self._forward(record)
+
+    def _forward(self, forwarded: Forwarded) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(encode_output(ForwardedOutput(stream, text)))
+        transport.write(encode_output(forwarded))
         if not self._congested and transport.get_write_buffer_size() > HIGH_WATER:
             self._congested = True
             self._on_congested(True)

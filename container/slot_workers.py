@@ -43,6 +43,8 @@ class SlotWorkerSettings:
     data_secret: bytes
     identity: PemIdentity
     listen_tcp: bool
+    #: See WorkerSettings.
+    client_log_levels: dict[str, int] | None = None
 
 
 @dataclass
@@ -153,6 +155,7 @@ class SlotWorkers:
             private_key=settings.identity.private_key,
             server_name=settings.identity.server_name,
             listen_tcp=settings.listen_tcp,
+            client_log_levels=settings.client_log_levels,
         )
 
     def forget(self, slot_index: int) -> None:

@@ -163,7 +163,7 @@ async def _run_with(
         pipe = os.dup(1)
         os.dup2(2, 1)
         await output.open(pipe)
-        sink = output.write
+        sink = output
     files = output_files(bootstrap, sink)
     launcher = await early.launcher_for(config, settings.workers.cores_per_slot)
     service = await start_rpc(bootstrap, config)

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow.container.current_call import CurrentCallWriter
@@ -26,13 +27,13 @@ from yarrow.container.output_capture import CapturedOutput
 from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.garbage_collection import GarbageCollection
 from yarrow.container.task.task_thread import TaskThread
+from yarrow.container.user_logs import ClientLogHandler, LogLinesHandler, use_client_levels
 from yarrow.container.worker_protocol import (
     BeginCheckpoint,
     CancelTasks,
     CheckpointNotification,
     CollectCredit,
     DeliverOperatorEvent,
-    LogLines,
     MessageToWorker,
     MetricsReport,
     OutputLines,
@@ -68,6 +69,8 @@ class Worker:
         self._io = IoThread()
         self._stopping = threading.Event()
         self._output = CapturedOutput(self._send_output)
+        #: None in the one-process mode, where records are with the client's handlers already.
+        self._logs: logging.Handler | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -96,7 +99,7 @@ class Worker:
             sys.setswitchinterval(_SWITCH_SECONDS)
             self._output.install()
             use_hdfs_settings(HdfsSettings.of(config))
-            logging.getLogger().addHandler(_LogForwarder(self._control))
+            self._forward_logs(settings.client_log_levels)
         calls = CurrentCallWriter(Path(settings.working_directory)) if self._own_process else None
         self._network = NetworkEnvironment(settings, self._io)
         address = self._network.start()
@@ -115,6 +118,15 @@ class Worker:
         if self._garbage is not None:
             self._garbage.take_over()
         self._control.send(WorkerReady(address=address, pid=os.getpid()))
+
+    def _forward_logs(self, client_levels: Mapping[str, int] | None) -> None:
+        if client_levels is None:
+            self._logs = LogLinesHandler(self._control.send)
+        else:
+            self._logs = ClientLogHandler(self._control.send, SystemClock())
+            use_client_levels(client_levels)
+        self._output.on_end = self._logs.flush
+        logging.getLogger().addHandler(self._logs)
 
     def _shut_down(self) -> None:
         self._stopping.set()
@@ -176,9 +188,11 @@ class Worker:
     def _report(self) -> None:
         while not self._stopping.wait(_REPORT_SECONDS):
             tasks, accumulators = self._jobs.reports()
-            if not tasks:
-                continue
             try:
+                if self._logs is not None:
+                    self._logs.flush()
+                if not tasks:
+                    continue
                 self._control.send(
                     MetricsReport(tasks=tasks, accumulators=accumulators, process=self._process_metrics())
                 )
@@ -199,21 +213,6 @@ class Worker:
 
     def _send_output(self, stream: str, text: str) -> None:
         self._control.send(OutputLines(stream=stream, text=text))
-
-
-class _LogForwarder(logging.Handler):
-    """Sends the worker's log lines to the supervisor."""
-
-    def __init__(self, control: FramedSocket[MessageToWorker]) -> None:
-        super().__init__(logging.INFO)
-        self._control = control
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s - %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._control.send(LogLines(text=self.format(record) + "\n"))
-        except Exception:
-            self.handleError(record)
 
 
 def thread_stacks() -> tuple[tuple[str, str], ...]:

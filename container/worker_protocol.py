@@ -28,6 +28,7 @@ from yarrow.runtime.rpc.messages import (
     TriggerCheckpoint,
     WorkerAddress,
 )
+from yarrow.runtime.rpc.output_stream import LoggedRecord
 from yarrow.runtime.rpc.roles import SERVER_NAME
 
 #: Frames above this length close the connection.
@@ -55,6 +56,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: The name that the certificates of other workers have.
     server_name: str = SERVER_NAME
     listen_tcp: bool = False
+    #: From which level a client that reads along wants records of each logger ("" = root); None = there is none.
+    client_log_levels: dict[str, int] | None = None
 
 
 # ------------------------------------------------------------------ supervisor -> worker
@@ -229,6 +232,13 @@ class LogLines(FromWorker, frozen=True, kw_only=True):
     text: str
 
 
+class UserLogRecord(FromWorker, frozen=True, kw_only=True):
+    """A record that user code logged, for the client's `logging`; `text` is the form in which it stands in .log."""
+
+    record: LoggedRecord
+    text: str
+
+
 class ThreadDump(FromWorker, frozen=True, kw_only=True):
     """(thread name, stack)."""
 
@@ -270,6 +280,7 @@ MessageFromWorker = (
     | EndOfDataReached
     | OutputLines
     | LogLines
+    | UserLogRecord
     | ThreadDump
     | CurrentUserCall
 )

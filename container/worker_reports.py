@@ -26,6 +26,7 @@ from yarrow.container.worker_protocol import (
     MetricsReport,
     OutputLines,
     TaskStateChanged,
+    UserLogRecord,
 )
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -59,6 +60,8 @@ class WorkerReports:
                 self._files.write_output(message.stream, message.text)
             case LogLines():
                 self._files.write_log(message.text)
+            case UserLogRecord():
+                self._files.write_record(message.record, message.text)
             case CurrentUserCall():
                 worker.last_call = message
             case MetricsReport():

@@ -287,6 +287,14 @@ class ExecutionGraph:
             entry = self._entry(cause, execution)
             self.exceptions[-1] = msgspec.structs.replace(root, concurrent=(*root.concurrent, entry))
 
+    def task_that_failed_by(self, cause: FailureCause) -> str:
+        """Title of the task whose failure with that cause was recorded last; "" where it was no single task's."""
+        for entry in reversed(self.exceptions):
+            for failure in (entry, *entry.concurrent):
+                if failure.cause is cause:
+                    return failure.task_name
+        return ""
+
     def _entry(self, cause: FailureCause, execution: Execution | None) -> ExceptionEntry:
         worker = execution.worker if execution is not None else None
         return ExceptionEntry(

@@ -39,6 +39,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
 )
 from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.task_ends import restart_reason
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
@@ -145,15 +146,12 @@ class SchedulerDecisions(RpcEndpoint):
                 self.spawn(self._conclude(), "conclude")
 
     def _tell_restart(self, tasks: int, delay: float, cause: FailureCause) -> None:
-        what = cause.message.strip().partition("\n")[0]
         _log.warning(
-            "the job %r restarts %d of its tasks in %.3g s%s: %s: %s",
+            "the job %r restarts %d of its tasks in %.3g s, after a failure%s",
             self.graph.job.name,
             tasks,
             delay,
-            f", after a failure in {cause.operator_name}" if cause.operator_name else "",
-            cause.exception_name.rpartition(".")[2] or "failure",
-            what,
+            restart_reason(cause, self.graph.task_that_failed_by(cause)),
         )
 
     def _deploy(self, executions: tuple[Execution, ...]) -> None:

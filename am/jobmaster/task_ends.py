@@ -67,5 +67,23 @@ def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCaus
     )
 
 
+def restart_reason(cause: FailureCause, task: str) -> str:
+    """Behind "after a failure": where it was, at which record, what it was, and its traceback on lines of its own.
+
+    `task`: the title of the task that failed, "" = it was no single task's.
+    """
+    places = [
+        f"operator {cause.operator_name!r}" if cause.operator_name else "",
+        f"task {task!r}" if task else "",
+    ]
+    where = " of ".join(filter(None, places))
+    record = f" at the record {cause.record}" if cause.record else ""
+    kind = cause.exception_name.rpartition(".")[2]
+    what = cause.message.strip().partition("\n")[0]
+    line = f"{f' in {where}' if where else ''}{record}: {f'{kind}: ' if kind else ''}{what}"
+    trace = cause.stacktrace.strip()
+    return f"{line}\n{trace}" if trace and trace != cause.message.strip() else line
+
+
 def _cause(text: str) -> FailureCause:
     return FailureCause(exception_name="", message=text, stacktrace=text)

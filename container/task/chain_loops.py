@@ -85,6 +85,13 @@ class ChainLoops:
                 record = short_record(found[2][variable])
         return OperatorFailure(self._operators[owner].name, record, error)
 
+    def operator_at(self, file_name: str, line: int) -> Operator | None:
+        """The operator that a line of a generated function belongs to; None where the line is of no operator."""
+        for code in self._compiled.values():
+            if code.file_name == file_name and (owner := code.owner_of_line(line)) is not None:
+                return self._operators[owner[0]]
+        return None
+
     def generated_sources(self) -> list[CompiledCode]:
         """The functions compiled so far."""
         return list(self._compiled.values())

@@ -49,6 +49,15 @@ class OperatorFailure(Exception):
         self.cause = cause
 
 
+def cut_in_the_middle(text: str, longest: int) -> str:
+    """`text`, or its beginning and end in `longest` characters and a note of what was left out between them."""
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    tail = longest - head
+    return f"{text[:head]}\n... {len(text) - longest} characters left out ...\n{text[len(text) - tail :]}"
+
+
 def short_record(value: object) -> str:
     """A short form of a record that never raises and never spans many lines."""
     try:

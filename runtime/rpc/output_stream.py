@@ -1,4 +1,4 @@
-"""What user functions print, on its way from a TaskExecutor to the client that started it: frames on a pipe.
+"""What user functions print and log, on its way from a TaskExecutor to the client that started it: frames on a pipe.
 
 Owner: the TaskExecutor writes to its standard output, one thread of its parent reads. Lines are whole. All
 output of a task is in the pipe before the task's terminal state is reported: who has learnt that a job ended
@@ -23,7 +23,7 @@ class OutputStreamError(YarrowError):
     """A TaskExecutor's standard output carried something else than output frames."""
 
 
-class ForwardedOutput(msgspec.Struct, frozen=True, array_like=True):
+class ForwardedOutput(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Whole lines of one worker, each with its line end."""
 
     #: "stdout" or "stderr".
@@ -31,18 +31,43 @@ class ForwardedOutput(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
+class LoggedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True, kw_only=True):
+    """A record that user code gave to Python's `logging` in a worker: text, never an object of the user's."""
+
+    #: Of the logger.
+    name: str
+    level: int
+    #: Epoch seconds.
+    created: float
+    #: With its arguments filled in.
+    message: str
+    #: Of the exception that was logged with it, "" = none.
+    traceback: str = ""
+    #: Name of the operator whose code logged it; of the task where no single operator is known; "" = of no task.
+    operator: str = ""
+    #: Index of its subtask, -1 = of no task.
+    subtask: int = -1
+    thread: str = ""
+    #: Where in the source it was logged.
+    path: str = ""
+    line: int = 0
+    function: str = ""
+
+
+Forwarded = ForwardedOutput | LoggedRecord
+
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(ForwardedOutput)
+_DECODER: msgspec.msgpack.Decoder[Forwarded] = msgspec.msgpack.Decoder(Forwarded)
 
 
-def encode_output(output: ForwardedOutput) -> bytes:
+def encode_output(output: Forwarded) -> bytes:
     """One frame."""
     body = _ENCODER.encode(output)
     return _LENGTH.pack(len(body)) + body
 
 
-def read_output(pipe: BinaryIO) -> ForwardedOutput | None:
-    """The next lines, blocking; None at the end of the pipe, be it inside a frame (the writer died)."""
+def read_output(pipe: BinaryIO) -> Forwarded | None:
+    """The next lines or record, blocking; None at the end of the pipe, be it inside a frame (the writer died)."""
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
         return None

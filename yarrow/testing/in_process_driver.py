@@ -20,9 +20,8 @@ from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile
-from yarrow.runtime.rpc.output_stream import ForwardedOutput
 from yarrow.runtime.rpc.service import RpcService
-from yarrow.testing.output_relay import write_to_client
+from yarrow.testing.output_relay import ClientOutput
 
 
 class InProcessDriver:
@@ -107,7 +106,7 @@ class InProcessDriver:
         files = OutputFiles(
             Path(settings.log_directory),
             resource_id,
-            lambda stream, text: write_to_client(ForwardedOutput(stream, text)),
+            ClientOutput(),
         )
         return TaskExecutor(
             settings_of(bootstrap),

@@ -1,4 +1,4 @@
-"""OutputRelay: what user functions and print sinks write, from TaskExecutors to the present sys.stdout.
+"""OutputRelay: what user functions write and log, from TaskExecutors to the client's streams and `logging`.
 
 Owner: one thread a TaskExecutor reads its pipe and writes; `drain` may be called from any thread. Lines are
 written whole. A slow terminal holds up that thread alone: the pipe fills, and the workers behind it wait.
@@ -16,7 +16,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
-from yarrow.runtime.rpc.output_stream import ForwardedOutput, read_output
+from yarrow.runtime.rpc.output_stream import Forwarded, ForwardedOutput, LoggedRecord, read_output
+from yarrow.testing.client_logging import log_to_client, wanted_levels
 
 _CHUNK = 1 << 18
 _LENGTH = struct.Struct("<I")
@@ -31,13 +32,33 @@ def write_to_client(output: ForwardedOutput) -> None:
         stream.flush()
 
 
+def hand_to_client(forwarded: Forwarded) -> None:
+    """Prints lines, and gives records to `logging`."""
+    if isinstance(forwarded, LoggedRecord):
+        log_to_client(forwarded)
+    else:
+        write_to_client(forwarded)
+
+
+class ClientOutput:
+    """An OutputSink of a TaskExecutor in the client's own process."""
+
+    def write(self, stream: str, text: str) -> None:
+        """Prints."""
+        write_to_client(ForwardedOutput(stream, text))
+
+    def write_record(self, record: LoggedRecord) -> None:
+        """Logs."""
+        log_to_client(record)
+
+
 class _Frames:
     """Cuts what came from the pipe into frames; the rest waits for its end."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[ForwardedOutput]:
+    def feed(self, data: bytes) -> Iterator[Forwarded]:
         self._data += data
         while len(self._data) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self._data)[0]
@@ -51,7 +72,7 @@ class _Frames:
 
 
 class _PipeReader(threading.Thread):
-    def __init__(self, name: str, pipe: int, write: Callable[[ForwardedOutput], None]) -> None:
+    def __init__(self, name: str, pipe: int, write: Callable[[Forwarded], None]) -> None:
         super().__init__(name=f"yarrow output of {name}", daemon=True)
         self._pipe = pipe
         self._write = write
@@ -117,7 +138,7 @@ class _PipeReader(threading.Thread):
 class OutputRelay:
     """The readers of one cluster's TaskExecutors; LocalProcessDriver attaches each pipe."""
 
-    def __init__(self, write: Callable[[ForwardedOutput], None] = write_to_client) -> None:
+    def __init__(self, write: Callable[[Forwarded], None] = hand_to_client) -> None:
         self._write = write
         self._readers: list[_PipeReader] = []
 
@@ -126,6 +147,10 @@ class OutputRelay:
         reader = _PipeReader(name, pipe, self._write)
         self._readers = [other for other in self._readers if other.is_alive()] + [reader]
         reader.start()
+
+    def log_levels(self) -> dict[str, int]:
+        """From which level the client wants records of each logger, as its `logging` is set up now."""
+        return wanted_levels()
 
     def drain(self) -> list[Future[None]]:
         """Futures that are done when all that was printed up to now has been written."""

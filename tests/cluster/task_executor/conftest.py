@@ -47,6 +47,7 @@ from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import Deployment, SlotID, SlotRequest, TaskDeploymentDescriptor
+from yarrow.runtime.rpc.output_stream import LoggedRecord
 from yarrow.runtime.rpc.registration import RegistrationSettings
 from yarrow.runtime.rpc.service import RpcService
 
@@ -196,6 +197,19 @@ class WatchedTaskExecutor(TaskExecutor):
         self.failures.append(error)
 
 
+class KeptOutput:
+    """A sink that keeps what tasks print."""
+
+    def __init__(self, lines: list[tuple[str, str]]) -> None:
+        self._lines = lines
+
+    def write(self, stream: str, text: str) -> None:
+        self._lines.append((stream, text))
+
+    def write_record(self, record: LoggedRecord) -> None:
+        """Nobody logs here."""
+
+
 @asynccontextmanager
 async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object) -> AsyncIterator[Cluster]:
     """A started cluster; `changes` replace fields of the TaskExecutorSettings."""
@@ -216,7 +230,7 @@ async def cluster(mode: str, folder: Path, entry: str = ENTRY, **changes: object
     address = service.serve(RESOURCE_MANAGER, resource_manager)
     job_master_address = service.serve(JOB_MASTER, job_master)
     output: list[tuple[str, str]] = []
-    files = OutputFiles(folder / "logs", RESOURCE, lambda stream, text: output.append((stream, text)))
+    files = OutputFiles(folder / "logs", RESOURCE, KeptOutput(output))
     raw_output = files.open_raw(files.raw_path(0))
     leader = AnnouncedLeader(LeaderInformation(address=address, leader_id="rm-1"))
     executor = WatchedTaskExecutor(

@@ -41,7 +41,7 @@ from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_E
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.messages import Deployment, ResourceProfile, SlotID, SlotRequest
-from yarrow.runtime.rpc.output_stream import read_output
+from yarrow.runtime.rpc.output_stream import ForwardedOutput, read_output
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.security.certificates import CertificateAuthority
 
@@ -370,7 +370,7 @@ def test_the_end_of_a_task_is_told_after_its_output(tmp_path: Path) -> None:
             def read() -> None:
                 while len(lines) < PRINTED_LINES:
                     output = read_output(stdout)
-                    assert output is not None
+                    assert isinstance(output, ForwardedOutput)
                     lines.extend(output.text.splitlines())
 
             await within(asyncio.to_thread(read))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from yarrow.container.errors import UnknownLogFileError
 from yarrow.container.output_files import MAX_RAW_BYTES, OutputFiles, read_tail
 from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.rpc.output_stream import LoggedRecord
 
 
 @pytest.fixture
@@ -26,31 +28,48 @@ def files(tmp_path: Path) -> OutputFiles:
     return opened
 
 
-def test_streams_go_to_their_files_and_then_to_the_sink(tmp_path: Path) -> None:
-    seen: list[tuple[str, str]] = []
+class Seen:
+    """A sink that calls `look` with each stream and text, and keeps what it was told."""
 
-    def sink(stream: str, text: str) -> None:
+    def __init__(self, look: Callable[[str, str], None] = lambda stream, text: None) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self.records: list[LoggedRecord] = []
+        self._look = look
+
+    def write(self, stream: str, text: str) -> None:
+        self._look(stream, text)
+        self.lines.append((stream, text))
+
+    def write_record(self, record: LoggedRecord) -> None:
+        self.records.append(record)
+
+
+def test_streams_go_to_their_files_and_then_to_the_sink(tmp_path: Path) -> None:
+    def is_written(stream: str, text: str) -> None:
         suffix = ".err" if stream == "stderr" else ".out"
         assert (tmp_path / f"taskexecutor-te{suffix}").read_text().endswith(text)
-        seen.append((stream, text))
 
+    sink = Seen(is_written)
+    record = LoggedRecord(name="job", level=30, created=0.0, message="a row")
     files = OutputFiles(tmp_path, ResourceID("te"), sink)
     files.write_output("stdout", "one\ntwo")
     files.write_output("stderr", "bad\n")
     files.write_output("stdout", "three\n")
     files.write_log("line")
+    files.write_record(record, "WARNING job - a row\n")
     files.close()
-    assert seen == [("stdout", "one\ntwo\n"), ("stderr", "bad\n"), ("stdout", "three\n")]
+    assert sink.records == [record]
+    assert sink.lines == [("stdout", "one\ntwo\n"), ("stderr", "bad\n"), ("stdout", "three\n")]
     assert (tmp_path / "taskexecutor-te.out").read_text() == "one\ntwo\nthree\n"
     assert (tmp_path / "taskexecutor-te.err").read_text() == "bad\n"
-    assert (tmp_path / "taskexecutor-te.log").read_text() == "line\n"
+    assert (tmp_path / "taskexecutor-te.log").read_text() == "line\nWARNING job - a row\n"
 
 
 def test_a_full_disk_costs_lines_in_the_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    seen: list[str] = []
-    files = OutputFiles(tmp_path, ResourceID("te"), lambda stream, text: seen.append(text))
+    sink = Seen()
+    files = OutputFiles(tmp_path, ResourceID("te"), sink)
     files.write_output("stdout", "before")
     write = os.write
     half: list[int | OSError] = [3, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
@@ -68,7 +87,7 @@ def test_a_full_disk_costs_lines_in_the_file_and_nothing_else(
     files.write_output("stdout", "after")
     files.write_output("stdout", "the last")
     files.close()
-    assert seen == ["before\n", "cut off\n", "lost\n", "after\n", "the last\n"]
+    assert [text for _, text in sink.lines] == ["before\n", "cut off\n", "lost\n", "after\n", "the last\n"]
     (out,) = tmp_path.glob("*.out")
     assert out.read_text() == "before\ncut\nafter\nthe last\n"
     assert [record.getMessage().count("No space left on device") for record in caplog.records] == [1]
