@@ -53,12 +53,16 @@ class TimeToLive:
         the name that Flink has for it in such a backend.
         """
         cleanup = self.config.cleanup_strategies
-        asked_for = (
-            cleanup.rocksdb_query_time_after_num_entries if on_disk else cleanup.incremental_cleanup_size
+        own_name = (
+            cleanup.Strategies.ROCKSDB_COMPACTION_FILTER
+            if on_disk
+            else cleanup.Strategies.INCREMENTAL_CLEANUP
         )
-        if not cleanup.in_background and not asked_for:
+        if not cleanup.in_background and own_name not in cleanup.strategies:
             return 0
-        wanted = self.accesses * (cleanup.incremental_cleanup_size or _SWEPT_AN_ACCESS)
+        incremental = cleanup.get_incremental_cleanup_strategy()
+        swept = _SWEPT_AN_ACCESS if incremental is None else incremental.get_cleanup_size()
+        wanted = self.accesses * swept
         self.accesses = 0
         return min(max(wanted, _LEAST_SWEPT), _MOST_SWEPT)
 

@@ -127,9 +127,9 @@ class OperatorMetricGroup(MetricGroup):
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         self._registry.register(self.get_metric_identifier(name), obj)
 
-    def meter(self, name: str, time_span_in_second: int = 60) -> Meter:
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
         if name not in self._meters:
-            meter = self._meters[name] = TaskMeter(self._registry.clock, time_span_in_second)
+            meter = self._meters[name] = TaskMeter(self._registry.clock, time_span_in_seconds)
             self._registry.register(self.get_metric_identifier(name), meter.get_rate)
         return self._meters[name]
 

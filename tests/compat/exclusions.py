@@ -31,7 +31,10 @@ JAVA_ONLY = {
     "pyflink.common.ExecutionConfig.get_registered_pojo_types": "names Java classes",
     "pyflink.common.ExecutionConfig.is_force_avro_enabled": "chooses among serializers of Java classes",
     "pyflink.common.ExecutionConfig.is_force_kryo_enabled": "chooses among serializers of Java classes",
-    "pyflink.datastream.KeyedStream.AccumulateType": "chooses among Java aggregations; not for users",
+    "pyflink.common.restart_strategy.RestartStrategies.FailureRateRestartStrategyConfiguration.__init__": "its "
+    "parameters are optional only beside a Java object",
+    "pyflink.common.restart_strategy.RestartStrategies.FixedDelayRestartStrategyConfiguration.__init__": "its "
+    "parameters are optional only beside a Java object",
     "pyflink.datastream.MemorySize.__init__": "bytes_size is optional only beside a Java object",
     "pyflink.datastream.SinkFunction.__init__": "names a Java class; an interface here",
     "pyflink.datastream.SourceFunction.__init__": "names a Java class; an interface here",
@@ -56,9 +59,6 @@ JAVA_ONLY = {
     "pyflink.datastream.output_tag.RowTypeInfo.get_java_type_info": "returns a Java object",
 }
 
-_ASYNC = "asynchronous functions"
-_WINDOWS = "windows"
-_SINK = "the file sink"
 _EXTERNAL = "a connector to an external system"
 _FILES = "a file format"
 _STATE = "state backends and savepoints"
@@ -78,20 +78,6 @@ NOT_BUILT_YET = {
     "pyflink.datastream.connectors.rabbitmq.*": _EXTERNAL,
     "pyflink.datastream.formats.avro.*": _FILES,
     "pyflink.datastream.formats.orc.*": _FILES,
-    "pyflink.datastream.WindowedStream.__init__": _WINDOWS,
-    "pyflink.datastream.WindowedStream.aggregate": _WINDOWS,
-    "pyflink.datastream.WindowedStream.allowed_lateness": _WINDOWS,
-    "pyflink.datastream.WindowedStream.apply": _WINDOWS,
-    "pyflink.datastream.WindowedStream.get_execution_environment": _WINDOWS,
-    "pyflink.datastream.WindowedStream.get_input_type": _WINDOWS,
-    "pyflink.datastream.WindowedStream.process": _WINDOWS,
-    "pyflink.datastream.WindowedStream.reduce": _WINDOWS,
-    "pyflink.datastream.WindowedStream.side_output_late_data": _WINDOWS,
-    "pyflink.datastream.WindowedStream.trigger": _WINDOWS,
-    "pyflink.datastream.async_data_stream (exports)": _ASYNC,
-    "pyflink.datastream.connectors.file_system.FileCompactStrategy": _SINK,
-    "pyflink.datastream.connectors.file_system.FileCompactor": _SINK,
-    "pyflink.datastream.connectors.file_system.StreamingFileSink": _SINK,
     "pyflink.datastream.formats.parquet.AvroParquetReaders": _FILES,
     "pyflink.datastream.formats.parquet.AvroParquetWriters": _FILES,
 }

@@ -33,6 +33,20 @@ def class_differences(name: str, recorded: Recorded, actual: object) -> Iterator
         difference = _method_difference(method, signature, actual)
         if difference:
             yield f"{name}.{method}", difference
+    for constant, value in recorded.get("constants", {}).items():
+        difference = constant_difference(value, getattr(actual, constant, None))
+        if difference:
+            yield f"{name}.{constant}", difference
+    for nested, inner in recorded.get("nested", {}).items():
+        if hasattr(actual, nested):
+            yield from class_differences(f"{name}.{nested}", inner, getattr(actual, nested))
+        else:
+            yield f"{name}.{nested}", "is missing"
+
+
+def constant_difference(recorded: str, actual: object) -> str | None:
+    """Return how a constant differs from the text of the recorded one, or None."""
+    return None if repr(actual) == recorded else f"is {actual!r}, not {recorded}"
 
 
 def parameter_difference(recorded: Sequence[str], actual: inspect.Signature) -> str | None:

@@ -13,22 +13,35 @@ from typing import Any
 import pytest
 
 from tests.compat.exclusions import JAVA_ONLY, NOT_BUILT_YET
-from tests.compat.signatures import class_differences, parameter_difference
+from tests.compat.signatures import class_differences, constant_difference, parameter_difference
 
-_API = Path(__file__).parent / "data" / "pyflink_api.json"
-_PARTS = ("pyflink.common", "pyflink.datastream")
+_DATA = Path(__file__).parent / "data"
+#: Files of recorded names, each with the packages that are covered out of it.
+_RECORDED = {
+    "pyflink_api.json": ("pyflink.common", "pyflink.datastream"),
+    "pyflink_nested_api.json": ("pyflink",),
+}
 _EXCLUDED = {**JAVA_ONLY, **NOT_BUILT_YET}
 
 
 @cache
 def recorded_modules() -> dict[str, dict[str, Any]]:
-    """The recorded names of the modules this test covers."""
-    modules = json.loads(_API.read_text(encoding="utf-8"))["modules"]
-    return {
-        module: names
-        for module, names in modules.items()
-        if any(module == part or module.startswith(f"{part}.") for part in _PARTS)
-    }
+    """The recorded names of the modules this test covers; what several files say of a name is put together."""
+    found: dict[str, dict[str, Any]] = {}
+    for file, parts in _RECORDED.items():
+        modules = json.loads((_DATA / file).read_text(encoding="utf-8"))["modules"]
+        for module, names in modules.items():
+            if any(module == part or module.startswith(f"{part}.") for part in parts):
+                known = found.setdefault(module, {})
+                for name, recorded in names.items():
+                    known[name] = _put_together(known.get(name, {}), recorded)
+    return found
+
+
+def _put_together(known: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    said = {key: value for key, value in more.items() if value is not None}
+    methods = {**known.get("methods", {}), **said.get("methods", {})}
+    return {**known, **said, "methods": methods}
 
 
 def differences(module: str) -> Iterator[tuple[str, str]]:
@@ -43,7 +56,7 @@ def differences(module: str) -> Iterator[tuple[str, str]]:
     not_exported = []
     for name, recorded in recorded_modules()[module].items():
         dotted = f"{module}.{name}"
-        actual = getattr(ours, name, None) or _where_defined(name, recorded)
+        actual = getattr(ours, name) if hasattr(ours, name) else _where_defined(name, recorded)
         if actual is None:
             yield dotted, "is missing"
             continue
@@ -55,6 +68,12 @@ def differences(module: str) -> Iterator[tuple[str, str]]:
             difference = parameter_difference(recorded["params"], inspect.signature(actual))
             if difference:
                 yield dotted, difference
+        elif recorded.get("kind") == "constant":
+            difference = constant_difference(recorded["value"], actual)
+            if difference:
+                yield dotted, difference
+        elif recorded.get("kind") == "object" and type(actual).__name__ != recorded["of"]:
+            yield dotted, f"is a {type(actual).__name__}, not a {recorded['of']}"
     if not_exported:
         yield f"{module} (exports)", f"defined, but not exported: {not_exported}"
 
@@ -62,6 +81,8 @@ def differences(module: str) -> Iterator[tuple[str, str]]:
 def _where_defined(name: str, recorded: dict[str, Any]) -> Any:
     """The object of this name in the module that PyFlink defines it in, or None."""
     defined_in = recorded.get("defined_in") or recorded.get("same_as", "").rpartition(".")[0]
+    if not defined_in:
+        return None
     try:
         return getattr(importlib.import_module(defined_in.replace("pyflink", "yarrow", 1)), name, None)
     except ModuleNotFoundError:
@@ -119,6 +140,24 @@ def test_a_different_signature_is_noticed(recorded: list[str], signature: str, f
     difference = parameter_difference(recorded, inspect.signature(eval(signature)))
     assert difference is not None
     assert fragment in difference
+
+
+def test_nested_classes_and_constants_are_compared() -> None:
+    class Outer:
+        LIMIT = 1
+
+        class Inner:
+            def size(self) -> int:
+                return 0
+
+    inner = {"methods": {"size": [], "grow": []}, "nested": {"Deep": {}}}
+    recorded = {"constants": {"LIMIT": "2"}, "nested": {"Inner": inner, "Other": {}}}
+    assert dict(class_differences("Outer", recorded, Outer)) == {
+        "Outer.LIMIT": "is 1, not 2",
+        "Outer.Inner.grow": "is missing",
+        "Outer.Inner.Deep": "is missing",
+        "Outer.Other": "is missing",
+    }
 
 
 def test_a_wider_signature_is_accepted() -> None:

@@ -79,6 +79,11 @@ class BasicTypeInfo(_TaggedTypeInfo):
             raise ValueError(f"{tag!r} is not a basic type; there are {', '.join(BASIC_TYPES)}")
         object.__setattr__(self, "_identity", (tag,))
 
+    @staticmethod
+    def of(tag: str) -> BasicTypeInfo:
+        """Return the type of this tag, of the class that the tag has. Raises ValueError for an unknown one."""
+        return InstantTypeInfo() if tag == "INSTANT" else BasicTypeInfo(tag)
+
     @property
     def value_range(self) -> tuple[int, int] | None:
         """The smallest and largest integer of a fixed-width integer type, else None."""
@@ -106,6 +111,15 @@ class BasicTypeInfo(_TaggedTypeInfo):
         return BASIC_TYPES[self.tag][0]
 
 
+class InstantTypeInfo(BasicTypeInfo):
+    """A point in time in UTC. (Values are Instants in every form; PyFlink's are microseconds inside.)"""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("INSTANT")
+
+
 #: tag -> Python class
 SQL_TIMES: dict[str, type] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
 
@@ -122,6 +136,29 @@ class SqlTimeTypeInfo(_TaggedTypeInfo):
         if tag not in SQL_TIMES:
             raise ValueError(f"{tag!r} is not an SQL time type; there are {', '.join(SQL_TIMES)}")
         object.__setattr__(self, "_identity", (tag,))
+
+    @staticmethod
+    def of(tag: str) -> SqlTimeTypeInfo:
+        """Return the type of this tag, of the class that the tag has. Raises ValueError for an unknown one."""
+        made = {"SQL_DATE": DateTypeInfo, "SQL_TIME": TimeTypeInfo, "SQL_TIMESTAMP": TimestampTypeInfo}.get(
+            tag
+        )
+        return SqlTimeTypeInfo(tag) if made is None else made()
+
+    @staticmethod
+    def DATE() -> DateTypeInfo:
+        """Return the type of `datetime.date`."""
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TimeTypeInfo:
+        """Return the type of `datetime.time` without a zone."""
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TimestampTypeInfo:
+        """Return the type of `datetime.datetime` without a zone."""
+        return TimestampTypeInfo()
 
     @property
     def python_type(self) -> type:
@@ -161,6 +198,52 @@ class SqlTimeTypeInfo(_TaggedTypeInfo):
 
     def __repr__(self) -> str:
         return {"SQL_DATE": "Date", "SQL_TIME": "Time", "SQL_TIMESTAMP": "Timestamp"}[self.tag]
+
+
+class DateTypeInfo(SqlTimeTypeInfo):
+    """A date."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_DATE")
+
+
+class TimeTypeInfo(SqlTimeTypeInfo):
+    """A time of day without a zone."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIME")
+
+
+class TimestampTypeInfo(SqlTimeTypeInfo):
+    """A date with time, without a zone."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIMESTAMP")
+
+
+class LocalTimeTypeInfo:
+    """Makes the types of Java's local dates and times, which in Python are those of `SqlTimeTypeInfo`."""
+
+    @staticmethod
+    def LOCAL_DATE() -> DateTypeInfo:
+        """Return the type of `datetime.date`."""
+        return DateTypeInfo()
+
+    @staticmethod
+    def LOCAL_TIME() -> TimeTypeInfo:
+        """Return the type of `datetime.time` without a zone."""
+        return TimeTypeInfo()
+
+    @staticmethod
+    def LOCAL_DATE_TIME() -> TimestampTypeInfo:
+        """Return the type of `datetime.datetime` without a zone."""
+        return TimestampTypeInfo()
 
 
 class PickledBytesTypeInfo(TypeInformation):

@@ -27,6 +27,8 @@ class ExecutionConfig:
 
     #: Stands for a parallelism that is not set.
     PARALLELISM_DEFAULT = -1
+    #: Stands for a parallelism that is to stay as it is.
+    PARALLELISM_UNKNOWN = -2
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
@@ -38,8 +40,10 @@ class ExecutionConfig:
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
         """Set the parallelism of operators that set none; PARALLELISM_DEFAULT takes the setting back.
 
-        Raises ValueError below 1.
+        PARALLELISM_UNKNOWN leaves it as it is. Raises ValueError for any other number below 1.
         """
+        if parallelism == self.PARALLELISM_UNKNOWN:
+            return self
         if parallelism == self.PARALLELISM_DEFAULT:
             self._configuration.remove_config(options.PARALLELISM.key())
             return self

@@ -9,10 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-__all__ = ["Counter", "Distribution", "Meter", "MetricGroup"]
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
 
 
-class Counter(ABC):
+class Metric(ABC):  # noqa: B024
+    """A counter, a meter or a distribution; a gauge is a function, and no Metric."""
+
+
+class Counter(Metric):
     """A number that goes up and down."""
 
     @abstractmethod
@@ -28,7 +32,7 @@ class Counter(ABC):
         """Return the number."""
 
 
-class Meter(ABC):
+class Meter(Metric):
     """A rate of events."""
 
     @abstractmethod
@@ -44,7 +48,7 @@ class Meter(ABC):
         """Return the number of events so far."""
 
 
-class Distribution(ABC):
+class Distribution(Metric):
     """Count, sum, least, greatest and mean of whole numbers."""
 
     @abstractmethod
@@ -77,8 +81,8 @@ class MetricGroup(ABC):
         """
 
     @abstractmethod
-    def meter(self, name: str, time_span_in_second: int = 60) -> Meter:
-        """Register a meter whose rate is over `time_span_in_second`."""
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """Register a meter whose rate is over `time_span_in_seconds`."""
 
     @abstractmethod
     def distribution(self, name: str) -> Distribution:

@@ -15,8 +15,13 @@ from yarrow.common.basic_types import (
     BASIC_TYPES,
     SQL_TIMES,
     BasicTypeInfo,
+    DateTypeInfo,
+    InstantTypeInfo,
+    LocalTimeTypeInfo,
     PickledBytesTypeInfo,
     SqlTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
 )
 from yarrow.common.collection_types import (
     BasicArrayTypeInfo,
@@ -26,23 +31,41 @@ from yarrow.common.collection_types import (
     PrimitiveArrayTypeInfo,
 )
 from yarrow.common.composite_types import RowTypeInfo, TupleTypeInfo
-from yarrow.common.type_information import TypeInformation, TypeSpec
+from yarrow.common.type_information import TypeInformation, TypeSpec, require_type
 
 __all__ = [
     "BasicArrayTypeInfo",
     "BasicTypeInfo",
+    "DateTypeInfo",
+    "ExternalTypeInfo",
+    "InstantTypeInfo",
     "ListTypeInfo",
+    "LocalTimeTypeInfo",
     "MapTypeInfo",
     "ObjectArrayTypeInfo",
     "PickledBytesTypeInfo",
     "PrimitiveArrayTypeInfo",
     "RowTypeInfo",
     "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
     "TupleTypeInfo",
     "TypeInformation",
     "TypeSpec",
     "Types",
 ]
+
+
+class ExternalTypeInfo:
+    """Stands for the type of a table's column as user code sees it, which is the declared type itself.
+
+    PyFlink wraps the type because Java has a second form of such values; there is none here, so `ExternalTypeInfo(t)`
+    gives `t` back. Raises TypeError for anything but a declared type.
+    """
+
+    def __new__(cls, type_info: TypeInformation) -> TypeInformation:  # type: ignore[misc]
+        require_type("type of ExternalTypeInfo", type_info)
+        return type_info
 
 
 class Types:
@@ -106,22 +129,22 @@ class Types:
     @staticmethod
     def INSTANT() -> TypeInformation:
         """Return the type of `yarrow.common.Instant`."""
-        return BasicTypeInfo("INSTANT")
+        return InstantTypeInfo()
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
         """Return the type of `datetime.date`."""
-        return SqlTimeTypeInfo("SQL_DATE")
+        return DateTypeInfo()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
         """Return the type of `datetime.time` without a zone."""
-        return SqlTimeTypeInfo("SQL_TIME")
+        return TimeTypeInfo()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
         """Return the type of `datetime.datetime` without a zone."""
-        return SqlTimeTypeInfo("SQL_TIMESTAMP")
+        return TimestampTypeInfo()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
@@ -200,9 +223,9 @@ _COMPOSITES: dict[str, Callable[..., TypeInformation]] = {
 def _from_spec(spec: TypeSpec) -> TypeInformation:
     if isinstance(spec, str):
         if spec in BASIC_TYPES:
-            return BasicTypeInfo(spec)
+            return BasicTypeInfo.of(spec)
         if spec in SQL_TIMES:
-            return SqlTimeTypeInfo(spec)
+            return SqlTimeTypeInfo.of(spec)
         if spec == "PICKLED_BYTE_ARRAY":
             return PickledBytesTypeInfo()
     elif isinstance(spec, list | tuple) and spec and isinstance(spec[0], str) and spec[0] in _COMPOSITES:

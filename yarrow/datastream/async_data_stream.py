@@ -10,10 +10,18 @@ from typing import Any, NoReturn
 from yarrow.common.time import Duration, Time
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from yarrow.datastream.functions import AsyncFunction, AsyncFunctionDescriptor, AsyncRetryStrategy
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 
-__all__ = ["AsyncDataStream"]
+__all__ = [
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryStrategy",
+    "DataStream",
+    "Time",
+    "TypeInformation",
+]
 
 
 def _refuse(method: str) -> NoReturn:

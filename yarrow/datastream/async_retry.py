@@ -1,14 +1,14 @@
 """How an AsyncFunction is called again, and its limits as the graph holds them.
 
 Values and interfaces alone, usable from any thread; they must pickle. Nothing here waits or calls a function. Users
-import these names from `yarrow.datastream.functions`.
+import these names from `yarrow.datastream.functions`; the strategies that come with Yarrow stand in
+`async_retry_strategies`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -52,7 +52,9 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
         """Return the strategy that never tries again."""
-        return _BackoffRetryStrategy(0, 0, 0, 1.0, _Predicates(None, None))
+        from yarrow.datastream.async_retry_strategies import NO_RETRY_STRATEGY
+
+        return NO_RETRY_STRATEGY
 
     @staticmethod
     def fixed_delay(
@@ -64,8 +66,11 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         """Return the strategy that waits the same time before each of up to `max_attempts` further
         attempts.
         """
-        predicates = _Predicates(result_predicate, exception_predicate)
-        return _BackoffRetryStrategy(max_attempts, backoff_time_millis, backoff_time_millis, 1.0, predicates)
+        from yarrow.datastream.async_retry_strategies import FixedDelayRetryStrategy
+
+        return FixedDelayRetryStrategy(
+            max_attempts, backoff_time_millis, result_predicate, exception_predicate
+        )
 
     @staticmethod
     def exponential_backoff(
@@ -77,55 +82,11 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy[Any]:
         """Return the strategy whose waiting time grows by `multiplier`, up to `max_retry_delay`."""
-        predicates = _Predicates(result_predicate, exception_predicate)
-        return _BackoffRetryStrategy(max_attempts, initial_delay, max_retry_delay, multiplier, predicates)
+        from yarrow.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
 
-
-@dataclass(frozen=True)
-class _Predicates(AsyncRetryPredicate[Any]):
-    on_result: Callable[[list[Any]], bool] | None
-    on_exception: Callable[[Exception], bool] | None
-
-    def result_predicate(self) -> Callable[[list[Any]], bool] | None:
-        return self.on_result
-
-    def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        return self.on_exception
-
-
-@dataclass(frozen=True)
-class _BackoffRetryStrategy(AsyncRetryStrategy[Any]):
-    """A bounded number of attempts with delays in geometric progression; a fixed delay is one with factor 1."""
-
-    max_attempts: int
-    initial_delay: int
-    max_delay: int
-    multiplier: float
-    predicates: AsyncRetryPredicate[Any]
-
-    def __post_init__(self) -> None:
-        if self.max_attempts < 0 or self.initial_delay < 0 or self.max_delay < self.initial_delay:
-            raise ValueError(
-                "a retry strategy needs max_attempts >= 0 and 0 <= initial delay <= max delay, got "
-                f"{self.max_attempts}, {self.initial_delay} ms, {self.max_delay} ms"
-            )
-        if self.multiplier < 1.0:
-            raise ValueError(f"the multiplier of a retry strategy must be at least 1, not {self.multiplier}")
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self.max_attempts
-
-    def get_backoff_time_millis(self, current_attempts: int) -> int:
-        # The delay is capped at each step so that a late attempt cannot overflow a float.
-        delay = float(self.initial_delay)
-        for _ in range(current_attempts - 1):
-            delay = min(delay * self.multiplier, self.max_delay)
-            if delay >= self.max_delay:
-                break
-        return int(delay)
-
-    def get_retry_predicate(self) -> AsyncRetryPredicate[Any]:
-        return self.predicates
+        return ExponentialBackoffDelayRetryStrategy(
+            max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
+        )
 
 
 class AsyncFunctionDescriptor:

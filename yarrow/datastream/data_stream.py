@@ -43,16 +43,20 @@ if TYPE_CHECKING:
     from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
     from yarrow.datastream.connected_streams import ConnectedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
+    from yarrow.datastream.unsupported_streams import AllWindowedStream, CachedDataStream, WindowedStream
 
 __all__ = [
+    "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CachedDataStream",
     "CloseableIterator",
     "ColumnarKeyedStream",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
 
 
@@ -74,6 +78,10 @@ def __getattr__(name: str) -> Any:
         from yarrow.datastream import broadcast_stream
 
         return getattr(broadcast_stream, name)
+    if name in ("AllWindowedStream", "CachedDataStream", "WindowedStream"):
+        from yarrow.datastream import unsupported_streams
+
+        return getattr(unsupported_streams, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,6 +7,7 @@ the operator and the operator itself, so that both see the same key.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
@@ -39,6 +40,15 @@ __all__ = ["KeyedStream"]
 
 class KeyedStream(DataStream):
     """The records of a stream, distributed by key. Made by `DataStream.key_by`."""
+
+    class AccumulateType(Enum):
+        """Which running aggregate of a field a method of this class makes."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
 
     def __init__(
         self,

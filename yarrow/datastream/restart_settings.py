@@ -24,7 +24,7 @@ def restart_strategy_settings(strategy: RestartStrategyConfiguration) -> dict[st
             return {
                 options.TYPE.key: options.RestartStrategy.FIXED_DELAY.value,
                 options.FIXED_DELAY_ATTEMPTS.key: str(strategy.restart_attempts),
-                options.FIXED_DELAY_DELAY.key: f"{strategy.delay_between_attempts} ms",
+                options.FIXED_DELAY_DELAY.key: f"{strategy.delay_between_attempts_interval} ms",
             }
         case RestartStrategies.FailureRateRestartStrategyConfiguration():
             return {

@@ -30,8 +30,13 @@ class StreamEnds(ProgramStream):
         return self._sink("Print to Std. Out", spec, self._builder.as_rows(self.transformation), False)
 
     def add_sink(self, sink_func: SinkFunction[Any]) -> DataStreamSink:
-        """Hand each record to a SinkFunction."""
+        """Hand each record to a SinkFunction; a StreamingFileSink is the FileSink that it stands for."""
         require_function(sink_func, SinkFunction, "add_sink", callables=False)
+        # Here, so that a program without files does not load what writes them.
+        from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink
+
+        if isinstance(sink_func, StreamingFileSink):
+            return self.sink_to(sink_func.file_sink)
         spec = SinkFunctionOperator(function=self._builder.pickle(sink_func, "add_sink", "sink"))
         read = self._builder.as_rows(self.transformation)
         return self._sink("Unnamed", spec, read, declares_blocking(sink_func))

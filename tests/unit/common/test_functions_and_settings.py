@@ -66,7 +66,8 @@ def test_time_to_live() -> None:
     )
     assert config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
     assert config.get_state_visibility() is StateTtlConfig.StateVisibility.NeverReturnExpired
-    assert config.get_cleanup_strategies().incremental_cleanup_size == 10
+    incremental = config.get_cleanup_strategies().get_incremental_cleanup_strategy()
+    assert incremental is not None and incremental.get_cleanup_size() == 10
     descriptor = ValueStateDescriptor[int]("v", Types.LONG())
     descriptor.enable_time_to_live(config)
     assert descriptor.ttl_config is config

@@ -24,7 +24,7 @@ from yarrow.datastream.connectors.file_sink_policies import (
 )
 from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
 from yarrow.datastream.connectors.file_source import FileSource
-from yarrow.datastream.connectors.file_system import StreamFormat
+from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, StreamFormat
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
@@ -243,7 +243,7 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="roll at checkpoints"):
         bulk.with_rolling_policy(RollingPolicy.default_rolling_policy())
     with pytest.raises(UnsupportedFeatureError, match="compaction"):
-        bulk.enable_compact(None, None)
+        bulk.enable_compact(FileCompactStrategy(), FileCompactor.identical_file_compactor())
     with pytest.raises(ValueError, match="'Q'"):
         BucketAssigner.date_time_bucket_assigner("yyyy-Q")
     with pytest.raises(ValueError, match="Mars"):

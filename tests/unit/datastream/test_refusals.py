@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.graph.programs import environment
-from yarrow.common import Duration, MemorySize, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.common import Duration, Encoder, MemorySize, Time, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
     AsyncDataStream,
     CoProcessFunction,
@@ -25,7 +25,11 @@ from yarrow.datastream import (
     StreamExecutionEnvironment,
     WindowedStream,
 )
+from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, FileSink
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.data_stream import AllWindowedStream, CachedDataStream
+from yarrow.datastream.utils import pickled_bytes_to_python_converter
+from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.executor import ProgramAborted, plan_only
 from yarrow.runtime.graph.transformations import FeedbackTransformation, OneInputTransformation
@@ -95,7 +99,30 @@ UNSUPPORTED: dict[str, tuple[Build, str]] = {
     "window": (lambda env: keyed(env).window(None), "this version has no windows"),
     "count window": (lambda env: keyed(env).count_window(3), "this version has no windows"),
     "window all": (lambda env: numbers(env).window_all(None), "this version has no windows"),
-    "windowed stream": (lambda env: WindowedStream(), "this version has no windows"),
+    "windowed stream": (
+        lambda env: WindowedStream(keyed(env), TumblingEventTimeWindows.of(Time.seconds(1))),
+        "WindowedStream is refused: this version has no windows",
+    ),
+    "all windowed stream": (
+        lambda env: AllWindowedStream(numbers(env), TumblingEventTimeWindows.of(Time.seconds(1))),
+        "AllWindowedStream is refused: this version has no windows",
+    ),
+    "windows without their stream": (
+        lambda env: WindowedStream.__new__(WindowedStream).allowed_lateness(5),
+        "WindowedStream.allowed_lateness is refused: this version has no windows",
+    ),
+    "cached stream": (lambda env: CachedDataStream(), "no cached intermediate results"),
+    "compaction": (
+        lambda env: FileSink.for_row_format("/files", Encoder.simple_string_encoder()).enable_compact(
+            FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build(),
+            FileCompactor.concat_file_compactor(b"\n"),
+        ),
+        "compaction of small files is missing",
+    ),
+    "pickles of Java": (
+        lambda env: pickled_bytes_to_python_converter(b"", Types.STRING()),
+        "this version has no Java objects",
+    ),
     "watermark alignment": (
         lambda env: numbers(env).assign_timestamps_and_watermarks(
             BOUNDED.with_watermark_alignment("group", Duration.of_seconds(1))

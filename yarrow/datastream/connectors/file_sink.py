@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriterContext
+from yarrow.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
     FileSinkSettings,
@@ -74,7 +75,7 @@ class FileSink(Sink[Any]):
                 raise ValueError(f"with_bucket_check_interval: the interval must be above 0, not {interval}")
             return self
 
-        def enable_compact(self, strategy: object, compactor: object) -> Self:
+        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Refused: files are not compacted."""
             raise UnsupportedFeatureError(
                 "FileSink.enable_compact: compaction of small files is missing; use a larger part size or "

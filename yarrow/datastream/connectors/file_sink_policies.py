@@ -112,16 +112,28 @@ class RollingPolicy:
     @staticmethod
     def default_rolling_policy(
         part_size: int = 134217728, rollover_interval: int = 60000, inactivity_interval: int = 60000
-    ) -> RollingPolicy:
+    ) -> DefaultRollingPolicy:
         """By size in bytes, by age and by time without a record. Raises ValueError unless all are above 0."""
         if min(part_size, rollover_interval, inactivity_interval) < 1:
             raise ValueError("default_rolling_policy: size and intervals must be above 0")
-        return RollingPolicy(part_size, rollover_interval, inactivity_interval)
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
 
     @staticmethod
-    def on_checkpoint_rolling_policy() -> RollingPolicy:
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
         """At every checkpoint and only then."""
-        return RollingPolicy(on_checkpoint=True)
+        return OnCheckpointRollingPolicy(on_checkpoint=True)
+
+
+class DefaultRollingPolicy(RollingPolicy):
+    """By size, by age and by time without a record; made by `RollingPolicy.default_rolling_policy`."""
+
+    __slots__ = ()
+
+
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """At every checkpoint and only then; made by `RollingPolicy.on_checkpoint_rolling_policy`."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

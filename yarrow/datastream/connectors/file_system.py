@@ -1,8 +1,9 @@
 """Files as source and sink: the names that programs import.
 
-Owner: none. The parts live in file_source, file_sink and file_format.
+Owner: none. The parts live in file_source, file_sink, file_compaction and file_format.
 """
 
+from yarrow.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 from yarrow.datastream.connectors.file_format import (
     MALFORMED_RECORDS,
     BulkFormat,
@@ -15,6 +16,8 @@ from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import (
     BucketAssigner,
     BucketContext,
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
 )
@@ -24,12 +27,16 @@ from yarrow.datastream.connectors.file_source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from yarrow.datastream.connectors.streaming_file_sink import StreamingFileSink
 
 __all__ = [
     "MALFORMED_RECORDS",
     "BucketAssigner",
     "BucketContext",
     "BulkFormat",
+    "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
@@ -38,7 +45,9 @@ __all__ = [
     "MalformedPolicy",
     "MalformedRecord",
     "MalformedRecordError",
+    "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]

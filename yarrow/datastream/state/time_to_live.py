@@ -6,11 +6,15 @@ is its own business.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import ClassVar
 
 from yarrow.common.time import Duration, Time, milliseconds_of
+
+#: The age at which RocksDB compacts a file in any case, unless told otherwise; Flink's.
+_MONTH = Duration.of_days(30)
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,96 @@ class StateTtlConfig:
 
         ProcessingTime = 0
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, init=False)
     class CleanupStrategies:
         """When expired values are removed from storage besides being hidden from readers."""
 
-        #: Whether the backend's own background clean-up runs.
-        in_background: bool = True
-        #: Whether expired values are left out of full snapshots.
-        in_full_snapshot: bool = False
-        #: Entries looked at by each access; 0: no incremental clean-up was asked for.
-        incremental_cleanup_size: int = 0
-        run_cleanup_for_every_record: bool = False
-        #: Entries between two looks at the clock during RocksDB's clean-up; 0: none was asked for.
-        rocksdb_query_time_after_num_entries: int = 0
-        rocksdb_periodic_compaction_time_ms: int | None = None
+        class Strategies(Enum):
+            """What a clean-up is named by."""
+
+            FULL_STATE_SCAN_SNAPSHOT = 0
+            INCREMENTAL_CLEANUP = 1
+            ROCKSDB_COMPACTION_FILTER = 2
+
+        class CleanupStrategy:
+            """One clean-up that was asked for."""
+
+        @dataclass(frozen=True)
+        class EmptyCleanupStrategy(CleanupStrategy):
+            """A clean-up without settings."""
+
+        @dataclass(frozen=True, init=False)
+        class IncrementalCleanupStrategy(CleanupStrategy):
+            """Entries of a heap state are looked at as the state is used."""
+
+            cleanup_size: int
+            for_every_record: bool
+
+            # Written out: a field cannot have the name of a method.
+            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+                object.__setattr__(self, "cleanup_size", cleanup_size)
+                object.__setattr__(self, "for_every_record", run_cleanup_for_every_record)
+
+            def get_cleanup_size(self) -> int:
+                """Return how many entries each access looks at."""
+                return self.cleanup_size
+
+            def run_cleanup_for_every_record(self) -> bool:
+                """Whether each record looks at entries too."""
+                return self.for_every_record
+
+        @dataclass(frozen=True)
+        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+            """Expired values of RocksDB are removed in the background."""
+
+            query_time_after_num_entries: int
+            periodic_compaction_time: Time | Duration = _MONTH
+
+            def get_query_time_after_num_entries(self) -> int:
+                """Return the entries between two looks at the clock."""
+                return self.query_time_after_num_entries
+
+            def get_periodic_compaction_time(self) -> Time | Duration:
+                """Return the age at which a file is compacted in any case."""
+                return self.periodic_compaction_time
+
+        EMPTY_STRATEGY: ClassVar[EmptyCleanupStrategy] = EmptyCleanupStrategy()
+
+        #: Those that were asked for.
+        strategies: Mapping[Strategies, CleanupStrategy] = field(hash=False)
+        #: Whether the backend's own clean-up runs where none was asked for.
+        in_background: bool
+
+        # Written out: a field cannot have the name of a method.
+        def __init__(
+            self,
+            strategies: Mapping[Strategies, CleanupStrategy] | None = None,
+            is_cleanup_in_background: bool = True,
+        ) -> None:
+            object.__setattr__(self, "strategies", dict(strategies or {}))
+            object.__setattr__(self, "in_background", is_cleanup_in_background)
+
+        def is_cleanup_in_background(self) -> bool:
+            """Whether the backend's own clean-up runs where none was asked for."""
+            return self.in_background
+
+        def in_full_snapshot(self) -> bool:
+            """Whether expired values are left out of full snapshots."""
+            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self.strategies
+
+        def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+            """Return the clean-up of heap states: as asked for, else the default in the background, else None."""
+            asked_for = self.strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
+            if isinstance(asked_for, self.IncrementalCleanupStrategy):
+                return asked_for
+            return self.IncrementalCleanupStrategy(5, False) if self.in_background else None
+
+        def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+            """Return the clean-up of RocksDB: as asked for, else the default in the background, else None."""
+            asked_for = self.strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER)
+            if isinstance(asked_for, self.RocksdbCompactFilterCleanupStrategy):
+                return asked_for
+            return self.RocksdbCompactFilterCleanupStrategy(1000) if self.in_background else None
 
     class Builder:
         """Collects the settings."""
@@ -63,7 +143,10 @@ class StateTtlConfig:
             self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
             self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
             self._time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
-            self._cleanup: dict[str, Any] = {}
+            self._cleanup_in_background = True
+            self._cleanup: dict[
+                StateTtlConfig.CleanupStrategies.Strategies, StateTtlConfig.CleanupStrategies.CleanupStrategy
+            ] = {}
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
             """Set what makes a value young again."""
@@ -106,7 +189,8 @@ class StateTtlConfig:
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
             """Leave expired values out of full snapshots."""
-            self._cleanup["in_full_snapshot"] = True
+            cleanup = StateTtlConfig.CleanupStrategies
+            self._cleanup[cleanup.Strategies.FULL_STATE_SCAN_SNAPSHOT] = cleanup.EMPTY_STRATEGY
             return self
 
         def cleanup_incrementally(
@@ -118,30 +202,33 @@ class StateTtlConfig:
             """
             if cleanup_size < 1:
                 raise ValueError(f"cleanup_size must be at least 1, not {cleanup_size}")
-            self._cleanup["incremental_cleanup_size"] = cleanup_size
-            self._cleanup["run_cleanup_for_every_record"] = run_cleanup_for_every_record
+            cleanup = StateTtlConfig.CleanupStrategies
+            self._cleanup[cleanup.Strategies.INCREMENTAL_CLEANUP] = cleanup.IncrementalCleanupStrategy(
+                cleanup_size, run_cleanup_for_every_record
+            )
             return self
 
         def cleanup_in_rocksdb_compact_filter(
             self,
             query_time_after_num_entries: int,
-            periodic_compaction_time: Time | Duration | None = None,
+            periodic_compaction_time: Time | Duration = _MONTH,
         ) -> StateTtlConfig.Builder:
             """Remove expired values of RocksDB in the background, reading the clock every so many entries."""
             if query_time_after_num_entries < 1:
                 raise ValueError(
                     f"query_time_after_num_entries must be at least 1, not {query_time_after_num_entries}"
                 )
-            self._cleanup["rocksdb_query_time_after_num_entries"] = query_time_after_num_entries
-            if periodic_compaction_time is not None:
-                self._cleanup["rocksdb_periodic_compaction_time_ms"] = milliseconds_of(
-                    periodic_compaction_time
+            cleanup = StateTtlConfig.CleanupStrategies
+            self._cleanup[cleanup.Strategies.ROCKSDB_COMPACTION_FILTER] = (
+                cleanup.RocksdbCompactFilterCleanupStrategy(
+                    query_time_after_num_entries, periodic_compaction_time
                 )
+            )
             return self
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Remove expired values only when they are read."""
-            self._cleanup["in_background"] = False
+            """Remove expired values only when they are read, unless a clean-up was asked for by its name."""
+            self._cleanup_in_background = False
             return self
 
         def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
@@ -156,7 +243,7 @@ class StateTtlConfig:
                 self._state_visibility,
                 self._time_characteristic,
                 self._ttl,
-                StateTtlConfig.CleanupStrategies(**self._cleanup),
+                StateTtlConfig.CleanupStrategies(self._cleanup, self._cleanup_in_background),
             )
 
     update_type: UpdateType

@@ -1,0 +1,82 @@
+"""How small files of a FileSink would be joined: settings alone, for programs that make them.
+
+Owner: the client. `FileSink.enable_compact` refuses them: no file is compacted in this version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = ["FileCompactStrategy", "FileCompactor"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCompactStrategy:
+    """When files are compacted, and by how many threads; -1 is never for that reason."""
+
+    num_checkpoints_before_compaction: int = -1
+    size_threshold: int = -1
+    num_compact_threads: int = 1
+
+    class Builder:
+        """Collects the settings."""
+
+        def __init__(self) -> None:
+            self._strategy = FileCompactStrategy()
+
+        def enable_compaction_on_checkpoint(
+            self, num_checkpoints_before_compaction: int
+        ) -> FileCompactStrategy.Builder:
+            """Compact after so many checkpoints. Raises ValueError below 1."""
+            number = _at_least_one("num_checkpoints_before_compaction", num_checkpoints_before_compaction)
+            self._strategy = replace(self._strategy, num_checkpoints_before_compaction=number)
+            return self
+
+        def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
+            """Compact when the files have so many bytes together."""
+            self._strategy = replace(self._strategy, size_threshold=size_threshold)
+            return self
+
+        def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
+            """Compact by so many threads. Raises ValueError below 1."""
+            number = _at_least_one("num_compact_threads", num_compact_threads)
+            self._strategy = replace(self._strategy, num_compact_threads=number)
+            return self
+
+        def build(self) -> FileCompactStrategy:
+            """The strategy. Raises ValueError where nothing says when to compact."""
+            if self._strategy.num_checkpoints_before_compaction < 0 and self._strategy.size_threshold < 0:
+                raise ValueError(
+                    "FileCompactStrategy: nothing says when to compact; call enable_compaction_on_checkpoint or"
+                    " set_size_threshold"
+                )
+            return self._strategy
+
+    @staticmethod
+    def builder() -> FileCompactStrategy.Builder:
+        """A builder of a strategy by which nothing is compacted yet."""
+        return FileCompactStrategy.Builder()
+
+
+@dataclass(frozen=True, slots=True)
+class FileCompactor:
+    """How several files become one: their bytes one after the other, or the only file as it is."""
+
+    concatenates: bool
+    file_delimiter: bytes | None = None
+
+    @staticmethod
+    def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
+        """The bytes of the files one after the other, with the delimiter between two of them."""
+        return FileCompactor(concatenates=True, file_delimiter=file_delimiter)
+
+    @staticmethod
+    def identical_file_compactor() -> FileCompactor:
+        """The only file as it is."""
+        return FileCompactor(concatenates=False)
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} of a FileCompactStrategy must be at least 1, not {value}")
+    return value
