@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import soak_large_row, soak_yarn
+from bench import soak_large_row, soak_requests, soak_yarn
 from bench.soak_results import PAGE, ResultsPage, Row, present_commit, report
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.in_process import InProcessNetwork
@@ -155,6 +155,8 @@ def rows_asked_for(given: argparse.Namespace) -> Iterable[Row] | None:
         return soak_yarn.run_nemesis(given.first_seed, given.nemesis, given.seconds, given.only)
     if given.large_row is not None:
         return soak_large_row.run_large_row(given.large_row)
+    if given.requests is not None:
+        return soak_requests.run_requests(given.requests)
     if given.largest_value:
         return soak_large_row.run_largest_value()
     return None
@@ -196,6 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--largest-value",
         action="store_true",
         help="values of state as large as RocksDB takes them, 2 GiB, and one that is larger",
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        nargs="?",
+        const=soak_requests.EXAMPLES,
+        metavar="EXAMPLES",
+        help="so many requests made up for each operation of REST",
     )
     parser.add_argument(
         "--page",

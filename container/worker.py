@@ -130,6 +130,7 @@ class Worker:
 
     def _shut_down(self) -> None:
         self._stopping.set()
+        self._jobs.checkpoints.end()
         self._jobs.snapshot_thread.stop(_STOP_SECONDS)
         self._network.stop()
         self._io.stop()

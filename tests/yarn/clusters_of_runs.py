@@ -15,12 +15,17 @@ from yarrow.testing.hadoop.layout import default_directory
 
 #: Names the folder of a cluster that runs already.
 SHARED = "YARROW_HADOOP_DIRECTORY"
+#: Set by who wants these tests skipped where a program is missing that they need.
+MAY_SKIP = "YARROW_TEST_WITHOUT_HADOOP"
 OWN = f"{default_directory()}-tests"
 
 
 @contextmanager
 def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopCluster]:
-    """Serving; skips where a program is missing. `shared`: the variable that names a folder of one that others use."""
+    """Serving. `shared`: the variable that names a folder of one that others use.
+
+    Raises MissingProgramError, which names the program, where one is missing and `MAY_SKIP` is not set.
+    """
     if directory := os.environ.get(shared):
         cluster = HadoopCluster.at(directory)
         cluster.wait_until_ready()
@@ -33,7 +38,11 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
             take_down_abandoned()
             cluster.up()
     except MissingProgramError as error:
-        pytest.skip(str(error))
+        if os.environ.get(MAY_SKIP):
+            pytest.skip(str(error))
+        raise MissingProgramError(
+            f"{error}; or set {MAY_SKIP}=1 to leave out the tests that need it"
+        ) from error
     try:
         yield cluster
     finally:

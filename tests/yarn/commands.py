@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import psutil
 
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.fs.client_folder import remove_abandoned
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -24,8 +24,6 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 DEADLINE = 240.0
 APPLICATION = re.compile(r"application_\d+_\d+")
 JOB = re.compile(r"JobID ([0-9a-f]{32})")
-#: Seconds in which processes that a command has started and left go by themselves.
-GRACE = 20.0
 #: Containers use this interpreter where it lies: packing it has tests of its own.
 CONFIGURATION = {
     "yarn.environment": "none",

@@ -14,14 +14,13 @@ import pytest
 
 from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
 from tests.yarn.parts import Parts
+from tests.yarn.waiting import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import user
 from yarrow.testing.hadoop.leftovers import Places
 from yarrow.testing.hadoop.readiness import tail
 from yarrow.testing.hadoop.web import delete_folder
 
-#: Seconds in which what a test has ended goes by itself.
-GRACE = 20.0
 #: The end of each container's log that a failed test shows.
 LOG_BYTES = 12_000
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
 from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestError, RestUnavailableError
@@ -35,8 +35,6 @@ from yarrow.testing.fault_jobs import Counting, key_of
 from yarrow.testing.gated_source import GatedSource, GatedSplit
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
-#: Seconds in which what a fault has disturbed is as it was.
-GRACE = 60.0
 ROOT = "/yarrow-tests"
 #: In the environment of all processes of a cluster, workers included: its folder.
 MARK = "YARROW_TEST_FOLDER"

@@ -10,12 +10,10 @@ import pytest
 
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.highly_available import high_availability, zookeeper_client
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 ROOT = f"/yarrow-attempts-{os.getpid()}"
-#: In which a master that YARN has let go removes the rest.
-GRACE = 10.0
 LOG_BYTES = 50_000
 
 

@@ -13,15 +13,13 @@ import pytest
 from tests.yarn.clusters_of_runs import cluster_of_run
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.conftest import note_applications
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop import kerberos
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import Layout
 
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"
-#: Seconds in which an application that has ended is gone from its nodes.
-GRACE = 30.0
 KEYTAB, PRINCIPAL = "security.kerberos.login.keytab", "security.kerberos.login.principal"
 SUMS = """
 import time

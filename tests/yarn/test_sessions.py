@@ -20,7 +20,7 @@ import pytest
 
 from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
 from tests.yarn.rest import ask
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
@@ -29,8 +29,6 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for what YARN does by itself; a machine under load is slow.
 PATIENCE = 120.0
-#: In which a client that kills, or a master that YARN has let go, removes the rest.
-GRACE = 20.0
 ROOT = f"/yarrow-ends-{os.getpid()}"
 #: The cluster may be used by others as well.
 NAME = f"session of tests {os.getpid()}"

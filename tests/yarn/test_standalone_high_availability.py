@@ -10,15 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.yarn.private_zookeeper import PrivateZooKeeper
-from tests.yarn.standalone_masters import GRACE, CountedRows, StandaloneMasters
-from tests.yarn.waiting import slowed, until
+from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
-
-#: Seconds from the death of the leader to all tasks running again: session, slots and start.
-BACK = 20.0
-
 
 Start = Callable[..., tuple[StandaloneMasters, CountedRows]]
 
@@ -66,7 +62,7 @@ def test_a_killed_leader_is_replaced(start: Start) -> None:
         overview = cluster.ask_master(master, "/overview")
         assert (overview["taskmanagers"], overview["jobs-running"]) == (1, 1)
     cluster.leader().kill()
-    job.until_running(slowed(BACK))
+    job.until_running()
     assert cluster.epoch() > before
     assert job.restored_from() > 1, "it went on from a checkpoint, not from the beginning"
     job.until_checkpoints(1)

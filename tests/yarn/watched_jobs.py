@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tests.yarn.waiting import until
+from tests.yarn.waiting import GRACE, until
 
-#: Seconds in which what a fault has disturbed is as it was; a machine under load is slow.
-GRACE = 120.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 #: However often a test disturbs its job.
 RESTARTS = {

@@ -144,6 +144,10 @@ class WorkerCheckpoints:
         """A checkpoint is complete; nothing is missing of it or of earlier ones."""
         self._thread.run_soon(lambda: self._complete(job_id, checkpoint_id))
 
+    def end(self) -> None:
+        """The worker ends: files that are still being written are closed and go, since nobody was told of them."""
+        self._thread.run_soon(self._end_all, at_the_end_too=True)
+
     # ------------------------------------------------------------------ snapshot thread
 
     def _job(self, job_id: JobID) -> _Job:
@@ -362,6 +366,11 @@ class WorkerCheckpoints:
         for number in [number for number in job.checkpoints if number <= checkpoint_id]:
             # One that was overtaken: the JobMaster waits for nothing of it any more.
             self._drop(job.checkpoints.pop(number))
+
+    def _end_all(self) -> None:
+        for job in self._jobs.values():
+            while job.checkpoints:
+                self._drop(job.checkpoints.popitem()[1])
 
     @staticmethod
     def _drop(checkpoint: _Checkpoint) -> None:

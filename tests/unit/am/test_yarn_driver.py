@@ -325,10 +325,9 @@ def test_why_containers_do_not_come_is_told_and_taken_back() -> None:
         yarn = ContainersOfYarn()
         async with driving(yarn, lambda shape, number: "the queue is full", 0.02) as (driver, heard):
             await driver.request_task_executor(ANY)
-            await until(lambda: bool(heard.delays))
+            await until(lambda: bool(heard.delays) and yarn.published.get(KV_WAITING_FOR) == heard.delays[0])
             assert "1 containers of 640 MB and 1 cores" in heard.delays[0]
             assert heard.delays[0].endswith("; the queue is full")
-            assert yarn.published[KV_WAITING_FOR] == heard.delays[0]
             yarn.grant("taskexecutor_0")
             await until(lambda: heard.delays[-1] == "" and yarn.published[KV_WAITING_FOR] == "")
             assert len(heard.delays) == 2, "the same reason is told once"

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from yarrow.container.task.checkpointing.pending_snapshot import (
+    OperatorPart,
+    PendingSubtaskSnapshot,
+    TaskName,
+)
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
 from yarrow.container.worker_protocol import CheckpointDeclined, CoordinatorAcknowledged, FromWorker
-from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.fs.retries import Retries, TransientError
+from yarrow.runtime.rpc.messages import CheckpointMetrics
+from yarrow.runtime.snapshot.handles import OperatorStateHandle
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile
 
 JOB = JobID("job")
@@ -48,13 +58,16 @@ class Worker:
         Retries(PATIENCE, "a.key", wait=lambda seconds: None).run(attempt, *paths)
         return FileSystemWorkerStorage().open_output(location)
 
-    def deliver(self, checkpoint_id: int) -> None:
-        options = CheckpointOptions(
+    def options(self, checkpoint_id: int) -> CheckpointOptions:
+        return CheckpointOptions(
             kind=SnapshotKind.CHECKPOINT,
             location=CheckpointLocation(
                 directory=str(self.folder / f"chk-{checkpoint_id}"), inline_threshold=0
             ),
         )
+
+    def deliver(self, checkpoint_id: int) -> None:
+        options = self.options(checkpoint_id)
         self.checkpoints.deliver_coordinator(JOB, OperatorID("s"), "source", checkpoint_id, options, b"state")
 
     def settle(self) -> None:
@@ -131,3 +144,45 @@ def test_what_other_folders_are_tried_again_for_is_not_told(worker: Worker) -> N
     worker.deliver(1)
     worker.settle()
     assert [type(message) for message in worker.said] == [CoordinatorAcknowledged]
+
+
+class Frozen:
+    """State of one operator."""
+
+    def write(self, output: SnapshotOutput) -> tuple[OperatorStateHandle, ...]:
+        output.write([b"frozen"])
+        return ()
+
+    def discard(self) -> None:
+        return None
+
+
+def open_below(folder: Path) -> list[str]:
+    """Files that this process has open."""
+    descriptors = Path("/proc/self/fd")
+    found = [os.readlink(path) for path in descriptors.iterdir() if path.is_symlink()]
+    return [path for path in found if path.startswith(str(folder))]
+
+
+def test_a_worker_that_ends_closes_the_file_whose_other_parts_have_not_come(worker: Worker) -> None:
+    names = [TaskName(JOB, ExecutionAttemptID(attempt), 0, "map", 0) for attempt in "ab"]
+    for name in names:
+        worker.checkpoints.task_started(name)
+    settled = threading.Event()
+    worker.checkpoints.deliver(
+        PendingSubtaskSnapshot(
+            names[0],
+            CheckpointBarrier(1, 0),
+            worker.options(1),
+            [OperatorPart(OperatorID("o"), "map", None, Frozen())],
+            CheckpointMetrics(),
+            finished=False,
+            settled=settled.set,
+        )
+    )
+    worker.settle()
+    assert len(open_below(worker.folder)) == 1 and not settled.is_set()
+    worker.checkpoints.end()
+    worker.thread.stop(PATIENCE)
+    assert open_below(worker.folder) == [] and worker.files() == []
+    assert settled.is_set() and worker.said == []

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.connectors.harness import JOB, SinkContext, run
-from yarrow.common.serialization import BulkWriterFactory, Encoder
+from yarrow.common.serialization import BulkWriter, BulkWriterFactory, Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_files import FileSinkError
@@ -28,6 +30,7 @@ from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactS
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.fs.local import LocalFileSystem
 
 NEVER = RollingPolicy()
 
@@ -107,6 +110,60 @@ def test_what_was_not_committed_is_removed_on_close(tmp_path: Path) -> None:
     sink.writer.write(["open"], None)
     sink.writer.close()
     assert sink.all_files() == []
+
+
+class FullAtTheEnd:
+    """A stream on a disk without room for what waits in its buffer."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+    def close(self) -> None:
+        self.stream.close()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, made = LocalFileSystem.create, list[FullAtTheEnd]()
+
+    def full(files: LocalFileSystem, path: str) -> FullAtTheEnd:
+        made.append(FullAtTheEnd(create(files, path)))
+        return made[-1]
+
+    monkeypatch.setattr(LocalFileSystem, "create", full)
+    sink = Sinking(tmp_path, buckets=ByFirstLetter())
+    sink.writer.write(["a", "b", "c"], None)
+    with pytest.raises(OSError, match="No space left"):
+        sink.writer.close()
+    assert [file.stream.closed for file in made] == [True, True, True]
+    assert sink.all_files() == []
+
+
+class NoHead(BulkWriterFactory[Any]):
+    """A format that writes its head at once, to a disk without room for it."""
+
+    def create(self, stream: Any) -> BulkWriter[Any]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_file_whose_head_cannot_be_written_is_closed_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, made = LocalFileSystem.create, list[BinaryIO]()
+
+    def noted(files: LocalFileSystem, path: str) -> BinaryIO:
+        made.append(create(files, path))
+        return made[-1]
+
+    monkeypatch.setattr(LocalFileSystem, "create", noted)
+    sink = Sinking(tmp_path, RollingPolicy.on_checkpoint_rolling_policy(), factory=NoHead())
+    with pytest.raises(OSError, match="No space left"):
+        sink.writer.write(["a"], None)
+    assert [file.closed for file in made] == [True] and sink.all_files() == []
+    sink.writer.close()
 
 
 def test_files_roll_by_size(tmp_path: Path) -> None:

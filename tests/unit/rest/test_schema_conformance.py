@@ -1,12 +1,18 @@
-"""Requests made up from the OpenAPI document, valid and not: every answer must be one that it announces."""
+"""Requests made up from the OpenAPI document, valid and not: every answer must be one that it announces.
+
+They are others in each run. A failure names the seed: YARROW_REQUESTS_SEED=SEED repeats its run, and
+YARROW_REQUESTS_EXAMPLES=N makes a longer one (`bench/soak --requests N`).
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -23,6 +29,9 @@ from tests.unit.rest.fakes import JOB, SOURCE, TASK_EXECUTOR, FakeCluster
 Operation = APIOperation[Any, Any, Any, Any]
 Case = schemathesis.Case[Any]
 
+#: Of the requests of this run, and how many there are for each operation.
+SEED = int(os.environ.get("YARROW_REQUESTS_SEED") or secrets.randbits(32))
+EXAMPLES = int(os.environ.get("YARROW_REQUESTS_EXAMPLES", "3"))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -60,10 +69,10 @@ def _can_be_wrong(operation: Operation) -> bool:
 
 
 def _hold(operation: Operation, mode: GenerationMode) -> None:
+    @seed(SEED)
     @settings(
-        max_examples=3,
+        max_examples=EXAMPLES,
         deadline=None,
-        derandomize=True,
         database=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
@@ -87,6 +96,7 @@ def test_answers_are_as_announced(
     if mode is GenerationMode.NEGATIVE:
         operations = [operation for operation in operations if _can_be_wrong(operation)]
     assert len(operations) > 40
+    print(f"YARROW_REQUESTS_SEED={SEED}")
     for operation in operations:
-        with subtests.test(operation.label):
+        with subtests.test(operation.label, YARROW_REQUESTS_SEED=SEED):
             _hold(operation, mode)

@@ -14,8 +14,7 @@ from tests.yarn.clusters_of_runs import SHARED
 from tests.yarn.conftest import KEPT, note_applications
 from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob
 from tests.yarn.highly_available import zookeeper_client
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.layout import default_directory, user
 from yarrow.testing.hadoop.leftovers import Places
@@ -23,8 +22,6 @@ from yarrow.testing.hadoop.web import delete_folder
 from yarrow.testing.tcp_relay import TcpRelay
 
 PLACES = Places(znode_root="/", kept=KEPT)
-#: Seconds in which what is stored of a job goes when that has ended.
-CLEANED = 30.0
 
 StartSession = Callable[..., FaultSession]
 
@@ -56,7 +53,7 @@ def leaves_nothing_on_the_cluster(
             return not left
 
         with contextlib.suppress(AssertionError):
-            until(is_clean, CLEANED, "nothing is left of jobs")
+            until(is_clean, GRACE, "nothing is left of jobs")
         # Of one test, not of all that come after it.
         session.known_left.update(left)
         assert not left, f"the test left in {session.application}: {left}"
@@ -122,7 +119,7 @@ def start_session(
         with zookeeper_client(hadoop.zookeeper_quorum) as client:
             with contextlib.suppress(AssertionError):
                 # A master removes the rest once YARN knows of the end.
-                until(lambda: not (client.exists(ROOT) and client.get_children(ROOT)), 10.0, "they are gone")
+                until(lambda: not (client.exists(ROOT) and client.get_children(ROOT)), GRACE, "they are gone")
             left = [path for path in client.get_children(ROOT)] if client.exists(ROOT) else []
             client.delete(ROOT, recursive=True)
     assert not left, f"sessions left in ZooKeeper: {left}"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.yarn.faults.sessions import MASTER, FaultSession, SteadyJob, kill, steady
 from tests.yarn.standalone_masters import Process, StandaloneMasters, environment_of
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.errors import HadoopError
 from yarrow.testing.hadoop.processes import is_alive

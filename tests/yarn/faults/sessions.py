@@ -16,8 +16,8 @@ from typing import Any
 from tests.yarn.commands import Commands
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.rest import ask, client_secrets
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import ENDED, GRACE, RESTARTS, Cluster, WatchedJob
+from tests.yarn.waiting import GRACE, until
+from tests.yarn.watched_jobs import ENDED, RESTARTS, Cluster, WatchedJob
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER

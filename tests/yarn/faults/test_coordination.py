@@ -13,8 +13,7 @@ from threading import Event
 import pytest
 
 from tests.yarn.faults.sessions import SESSION_TIMEOUT, FaultSession, SteadyJob
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 
@@ -58,7 +57,7 @@ def test_22_suspended_and_back_in_time(session: FaultSession, job: SteadyJob, re
         relay.cut()
         relay.reset()
         said += 1
-        until(partial(has_said, session, SUSPENDED, said), SESSION_TIMEOUT, "the master has noticed")
+        until(partial(has_said, session, SUSPENDED, said), GRACE, "the master has noticed")
         relay.heal()
         # Ids of checkpoints go on being given out, and pointers stored.
         job.until_checkpoints()

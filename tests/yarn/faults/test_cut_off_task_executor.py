@@ -13,8 +13,7 @@ import pytest
 from tests.yarn.faults.nemesis_targets import StandaloneTarget
 from tests.yarn.free_ports import free_port
 from tests.yarn.standalone_masters import Process, StandaloneMasters
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.tcp_relay import Direction, TcpRelay
 

@@ -12,7 +12,7 @@ from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.nemesis_targets import StandaloneTarget, YarnTarget
 from tests.yarn.faults.sessions import SteadyJob
 from tests.yarn.standalone_masters import StandaloneMasters
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.nemesis import Nemesis, Target, make_schedule
 from yarrow.testing.tcp_relay import TcpRelay

@@ -12,8 +12,7 @@ import pytest
 
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
 from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for
 from yarrow.testing.hadoop.cluster import HadoopCluster

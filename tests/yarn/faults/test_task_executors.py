@@ -11,8 +11,7 @@ import pytest
 
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
-from tests.yarn.waiting import until
-from tests.yarn.watched_jobs import GRACE
+from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 

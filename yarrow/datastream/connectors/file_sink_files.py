@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from yarrow.common.serialization import BulkWriter
+from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.datastream.connectors.base import CommitRejectedError
 from yarrow.datastream.connectors.file_sink_policies import FileSinkSettings
 from yarrow.datastream.connectors.transaction_names import TransactionNames
@@ -174,8 +174,7 @@ class PartFile:
         self._encoder = settings.encoder
         self._stream = create(path)
         self._counted = _CountingStream(self._stream)
-        factory = settings.bulk_factory
-        self._bulk: BulkWriter[Any] | None = None if factory is None else factory.create(self._as_stream())
+        self._bulk = self._begin(settings.bulk_factory)
 
     @property
     def length(self) -> int:
@@ -218,6 +217,15 @@ class PartFile:
         finally:
             if not keep:
                 file_system_for(self.path).delete(self.path)
+
+    def _begin(self, factory: BulkWriterFactory[Any] | None) -> BulkWriter[Any] | None:
+        """The writer of the format, which may write its head at once; where that fails no file stays open."""
+        try:
+            return None if factory is None else factory.create(self._as_stream())
+        except BaseException:
+            with suppress(OSError, FileSystemError):
+                self.abandon(keep=False)
+            raise
 
     def _as_stream(self) -> BinaryIO:
         return self._counted  # type: ignore[return-value]

@@ -9,6 +9,7 @@ an attempt that is not quite dead may still write. Where a file's beginning cann
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -124,11 +125,13 @@ class FileSinkWriter(SinkWriter[Any]):
         """Closes what is open; removes the files that no checkpoint and no committer knows of."""
         pending, self._pending = self._pending, []
         parts, self._open = self._open, {}
-        for part in parts.values():
-            part.abandon(keep=part.path in self._checkpointed)
-        for file in pending:
-            _give_up(file)
-        self._staging.remove_if_empty()
+        # Each of them, also where the disk is full and one cannot write its end.
+        with ExitStack() as left:
+            left.callback(self._staging.remove_if_empty)
+            for file in pending:
+                left.callback(_give_up, file)
+            for part in parts.values():
+                left.callback(part.abandon, keep=part.path in self._checkpointed)
 
     # ------------------------------------------------------------------ files
 

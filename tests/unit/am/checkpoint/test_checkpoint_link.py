@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -146,7 +147,8 @@ class Job:
             await asyncio.sleep(0.001)
 
     def complete_folders(self) -> list[str]:
-        return sorted(path.parent.name for path in self.folder.rglob("_metadata"))
+        """Folders may be on their way out at this moment: `os.walk` passes over those that have gone."""
+        return sorted(Path(folder).name for folder, _, files in os.walk(self.folder) if "_metadata" in files)
 
 
 def with_job(
