@@ -1,4 +1,4 @@
-"""A test that fails fails the suite, and so does a program that is missing: nothing is run again or left out unasked."""
+"""A test that fails fails the suite, and so does a missing program: nothing is run again or left out unasked."""
 
 from __future__ import annotations
 
