@@ -339,15 +339,10 @@ def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
 
 
 def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecutionStateUpdate:
-    """The update as a failure that fits: its accumulators, metrics or trace do not."""
+    """The update as a failure that fits: its accumulators or metrics do not."""
     if update.cause is not None:
-        cause = msgspec.structs.replace(
-            update.cause,
-            message=update.cause.message[:10_000],
-            stacktrace=update.cause.stacktrace[-100_000:],
-            record=update.cause.record[:1_000],
-        )
-        return msgspec.structs.replace(update, cause=cause, accumulators={}, metrics={})
+        # Causes were cut where they were caught.
+        return msgspec.structs.replace(update, accumulators={}, metrics={})
     name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
     message = f"the task ended, but its accumulators could not be reported: {reason}"
     return msgspec.structs.replace(

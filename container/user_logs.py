@@ -10,10 +10,10 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 
-from yarrow.container.task.failure import cut_in_the_middle
 from yarrow.container.task.log_origin import origin_of
 from yarrow.container.worker_protocol import FromWorker, LogLines, UserLogRecord
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 
 #: More records than this in a second are dropped: a client is a terminal, or a file.

@@ -109,7 +109,6 @@ def _attempt(execution: Execution) -> AttemptDetails:
         host=worker.host if worker is not None else "",
         endpoint=f"{worker.host}:{worker.port}" if worker is not None else "",
         resource_id=worker.resource_id if worker is not None else "",
-        cause=execution.cause,
         metrics=execution.metrics,
         accumulators=execution.accumulators,
     )

@@ -16,7 +16,12 @@ from yarrow.runtime.common.errors import (
     YarrowError,
 )
 from yarrow.runtime.config.errors import ConfigError
-from yarrow.runtime.rpc.errors import MessageTooLargeError, RpcTimeoutError, RpcUnavailableError
+from yarrow.runtime.rpc.errors import (
+    AnswerTooLargeError,
+    MessageTooLargeError,
+    RpcTimeoutError,
+    RpcUnavailableError,
+)
 
 
 class RestError(YarrowError):
@@ -79,6 +84,7 @@ _STATUS: tuple[tuple[type[YarrowError], HTTPStatus], ...] = (
     (DuplicateJobError, HTTPStatus.CONFLICT),
     (InvalidProgramError, HTTPStatus.BAD_REQUEST),
     (ConfigError, HTTPStatus.BAD_REQUEST),
+    (AnswerTooLargeError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (MessageTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (RpcTimeoutError, HTTPStatus.GATEWAY_TIMEOUT),
     (RpcUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -1,7 +1,8 @@
 """Turns an exception of a task into a FailureCause as Python users read it: the user's own frames first.
 
 Owner: the task thread that caught it. Frames of this engine and of generated chain code are left out where a user frame
-remains; a failure that is ours alone keeps all frames. Must not raise, whatever a record's repr does.
+remains; a failure that is ours alone keeps all frames. Text of any length becomes one that every message can carry:
+each exception keeps its type and both ends of its message. Must not raise, whatever a record's repr does.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import os
 import reprlib
 import sys
 import traceback
+from collections.abc import Iterable
 from types import TracebackType
 
 import yarrow
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -30,6 +33,13 @@ _record_repr.maxstring = _record_repr.maxother = 120
 _record_repr.maxlist = _record_repr.maxdict = 8
 _record_repr.maxtuple = 12
 
+
+#: Characters of one part of a traceback: a frame, or an exception with its message.
+_LONGEST_PART = 5_000
+#: Characters of a traceback; its last part is within the half that is kept of its end.
+_LONGEST_TRACE = 12_000
+#: Characters of the message where it is told without its traceback.
+_LONGEST_MESSAGE = 1_000
 
 _MISSING_MODULE = (
     "  ship the module with add_python_file (-pyfs), or install it in the environment of the workers"
@@ -47,15 +57,6 @@ class OperatorFailure(Exception):
         if isinstance(cause, UnsupportedKeyError):
             cause = cause.for_operator(operator_name).with_traceback(cause.__traceback__)
         self.cause = cause
-
-
-def cut_in_the_middle(text: str, longest: int) -> str:
-    """`text`, or its beginning and end in `longest` characters and a note of what was left out between them."""
-    if len(text) <= longest:
-        return text
-    head = longest * 2 // 3
-    tail = longest - head
-    return f"{text[:head]}\n... {len(text) - longest} characters left out ...\n{text[len(text) - tail :]}"
 
 
 def short_record(value: object) -> str:
@@ -90,7 +91,7 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
         message = f"user code called sys.exit({error.code!r})"
     return FailureCause(
         exception_name=f"{kind.__module__}.{kind.__qualname__}",
-        message=message,
+        message=cut_in_the_middle(message, _LONGEST_MESSAGE),
         stacktrace=text,
         operator_name=operator,
         record=record,
@@ -103,7 +104,7 @@ def format_user_first(error: BaseException) -> str:
     described = traceback.TracebackException.from_exception(error)
     if isinstance(error, YarrowError) and not _has_user_frame(described):
         # Our own typed errors say everything in their message; frames of the engine would only hide it.
-        return "".join(described.format_exception_only())
+        return _joined(described.format_exception_only())
     seen: set[int] = set()
     pending: list[traceback.TracebackException | None] = [described]
     while pending:
@@ -118,7 +119,13 @@ def format_user_first(error: BaseException) -> str:
             # What the engine caught on its way here (a miss in a table) says nothing to the user.
             part.__context__ = None
         pending += [part.__cause__, part.__context__]
-    return "".join(described.format())
+    return _joined(described.format())
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return cut_in_the_middle(
+        "".join(cut_in_the_middle(part, _LONGEST_PART) for part in parts), _LONGEST_TRACE
+    )
 
 
 def _has_user_frame(part: traceback.TracebackException) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.short_text import cut_in_the_middle
 
 
 class RpcError(YarrowError):
@@ -52,6 +53,10 @@ class MessageTooLargeError(RpcError):
     """A message is longer than the limit."""
 
 
+class AnswerTooLargeError(MessageTooLargeError):
+    """The call was carried out, or read, but its answer is longer than the limit of a message."""
+
+
 class InvalidMessageError(RpcError):
     """A message does not decode as what the gateway declares."""
 
@@ -75,6 +80,8 @@ class WireError(msgspec.Struct, frozen=True, array_like=True, tag="error"):
     trace: str
 
 
+#: Characters of an error's message, and of its trace: they must fit a message with room to spare.
+_LONGEST_TEXT = 100_000
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -87,8 +94,10 @@ def to_wire(error: BaseException) -> WireError:
     """The error's wire form; attributes that are not plain values are left out."""
     details = {name: value for name, value in vars(error).items() if isinstance(value, _PLAIN)}
     own = isinstance(error, YarrowError)
-    trace = "" if own else "".join(traceback.format_exception(error))
-    return WireError(qualified_name(type(error)), str(error), details, trace)
+    trace = "" if own else cut_in_the_middle("".join(traceback.format_exception(error)), _LONGEST_TEXT)
+    return WireError(
+        qualified_name(type(error)), cut_in_the_middle(str(error), _LONGEST_TEXT), details, trace
+    )
 
 
 def from_wire(wire: WireError) -> YarrowError:

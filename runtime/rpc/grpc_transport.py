@@ -20,6 +20,7 @@ import msgspec
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.endpoint import Receiver
 from yarrow.runtime.rpc.errors import (
+    AnswerTooLargeError,
     CallerNotAllowedError,
     EndpointNotFoundError,
     HandshakeError,
@@ -250,7 +251,7 @@ class GrpcTransport:
         if len(reply) > limit:
             title = f"{envelope.endpoint}.{envelope.method}"
             text = f"{title}: the reply has {len(reply)} bytes, the limit of a message is {limit} bytes"
-            return _error_reply(MessageTooLargeError(f"{text} (akka.framesize)"))
+            return _error_reply(AnswerTooLargeError(f"{text} (akka.framesize)"))
         return reply
 
     def envelope(self, name: str, method: MethodSchema, token: str | None, arguments: bytes) -> bytes:

@@ -5,7 +5,7 @@ Owner: none (pure). Large payloads belong into the blob store.
 
 from __future__ import annotations
 
-from yarrow.runtime.rpc.errors import MessageTooLargeError
+from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
 from yarrow.runtime.rpc.gateway_type import MethodSchema
 
 #: Flink's default of akka.framesize.
@@ -13,9 +13,12 @@ DEFAULT_MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 
 
 def check_size(method: MethodSchema, kind: str, size: int, limit: int | None) -> None:
-    """Raises MessageTooLargeError when a `kind` ("request", "reply") of `size` bytes is over `limit`."""
+    """Raises MessageTooLargeError when a `kind` ("request", "reply") of `size` bytes is over `limit`: for a reply
+    AnswerTooLargeError.
+    """
     if limit is not None and size > limit:
-        raise MessageTooLargeError(
+        error = AnswerTooLargeError if kind == "reply" else MessageTooLargeError
+        raise error(
             f"{method.title}: the {kind} has {size} bytes, the limit of a message is {limit} bytes"
             " (akka.framesize): raise the limit, or make what is sent smaller (large files and modules are"
             " shipped through the blob store)"

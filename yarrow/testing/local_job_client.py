@@ -22,6 +22,7 @@ from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,
     CollectPosition,
@@ -65,6 +66,8 @@ class LocalJobClient(JobClient):
         #: The job has ended, and the cluster is about to: it may be gone before `_result` is there.
         self._ending = False
         self._details: ExecutionGraphDetails | None = None
+        #: Why there are none.
+        self._no_details = f"the cluster of job {self._job_id} has ended"
 
     @property
     def cluster(self) -> LocalCluster:
@@ -77,11 +80,11 @@ class LocalJobClient(JobClient):
 
     async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         try:
-            result = await self._cluster.dispatcher.request_job_result(self._job_id)
+            result = await self._end_of_job()
             self._ending = True
             await self._cluster.drain_output()
             if end is not None:
-                self._details = await self._cluster.dispatcher.request_job_details(self._job_id)
+                await self._take_over_details()
                 await self._take_over_rows()
                 await end()
         except BaseException as error:
@@ -91,7 +94,27 @@ class LocalJobClient(JobClient):
                 )
             )
         else:
-            self._result.set_result(result)
+            if isinstance(result, JobResult):
+                self._result.set_result(result)
+            else:
+                self._result.set_exception(result)
+
+    async def _end_of_job(self) -> JobResult | JobExecutionError:
+        """Waits for it; the error where the job has ended and what it hands over does not fit a message."""
+        try:
+            return await self._cluster.dispatcher.request_job_result(self._job_id)
+        except AnswerTooLargeError as error:
+            status = await self._cluster.dispatcher.request_job_status(self._job_id)
+            return JobExecutionError(
+                f"Job {self._job_id} is {status}, but its result, accumulators included, cannot be told: {error}",
+                self._job_id,
+            )
+
+    async def _take_over_details(self) -> None:
+        try:
+            self._details = await self._cluster.dispatcher.request_job_details(self._job_id)
+        except AnswerTooLargeError as error:
+            self._no_details = f"the details of job {self._job_id} cannot be told: {error}"
 
     async def _take_over_rows(self) -> None:
         """At most what the JobMaster's bounded buffers hold: no more comes from a job that has ended."""
@@ -180,7 +203,7 @@ class LocalJobClient(JobClient):
 
     def _known_details(self) -> ExecutionGraphDetails:
         if self._details is None:
-            raise JobExecutionError(f"the cluster of job {self._job_id} has ended", self._job_id)
+            raise JobExecutionError(self._no_details, self._job_id)
         return self._details
 
     def get_web_interface_url(self) -> str | None:

@@ -44,7 +44,6 @@ class AttemptDetails(Message, frozen=True, kw_only=True):
     host: str
     endpoint: str
     resource_id: str
-    cause: FailureCause | None
     metrics: dict[str, float]
     accumulators: dict[str, Any]
 

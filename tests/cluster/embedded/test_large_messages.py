@@ -16,6 +16,7 @@ from yarrow.datastream import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.state import ValueState
+from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.testing.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
@@ -78,3 +79,21 @@ def test_a_row_of_300_megabytes_crosses_workers_into_state_and_checkpoints(
         for key in range(2)
         for former, size in ((0, 3), (3, large), (large, 7))
     )
+
+
+def test_a_failure_with_a_message_of_megabytes_is_told_with_type_and_place() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+
+    def fail(size: int) -> None:
+        raise LookupError("first words " + "x" * size + " last words")
+
+    env.from_collection([4 * _MEBIBYTE]).map(fail).name("fails").print()
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute()
+    text = str(caught.value)
+    assert len(text) < 10_000
+    assert text.startswith("Traceback (most recent call last):")
+    assert ", in fail\n" in text
+    assert "LookupError: first words xxx" in text
+    assert "xxx last words\n  in operator 'fails'" in text

@@ -72,7 +72,6 @@ def attempt(
         host="host-1",
         endpoint="host-1:41001",
         resource_id=TASK_EXECUTOR,
-        cause=None,
         metrics=metrics or {},
         accumulators=accumulators or {},
     )

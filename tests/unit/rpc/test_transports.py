@@ -15,6 +15,7 @@ from yarrow.runtime.common.errors import FencingTokenError, JobExecutionError
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint, WrongThreadError
 from yarrow.runtime.rpc.errors import (
+    AnswerTooLargeError,
     EndpointNotFoundError,
     HandshakeError,
     InvalidMessageError,
@@ -142,7 +143,7 @@ def test_messages_over_the_limit_name_method_and_limit(services: Services) -> No
                 MessageTooLargeError, match=r"echo: the request .* 4096 bytes \(akka.framesize"
             ):
                 await echo.echo("x" * LIMIT)
-            with pytest.raises(MessageTooLargeError, match=r"blob: the reply .* 4096 bytes \(akka.framesize"):
+            with pytest.raises(AnswerTooLargeError, match=r"blob: the reply .* 4096 bytes \(akka.framesize"):
                 await echo.blob(LIMIT)
             assert await echo.echo("still works") == "still works"
 

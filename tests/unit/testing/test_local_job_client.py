@@ -8,12 +8,16 @@ import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, JobResult
+from yarrow.runtime.rpc.errors import AnswerTooLargeError
+from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, FailureCause, JobResult
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
@@ -117,3 +121,71 @@ def test_rows_that_are_fetched_while_the_others_are_taken_over_come_once() -> No
         got += rows
     assert got == list(range(ROWS))
     assert over.is_set()
+
+
+class TooLarge:
+    """A Dispatcher of a job that has ended, some of whose answers are above the limit of a message."""
+
+    def __init__(self, *methods: str) -> None:
+        self._methods = methods
+
+    def _look(self, method: str) -> None:
+        if method in self._methods:
+            raise AnswerTooLargeError(
+                f"{method}: the reply has 16000000 bytes, the limit is less (akka.framesize)"
+            )
+
+    async def request_job_result(self, job_id: JobID) -> JobResult:
+        self._look("request_job_result")
+        return JobResult(
+            job_id=JOB,
+            name="job",
+            status=JobStatus.FAILED,
+            net_runtime_ms=0,
+            start_time=0,
+            end_time=0,
+            accumulators={},
+            cause=FailureCause(exception_name="builtins.ValueError", message="x", stacktrace="ValueError: x"),
+        )
+
+    async def request_job_status(self, job_id: JobID) -> str:
+        return "FINISHED"
+
+    async def request_job_details(self, job_id: JobID) -> None:
+        self._look("request_job_details")
+
+
+def ended_client(dispatcher: TooLarge) -> LocalJobClient:
+    """Of a job without collected rows; its cluster has ended."""
+    loop, over = LoopThread.shared(), threading.Event()
+
+    async def drained() -> None: ...
+
+    async def end() -> None:
+        over.set()
+
+    graph = SimpleNamespace(job_id=JOB, vertices=[])
+    cluster = SimpleNamespace(dispatcher=dispatcher, drain_output=drained)
+    client = LocalJobClient(loop, cast(LocalCluster, cluster), cast(JobGraph, graph))
+
+    async def follow() -> None:
+        client.follow(end)
+
+    loop.call(follow())
+    client.get_job_execution_result().exception()
+    assert over.is_set(), "the cluster was left running"
+    return client
+
+
+def test_details_above_the_limit_hide_no_result() -> None:
+    client = ended_client(TooLarge("request_job_details"))
+    with pytest.raises(JobExecutionError, match=r"^ValueError: x\n\nJob 'job' .* failed"):
+        client.get_job_execution_result().result()
+    with pytest.raises(JobExecutionError, match=r"details of job 1+ cannot be told: .*akka.framesize"):
+        client.get_job_details().result()
+
+
+def test_a_result_above_the_limit_is_not_told_as_the_end_of_the_cluster() -> None:
+    client = ended_client(TooLarge("request_job_result"))
+    with pytest.raises(JobExecutionError, match=r"Job 1+ is FINISHED, but its result, .*akka.framesize"):
+        client.get_job_execution_result().result()

@@ -1,0 +1,17 @@
+"""Text that is told in messages, cut where it is too long for one: what it begins and ends with stays.
+
+Owner: none (pure).
+"""
+
+from __future__ import annotations
+
+
+def cut_in_the_middle(text: str, longest: int) -> str:
+    """`text`, or its beginning and its end, `longest` characters together, with a note between them of what is left
+    out.
+    """
+    if len(text) <= longest:
+        return text
+    tail = longest // 2
+    left_out = len(text) - longest
+    return f"{text[: longest - tail]}\n... {left_out} characters left out ...\n{text[-tail:]}"
