@@ -26,9 +26,12 @@ from yarrow.am.dispatcher.job_graph_store import RESULTS
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.yarn_driver import ExplainWaiting, YarnDriver
 from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.rest.application import WholeApplication
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import RestServices
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.config.memory import SKEIN_MEMORY
+from yarrow.runtime.config.options import jobmanager
 from yarrow.runtime.fs.file_system import FileSystemError, join
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
@@ -94,6 +97,7 @@ class RunningMaster:
         read_output = ContainerOutput(self._settings.config)
         self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain, read_output)
         self._activity = ClientActivity(self._clock)
+        self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())
         self._plane: ControlPlane | None = None
         self._servers: list[RestServer] = []
 
@@ -313,6 +317,10 @@ class RunningMaster:
             attempt=self._folder.attempt,
             max_attempts=self._description.max_attempts,
             tokens_end_ms=tokens_end(os.environ),
+            application=self._application,
+            memory_limit=max(
+                0, self._settings.config.get(jobmanager.PROCESS_SIZE).bytes - SKEIN_MEMORY.bytes
+            ),
             activity=activity,
         )
 
@@ -332,6 +340,20 @@ class RunningMaster:
     def _report_progress(self, progress: float) -> None:
         work = asyncio.get_running_loop().run_in_executor(None, partial(self._gateway.set_progress, progress))
         work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def application_for_rest(
+    description: ApplicationDescription, application_id: str, start_time: int
+) -> WholeApplication | None:
+    """The application that REST shows all jobs of; None for a session, where each job is one."""
+    if description.mode is DeploymentMode.SESSION:
+        return None
+    return WholeApplication.on_yarn(
+        application_id,
+        description.name,
+        start_time,
+        ends_with_job=description.mode is DeploymentMode.PER_JOB,
+    )
 
 
 def _service(settings: GrpcSettings) -> RpcService:

@@ -98,6 +98,11 @@ class SlotWorkers:
     def __iter__(self) -> Iterator[SlotWorker]:
         return iter(tuple(self._by_slot.values()))
 
+    def data_port(self) -> int:
+        """The lowest TCP port on which a worker takes data connections; -1 where none does."""
+        ports = [worker.handle.data_port for worker in self]
+        return min((port for port in ports if port > 0), default=-1)
+
     def environment(self) -> dict[str, str]:
         """In which workers run."""
         return self._launcher.environment()

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -38,6 +35,7 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
 )
+from yarrow.runtime.common.thread_dump import thread_stacks
 from yarrow.runtime.common.timers import LoopTimers, TimerHandle, Timers
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -213,7 +211,6 @@ class TaskExecutor(RpcEndpoint):
                 resource_id=self.resource_id,
                 address=self.address,
                 host=settings.host,
-                data_port=0,
                 hardware=settings.hardware,
                 process_memory=settings.process_memory,
                 supervisor_memory=settings.supervisor_memory,
@@ -375,6 +372,7 @@ class TaskExecutor(RpcEndpoint):
             resource_id=self.resource_id,
             slot_report=self.slots.table.report(),
             metrics=self._watch.metrics(self.slots.reports.process_metrics()),
+            data_port=self.workers.data_port(),
         )
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
@@ -440,12 +438,3 @@ class TaskExecutor(RpcEndpoint):
         self._check_resource_manager(resource_manager_id)
         self.finish(f"it was released: {cause}")
         return Acknowledge()
-
-
-def thread_stacks() -> list[tuple[str, str]]:
-    """(name, stack) of the threads of this process."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return [
-        (names.get(ident, str(ident)), "".join(traceback.format_stack(frame)))
-        for ident, frame in sys._current_frames().items()
-    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from yarrow.container.slot_workers import SlotWorkerSettings
 from yarrow.runtime.common.ids import ResourceID
-from yarrow.runtime.config.memory import task_executor_budget
+from yarrow.runtime.config.memory import reserved_memory, task_executor_budget
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
@@ -60,7 +60,7 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
         profile=ResourceProfile(cpu_cores=cores / budget.slots, memory_bytes=budget.slot.bytes),
         process_memory=budget.process.bytes,
         supervisor_memory=budget.supervisor.bytes,
-        hardware=hardware(cores),
+        hardware=hardware(cores, reserved_memory(config, budget.slot).bytes * budget.slots),
         working_directory=working_directory,
         workers=SlotWorkerSettings(
             resource_id=bootstrap.resource_id,
@@ -91,13 +91,14 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def hardware(cores: float) -> HardwareDescription:
-    """The machine, as REST shows it."""
+def hardware(cores: float, managed_memory: int = 0) -> HardwareDescription:
+    """The machine, as REST shows it; of `managed_memory` (bytes) state backends of all slots have their shares."""
     page = os.sysconf("SC_PAGE_SIZE")
     return HardwareDescription(
         cpu_cores=max(1, round(cores)),
         physical_memory=page * os.sysconf("SC_PHYS_PAGES"),
         free_memory=page * os.sysconf("SC_AVPHYS_PAGES"),
+        managed_memory=managed_memory,
     )
 
 

@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,6 +46,7 @@ from yarrow.container.worker_protocol import (
     WorkerReady,
 )
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.thread_dump import thread_stacks
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 
@@ -214,16 +214,6 @@ class Worker:
 
     def _send_output(self, stream: str, text: str) -> None:
         self._control.send(OutputLines(stream=stream, text=text))
-
-
-def thread_stacks() -> tuple[tuple[str, str], ...]:
-    """(name, stack) of the threads of this process."""
-    frames = sys._current_frames()
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return tuple(
-        (names.get(ident, f"thread {ident}"), "".join(traceback.format_stack(frame)))
-        for ident, frame in frames.items()
-    )
 
 
 def run_worker(sock: socket.socket) -> int:

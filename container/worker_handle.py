@@ -91,6 +91,11 @@ class WorkerHandle:
         """True from WorkerReady on: before, it takes no tasks."""
         return self._ready.done() and self._ready.exception() is None
 
+    @property
+    def data_port(self) -> int:
+        """The TCP port on which it takes data connections; 0 where it takes none from other hosts, or not yet."""
+        return self._ready.result().port if self.is_ready else 0
+
     async def start(self, sock: socket.socket, settings: WorkerSettings) -> WorkerAddress:
         """Takes the socket over and starts the worker; WorkerStartError when it fails or ends first."""
         await self._channel.open(sock)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
+from yarrow.runtime.graph.plan import stream_graph_of_job
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import (
     AttemptDetails,
@@ -40,6 +41,7 @@ def job_details(
         checkpoint_metrics=dict(checkpoint_metrics or {}),
         restarts=graph.restarts,
         restarting_ms=graph.restarting_ms,
+        stream_graph=stream_graph_of_job(graph.job),
     )
 
 

@@ -46,9 +46,7 @@ class RescaleRequests(SchedulerDecisions):
 
     def hold_slots_for(self, job: JobGraph) -> None:
         """For Rescaling: asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
-        self._timers.after(
-            RESCALE_SLOTS, self._settings.slot_request_timeout, self._rescale_slots_timed_out
-        )
+        self._timers.after(RESCALE_SLOTS, self._settings.slot_request_timeout, self._rescale_slots_timed_out)
         self._carry_out(self._scheduler.hold_slots_for(job))
 
     def let_slots_go(self) -> None:

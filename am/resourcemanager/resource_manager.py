@@ -371,4 +371,5 @@ class ResourceManager(RpcEndpoint):
             free_slots=known.free if known is not None else 0,
             allocated=tuple(allocated),
             metrics=executor.metrics,
+            data_port=executor.data_port,
         )

@@ -37,6 +37,7 @@ class TaskExecutorConnection:
     registration: TaskExecutorRegistration
     gateway: TaskExecutorGateway
     metrics: dict[str, float] = field(default_factory=dict)
+    data_port: int = -1
     asking: bool = False
     #: Heartbeats in a row that nobody answered.
     failed_heartbeats: int = 0
@@ -137,4 +138,5 @@ class TaskExecutorConnections:
         if executor is not None:
             self._beats.heard(payload.resource_id)
             executor.metrics = payload.metrics
+            executor.data_port = payload.data_port
             self._handler.on_slot_report(payload.resource_id, payload.slot_report)

@@ -26,6 +26,7 @@ from yarrow.am.rest.cluster_access import ClusterAccess
 from yarrow.am.rest.errors import status_of
 from yarrow.am.rest.middleware import JSON_TYPE, RequestGuard
 from yarrow.am.rest.routes import (
+    applications,
     checkpoints,
     cluster,
     job_manager,
@@ -49,6 +50,7 @@ _ROUTERS = (
     job_manager,
     metrics,
     submission,
+    applications,
     jobs,
     vertices,
     checkpoints,

@@ -27,7 +27,7 @@ def answers(job: EndedJob, exceptions: int) -> dict[str, str]:
 def _of_job(job: EndedJob, exceptions: int) -> Iterator[tuple[str, BaseModel]]:
     base = f"/jobs/{job.overview.job_id}"
     yield "/jobs/overview", JobsOverview(jobs=[jobs.job_summary(job.overview, job.now)])
-    yield base, jobs.job_details(job.details, job.now)
+    yield base, jobs.job_details(job.details, job.now, job.details.job_id)
     yield f"{base}/plan", JobPlan(plan=jobs.job_plan(job.details))
     yield f"{base}/config", jobs.job_configuration(job.details)
     yield f"{base}/exceptions", jobs.job_exceptions(job.details, exceptions)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
+from yarrow.am.rest.application import application_of
 from yarrow.am.rest.collecting import CollectReader
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import ErrorBody
@@ -74,6 +75,10 @@ class ClusterAccess:
             except JobNotFoundError:
                 continue
         return found
+
+    def application_of(self, job_id: str) -> str:
+        """The id of the application that a job belongs to."""
+        return application_of(job_id, self.services.application)
 
     async def vertex(self, job_id: str, vertex_id: str) -> VertexDetails:
         """A vertex of a job; NotFoundError names one that the job does not have."""

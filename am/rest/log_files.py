@@ -45,25 +45,22 @@ class LogFolder:
                     found.append(FileInfo(name=entry.name, size=status.st_size, mtime=changed))
         return sorted(found, key=lambda file: file.name)
 
-    def main_log(self) -> str:
-        """The name of the control plane's own log; NotFoundError when there is none."""
-        return self.main_name or self._first(".log")
+    def read_main_log(self) -> Iterator[bytes]:
+        """The control plane's own log; nothing while it has written none."""
+        return self._read_main(self.main_name, ".log")
 
-    def main_output(self) -> str:
-        """The name of the file with its standard output; NotFoundError when there is none."""
-        if self.main_name is not None:
-            return os.path.splitext(self.main_name)[0] + ".out"
-        return self._first(".out")
+    def read_main_output(self) -> Iterator[bytes]:
+        """What the control plane has printed; nothing while it has printed nothing."""
+        name = None if self.main_name is None else os.path.splitext(self.main_name)[0] + ".out"
+        return self._read_main(name, ".out")
 
-    def _first(self, suffix: str) -> str:
+    def _read_main(self, name: str | None, suffix: str) -> Iterator[bytes]:
         for file in self.list():
             # Embedded, the TaskExecutors write into the same folder.
-            if file.name.endswith(suffix) and not file.name.startswith(_TASK_EXECUTORS):
-                return file.name
-        where = (
-            "it has no folder of logs" if self.directory is None else "there is none in its folder of logs"
-        )
-        raise NotFoundError(f"the control plane has no file *{suffix}: {where}")
+            first = file.name.endswith(suffix) and not file.name.startswith(_TASK_EXECUTORS)
+            if file.name == name or (name is None and first):
+                return self.read(file.name)
+        return iter(())
 
     def read(self, name: str) -> Iterator[bytes]:
         """The file's bytes as far as they are now; NotFoundError when the folder lists no such name."""

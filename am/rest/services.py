@@ -23,6 +23,7 @@ import yarrow.runtime.config.options.rest as rest_options
 import yarrow.runtime.config.options.web as web_options
 from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.rest.application import WholeApplication
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
 from yarrow.runtime.config.options import security
@@ -63,6 +64,10 @@ class RestServices:
     #: The attempt of an application on YARN, and how many YARN starts at most; 0 = it is none.
     attempt: int = 0
     max_attempts: int = 0
+    #: The application that all jobs belong to; None = each job is one.
+    application: WholeApplication | None = None
+    #: Bytes that the control plane's process may use; None = what the machine has.
+    memory_limit: int | None = None
     #: When the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
     tokens_end_ms: int = 0
     #: What clients ask is noted here.
@@ -110,6 +115,7 @@ class RestSettings:
     program_timeout: float = PROGRAM_TIMEOUT
     submit_enabled: bool = True
     cancel_enabled: bool = True
+    rescale_enabled: bool = True
     #: Flink's YARN proxy knows GET only: cancelling by GET is off unless it is asked for.
     cancel_by_get: bool = False
     refresh_interval_ms: int = 3000
@@ -137,6 +143,7 @@ class RestSettings:
             program_timeout=min(PROGRAM_TIMEOUT, settings.get(web_options.TIMEOUT).seconds),
             submit_enabled=settings.get(web_options.SUBMIT_ENABLE),
             cancel_enabled=settings.get(web_options.CANCEL_ENABLE),
+            rescale_enabled=settings.get(web_options.RESCALE_ENABLE),
             refresh_interval_ms=int(settings.get(web_options.REFRESH_INTERVAL).seconds * 1000),
             allow_origin=settings.get(web_options.ACCESS_CONTROL_ALLOW_ORIGIN),
             host_names=frozenset({address.lower()} if address else ()),

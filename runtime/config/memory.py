@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from yarrow.runtime.config.errors import MemoryBudgetError
-from yarrow.runtime.config.options import jobmanager, taskmanager
+from yarrow.runtime.config.options import jobmanager, rocksdb, taskmanager
 from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import ReadableConfig
 
@@ -18,6 +18,9 @@ from yarrow.runtime.config.settings import ReadableConfig
 JOB_MANAGER_BASE: Final = MemorySize.of_mebibytes(128)
 #: Skein's JVM, in the master's container on YARN: a heap of 128 MiB, and as much again beside it.
 SKEIN_MEMORY: Final = MemorySize.of_mebibytes(256)
+
+#: The part of a slot's budget that state backends get where no size is given; Flink's share of managed memory.
+MANAGED_FRACTION: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,18 @@ def exchange_memory(config: ReadableConfig, process: MemorySize) -> MemorySize:
         )
     share = MemorySize(int(process.bytes * config.get(taskmanager.NETWORK_FRACTION)))
     return min(max(share, least), most)
+
+
+def managed_memory(config: ReadableConfig, slot: MemorySize) -> MemorySize:
+    """What state backends may take of a slot's memory: the size that is given for it, else a fraction of `slot`."""
+    fixed = config.get(rocksdb.MEMORY_PER_SLOT)
+    return MemorySize(int(slot.bytes * MANAGED_FRACTION)) if fixed is None else fixed
+
+
+def reserved_memory(config: ReadableConfig, slot: MemorySize) -> MemorySize:
+    """`managed_memory` where it is a bound; 0 where each database has a size of its own."""
+    bound = config.get(rocksdb.MEMORY_MANAGED) or config.is_set(rocksdb.MEMORY_PER_SLOT)
+    return managed_memory(config, slot) if bound else MemorySize(0)
 
 
 def check_job_manager_memory(config: ReadableConfig) -> None:

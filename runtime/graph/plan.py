@@ -6,10 +6,16 @@ Owner: none; pure. Beyond Flink's fields an input says by `stream_kind` whether 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
+from yarrow.runtime.graph.job_graph import (
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    OperatorDescriptor,
+    ResultPartitionType,
+)
 from yarrow.runtime.graph.operator_spec import (
     AnyOperatorSpec,
     CollectOperator,
@@ -39,35 +45,78 @@ def _stream_node(node: StreamNode) -> dict[str, Any]:
     }
     edges = node.in_edges
     return _with_predecessors(
-        described, [(edge.source, edge.partitioner.kind.value, edge.stream_kind.value) for edge in edges]
+        described,
+        [(edge.source, edge.partitioner.kind.value, edge.stream_kind.value, "") for edge in edges],
     )
 
 
 def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
     """The execution plan of a JobGraph whose program is gone; operators are numbered by vertex."""
+    nodes: list[dict[str, Any]] = []
+    for number, vertex, operator, reads in _operators(graph):
+        node = {
+            "id": number,
+            "type": operator.name,
+            "pact": _pact(operator.spec),
+            "contents": operator.description or operator.name,
+            "parallelism": vertex.parallelism,
+        }
+        nodes.append(_with_predecessors(node, reads))
+    return {"nodes": nodes}
+
+
+def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
+    """Every operator with the vertex it is chained into, numbered as in `execution_plan_of_job`.
+
+    REST shows it beside the plan.
+    """
+    nodes: list[dict[str, Any]] = []
+    for number, vertex, operator, reads in _operators(graph):
+        inputs = [
+            {
+                "num": position,
+                "id": str(source),
+                "ship_strategy": strategy,
+                "exchange": exchange,
+                "stream_kind": kind,
+            }
+            for position, (source, strategy, kind, exchange) in enumerate(reads)
+        ]
+        nodes.append(
+            {
+                "id": str(number),
+                "parallelism": vertex.parallelism,
+                "operator": html.escape(operator.name),
+                "description": html.escape(operator.description or operator.name),
+                "job_vertex_id": vertex.id,
+                "inputs": inputs,
+            }
+        )
+    return {"nodes": nodes}
+
+
+#: What an operator reads: the number of another, ship strategy, rows or columns, and how the result is handed over.
+_Read = tuple[int, str, str, str]
+
+
+def _operators(graph: JobGraph) -> Iterator[tuple[int, JobVertex, OperatorDescriptor, list[_Read]]]:
+    """Number, vertex, operator and inputs of each operator of the job, by vertex."""
     number: dict[tuple[str, int], int] = {}
     for vertex in graph.vertices:
         for index in range(len(vertex.operators)):
             number[vertex.id, index] = len(number) + 1
-    nodes: list[dict[str, Any]] = []
     for vertex in graph.vertices:
-        reads: dict[int, list[tuple[int, str, str]]] = {0: []}
+        reads: dict[int, list[_Read]] = {0: []}
         for exchange in graph.inputs_of(vertex.id):
             source = number[exchange.source, exchange.source_operator]
-            reads[0].append((source, exchange.partitioner.kind.value, exchange.stream_kind.value))
+            kind = exchange.stream_kind.value
+            reads[0].append((source, exchange.partitioner.kind.value, kind, _exchange(exchange)))
         for call in vertex.chained_edges:
-            kind = vertex.operators[call.source].output_kind if call.side_output is None else StreamKind.ROW
-            reads[call.target] = [(number[vertex.id, call.source], PartitionerKind.FORWARD.value, kind.value)]
+            output = vertex.operators[call.source].output_kind if call.side_output is None else StreamKind.ROW
+            source = number[vertex.id, call.source]
+            reads[call.target] = [(source, PartitionerKind.FORWARD.value, output.value, PIPELINED)]
         for index, operator in enumerate(vertex.operators):
-            node = {
-                "id": number[vertex.id, index],
-                "type": operator.name,
-                "pact": _pact(operator.spec),
-                "contents": operator.description or operator.name,
-                "parallelism": vertex.parallelism,
-            }
-            nodes.append(_with_predecessors(node, reads[index]))
-    return {"nodes": nodes}
+            yield number[vertex.id, index], vertex, operator, reads[index]
 
 
 def _pact(spec: AnyOperatorSpec) -> str:
@@ -78,7 +127,7 @@ def _pact(spec: AnyOperatorSpec) -> str:
     return "Operator"
 
 
-def _with_predecessors(node: dict[str, Any], reads: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
+def _with_predecessors(node: dict[str, Any], reads: Sequence[_Read]) -> dict[str, Any]:
     if reads:
         node["predecessors"] = [
             {
@@ -87,7 +136,7 @@ def _with_predecessors(node: dict[str, Any], reads: Sequence[tuple[int, str, str
                 "side": "second" if position else "first",
                 "stream_kind": kind,
             }
-            for position, (source, strategy, kind) in enumerate(reads)
+            for position, (source, strategy, kind, _) in enumerate(reads)
         ]
     return node
 
@@ -113,11 +162,18 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
 
 
 def _input(number: int, edge: JobEdge) -> dict[str, Any]:
-    pipelined = edge.result_type is ResultPartitionType.PIPELINED
     return {
         "num": number,
         "id": edge.source,
         "ship_strategy": edge.partitioner.kind.value,
-        "exchange": "pipelined_bounded" if pipelined else "blocking",
+        "exchange": _exchange(edge),
         "stream_kind": edge.stream_kind.value,
     }
+
+
+#: How an operator hands its result to those behind it, in Flink's words.
+PIPELINED, BLOCKING = "pipelined_bounded", "blocking"
+
+
+def _exchange(edge: JobEdge) -> str:
+    return PIPELINED if edge.result_type is ResultPartitionType.PIPELINED else BLOCKING

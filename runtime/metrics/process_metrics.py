@@ -20,8 +20,14 @@ def _this_process() -> Any:
     return psutil.Process()
 
 
-def process_metrics() -> dict[str, float]:
-    """Present values; sizes in bytes, CPU time in nanoseconds."""
+def physical_memory() -> int:
+    """Bytes of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def process_metrics(memory_limit: int | None = None) -> dict[str, float]:
+    """Present values; sizes in bytes, CPU time in nanoseconds. `memory_limit`: bytes that the process may have, None =
+    all that the machine has."""
     process = _this_process()
     with process.oneshot():
         cpu = process.cpu_times()
@@ -33,10 +39,16 @@ def process_metrics() -> dict[str, float]:
         "Status.JVM.CPU.Time": (cpu.user + cpu.system) * 1e9,
         "Status.JVM.Memory.Heap.Used": resident,
         "Status.JVM.Memory.Heap.Committed": resident,
-        "Status.JVM.Memory.Heap.Max": -1,
+        "Status.JVM.Memory.Heap.Max": physical_memory() if memory_limit is None else memory_limit,
         "Status.JVM.Memory.NonHeap.Used": 0,
         "Status.JVM.Memory.NonHeap.Committed": 0,
         "Status.JVM.Memory.NonHeap.Max": -1,
+        "Status.JVM.Memory.Direct.Count": 0,
+        "Status.JVM.Memory.Direct.MemoryUsed": 0,
+        "Status.JVM.Memory.Direct.TotalCapacity": 0,
+        "Status.JVM.Memory.Mapped.Count": 0,
+        "Status.JVM.Memory.Mapped.MemoryUsed": 0,
+        "Status.JVM.Memory.Mapped.TotalCapacity": 0,
         "Status.JVM.Threads.Count": threading.active_count(),
         "Status.JVM.FileDescriptor.Open": descriptors,
         "Status.JVM.GarbageCollector.All.Count": sum(part["collections"] for part in gc.get_stats()),

@@ -6,6 +6,7 @@ meant, write the plans anew with `python -m tests.plans.test_plans` and look at 
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from tests.plans.programs import PROGRAMS, Program
 from tests.unit.graph.programs import environment
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, decode_job_graph, encode_job_graph
-from yarrow.runtime.graph.plan import execution_plan_of_job
+from yarrow.runtime.graph.plan import execution_plan_of_job, stream_graph_of_job
 
 FOLDER = Path(__file__).parent
 
@@ -112,6 +113,29 @@ def test_the_execution_plan_can_be_told_from_the_job_graph(name: str) -> None:
     nodes = execution_plan_of_job(_graph(name))["nodes"]
     stored = json.loads(_stored(name).read_text())["execution_plan"]["nodes"]
     assert sorted(map(_without_numbers, nodes)) == sorted(map(_without_numbers, stored))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_stream_graph_has_each_operator_with_its_vertex_and_each_edge(name: str) -> None:
+    graph = _graph(name)
+    nodes = stream_graph_of_job(graph)["nodes"]
+    operators = [(vertex.id, operator.name) for vertex in graph.vertices for operator in vertex.operators]
+    assert [(node["job_vertex_id"], html.unescape(node["operator"])) for node in nodes] == operators
+    vertex_of = {node["id"]: node["job_vertex_id"] for node in nodes}
+    exchanges = sorted(
+        (vertex_of[read["id"]], node["job_vertex_id"], read["ship_strategy"], read["exchange"])
+        for node in nodes
+        for read in node["inputs"]
+        if vertex_of[read["id"]] != node["job_vertex_id"]
+    )
+    planned = sorted(
+        (read["id"], node["id"], read["ship_strategy"], read["exchange"])
+        for node in graph.plan["nodes"]
+        for read in node.get("inputs", ())
+    )
+    assert exchanges == planned
+    chained = sum(len(vertex.chained_edges) for vertex in graph.vertices)
+    assert sum(len(node["inputs"]) for node in nodes) == chained + len(planned)
 
 
 def _without_numbers(node: dict[str, Any]) -> str:

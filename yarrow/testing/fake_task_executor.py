@@ -147,7 +147,6 @@ class FakeTaskExecutor(RpcEndpoint):
             resource_id=self.resource_id,
             address=self.address,
             host="localhost",
-            data_port=0,
             hardware=HardwareDescription(cpu_cores=1, physical_memory=0, free_memory=0),
             process_memory=0,
             supervisor_memory=0,

@@ -198,6 +198,7 @@ class SubtaskAlignment(RestModel):
 class SubtaskCheckpoint(RestModel):
     """One subtask in a checkpoint; one that has not acknowledged has no numbers."""
 
+    class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
     index: int
     status: Literal["completed", "pending_or_failed"]
     ack_timestamp: int | None = None

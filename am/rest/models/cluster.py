@@ -16,8 +16,6 @@ class ClusterOverview(HyphenModel):
     taskmanagers: int
     slots_total: int
     slots_available: int
-    taskmanagers_blocked: int = 0
-    slots_free_and_blocked: int = 0
     jobs_running: int
     jobs_finished: int
     jobs_cancelled: int
@@ -39,7 +37,9 @@ class DashboardFeatures(HyphenModel):
 
     web_submit: bool
     web_cancel: bool
-    web_rescale: bool = False
+    #: Whether the parallelism of a running job can be changed.
+    web_rescale: bool
+    #: A HistoryServer is a process of its own: this is none.
     web_history: bool = False
 
 

@@ -144,11 +144,12 @@ class JobDetails(HyphenModel):
 
     jid: str
     name: str
-    is_stoppable: bool = Field(default=False, serialization_alias="isStoppable")
+    #: Whether it can be stopped with a savepoint now.
+    is_stoppable: bool = Field(serialization_alias="isStoppable")
     state: JobStatus
     job_type: JobType = "STREAMING"
     scheduler_type: SchedulerType = Field(default="Default", serialization_alias="schedulerType")
-    application_id: str | None = None
+    application_id: str
     start_time: int
     end_time: int
     duration: int
@@ -160,7 +161,8 @@ class JobDetails(HyphenModel):
     #: Vertices by state.
     status_counts: dict[ExecutionState, int]
     plan: Plan
-    stream_graph: RawJson | None = None
+    #: Every operator with the vertex it is part of.
+    stream_graph: RawJson
     pending_operators: int = 0
     #: Yarrow's: what the job waits for, empty when it waits for nothing.
     waiting_for: str = ""
@@ -194,7 +196,8 @@ class ExceptionInfo(CamelModel):
     endpoint: str | None
     location: str | None
     task_manager_id: str | None
-    failure_labels: dict[str, str] = Field(default_factory=dict)
+    #: What is known of the failure beside its text: `operator`, whose function raised it.
+    failure_labels: dict[str, str]
 
 
 class RootException(ExceptionInfo):
@@ -269,7 +272,7 @@ class JobResultBody(HyphenModel):
     application_status: Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
     accumulator_results: dict[str, Any]
     net_runtime: int
-    application_id: str | None = None
+    application_id: str
     start_time: int
     end_time: int
     failure_cause: FailureBody | None = None

@@ -64,10 +64,17 @@ class ProgramRun(ProgramArguments):
     restore_mode: Literal["CLAIM", "NO_CLAIM", "LEGACY"] | None = None
 
 
+class ProgramApplication(ProgramRun):
+    """How a program is run as an application."""
+
+    #: The id that the application is to have; in a session it is that of the program's first job.
+    application_id: str | None = Field(default=None, pattern="^[0-9a-fA-F]{32}$")
+
+
 class ProgramRunResult(RestModel):
     """The jobs of the program were submitted; `jobid` is the first."""
 
     jobid: str
-    application_id: str | None = Field(default=None, serialization_alias="applicationId")
+    application_id: str = Field(serialization_alias="applicationId")
     #: Yarrow's: all of them, in the order in which the program executed them.
     jobids: list[str]

@@ -36,12 +36,14 @@ class MemoryConfiguration(CamelModel):
 
     framework_heap: int
     task_heap: int
-    framework_off_heap: int = 0
-    task_off_heap: int = 0
-    network_memory: int = 0
-    managed_memory: int = 0
-    jvm_metaspace: int = 0
-    jvm_overhead: int = 0
+    #: The share of state backends (RocksDB) in the memory of all slots.
+    managed_memory: int
+    #: Pools of a JVM: a Python process has none of them. Batches between tasks are bounded by credit, not by a pool.
+    framework_off_heap: int | None = None
+    task_off_heap: int | None = None
+    network_memory: int | None = None
+    jvm_metaspace: int | None = None
+    jvm_overhead: int | None = None
     total_flink_memory: int
     total_process_memory: int
 
@@ -51,6 +53,7 @@ class TaskManagerInfo(CamelModel):
 
     id: str
     path: str
+    #: The lowest port on which a worker takes data from other hosts, -1 = none: no job runs, or all is on one host.
     data_port: int
     jmx_port: int = -1
     #: Epoch milliseconds of the last heartbeat.
@@ -62,7 +65,6 @@ class TaskManagerInfo(CamelModel):
     free_resource: ResourceProfile
     hardware: Hardware
     memory_configuration: MemoryConfiguration
-    blocked: bool = False
     #: YARN's id of its container, "" without YARN. Yarrow's.
     container_id: str = ""
 

@@ -56,7 +56,9 @@ async def dashboard_configuration(access: Access) -> DashboardConfiguration:
         flink_version=FLINK_VERSION,
         flink_revision=f"yarrow {yarrow.__version__}",
         features=DashboardFeatures(
-            web_submit=access.settings.submit_enabled, web_cancel=access.settings.cancel_enabled
+            web_submit=access.settings.submit_enabled,
+            web_cancel=access.settings.cancel_enabled,
+            web_rescale=access.settings.rescale_enabled,
         ),
     )
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import platform
 import sys
-import threading
-import traceback
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -27,6 +26,7 @@ from yarrow.am.rest.models.cluster import (
     ThreadInfo,
 )
 from yarrow.am.rest.services import RestServices, interpreter
+from yarrow.runtime.common.thread_dump import thread_stacks, thread_text
 
 router = APIRouter(tags=["Control plane"])
 
@@ -38,17 +38,18 @@ LogName = Annotated[
 @router.get("/jobmanager/config", responses=refusals())
 async def cluster_configuration(access: Access) -> list[ConfigurationEntry]:
     """The cluster's configuration; values of secret keys are hidden."""
-    return _configuration(access.services)
+    return configuration_entries(access.services)
 
 
 @router.get("/jobs/{jobid}/jobmanager/config", responses=refusals(400, 404))
 async def cluster_configuration_of_job(access: Access, job_id: JobIdPath) -> list[ConfigurationEntry]:
     """The configuration of the cluster that runs the job."""
     await access.job(job_id)
-    return _configuration(access.services)
+    return configuration_entries(access.services)
 
 
-def _configuration(services: RestServices) -> list[ConfigurationEntry]:
+def configuration_entries(services: RestServices) -> list[ConfigurationEntry]:
+    """The cluster's configuration by key."""
     values = services.settings.to_dict()
     return [ConfigurationEntry(key=key, value=values[key]) for key in sorted(values)]
 
@@ -86,42 +87,34 @@ async def log_list(access: Access) -> LogList:
     return LogList(logs=[LogFile(name=each.name, size=each.size, mtime=each.mtime) for each in files])
 
 
-@router.get("/jobmanager/log", response_class=Response, responses=PLAIN_TEXT | refusals(404))
+@router.get("/jobmanager/log", response_class=Response, responses=PLAIN_TEXT | refusals())
 async def main_log(access: Access) -> StreamingResponse:
-    """The control plane's own log."""
-    folder = LogFolder.of(access.services)
-    return _text(folder, folder.main_log())
+    """The control plane's own log; empty while there is none."""
+    return _text(LogFolder.of(access.services).read_main_log())
 
 
-@router.get("/jobmanager/stdout", response_class=Response, responses=PLAIN_TEXT | refusals(404))
+@router.get("/jobmanager/stdout", response_class=Response, responses=PLAIN_TEXT | refusals())
 async def standard_output(access: Access) -> StreamingResponse:
-    """What the control plane printed."""
-    folder = LogFolder.of(access.services)
-    return _text(folder, folder.main_output())
+    """What the control plane printed; empty while it has printed nothing."""
+    return _text(LogFolder.of(access.services).read_main_output())
 
 
 @router.get("/jobmanager/logs/{filename}", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404))
 async def log_file(access: Access, name: LogName) -> StreamingResponse:
     """One of the listed log files."""
-    return _text(LogFolder.of(access.services), name)
+    return _text(LogFolder.of(access.services).read(name))
 
 
-def _text(folder: LogFolder, name: str) -> StreamingResponse:
-    return StreamingResponse(folder.read(name), media_type="text/plain; charset=utf-8")
+def _text(pieces: Iterator[bytes]) -> StreamingResponse:
+    return StreamingResponse(pieces, media_type="text/plain; charset=utf-8")
 
 
 @router.get("/jobmanager/thread-dump", responses=refusals())
 async def thread_dump() -> ThreadDump:
     """The stacks of the control plane's threads."""
-    frames = sys._current_frames()
     return ThreadDump(
         thread_infos=[
-            ThreadInfo(
-                thread_name=thread.name,
-                stringified_thread_info=f'"{thread.name}" Id={thread.ident}\n'
-                + "".join(traceback.format_stack(frames[thread.ident])),
-            )
-            for thread in threading.enumerate()
-            if thread.ident in frames
+            ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
+            for name, stack in thread_stacks()
         ]
     )

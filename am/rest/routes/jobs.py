@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 
 from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, refusals
-from yarrow.am.rest.errors import ForbiddenError
+from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.jobs import (
     JobAccumulators,
@@ -34,6 +34,8 @@ from yarrow.runtime.rpc.messages import CollectPosition
 
 router = APIRouter(tags=["Jobs"])
 
+#: What a browser says of a request that a page of this very server makes.
+_OWN_PAGE = "same-origin"
 #: Longest that a request may wait for something to happen, in seconds.
 LONGEST_WAIT = 60.0
 
@@ -55,7 +57,8 @@ async def jobs_overview(access: Access) -> JobsOverview:
 @router.get("/jobs/{jobid}", responses=refusals(400, 404))
 async def job_details(access: Access, job_id: JobIdPath) -> JobDetails:
     """A job with its vertices and what went through them."""
-    return views.job_details(await access.job(job_id), access.now())
+    job = await access.job(job_id)
+    return views.job_details(job, access.now(), access.application_of(job.job_id))
 
 
 @router.patch("/jobs/{jobid}", status_code=202, responses=refusals(400, 403, 404, 409))
@@ -70,9 +73,14 @@ async def cancel_job(
 
 
 @router.get("/jobs/{jobid}/yarn-cancel", status_code=202, responses=refusals(400, 403, 404, 409))
-async def cancel_job_by_get(access: Access, job_id: JobIdPath) -> EmptyBody:
-    """Begins to cancel a job, for proxies that know GET only. Off: a GET changes nothing here."""
-    if not access.settings.cancel_by_get:
+async def cancel_job_by_get(
+    access: Access, job_id: JobIdPath, site: Annotated[str, Header(alias="sec-fetch-site")] = ""
+) -> EmptyBody:
+    """Begins to cancel a job, for Flink's page when this server shows it, and where `yarn.proxy.allow-cancel` is set.
+
+    A browser itself says which page a request comes from: no other page can ask for this, nor can a link.
+    """
+    if not access.settings.cancel_by_get and site != _OWN_PAGE:
         raise ForbiddenError(
             "Cancelling by GET is switched off: send PATCH /jobs/<job id>?mode=cancel instead."
         )
@@ -120,10 +128,31 @@ async def job_exceptions(
     limit: Annotated[
         int | None, Query(alias="maxExceptions", ge=0, le=1 << 31, description="How many at most.")
     ] = None,
+    labels: Annotated[
+        str | None,
+        Query(
+            alias="failureLabelFilter",
+            description="Only failures with all of these labels, such as operator:my map, separated by commas.",
+        ),
+    ] = None,
 ) -> JobExceptions:
     """Why the job failed or was restarted, the newest failure first."""
     limit = access.settings.exception_history if limit is None else limit
-    return views.job_exceptions(await access.job(job_id), limit)
+    return views.job_exceptions(await access.job(job_id), limit, _labels(labels))
+
+
+def _labels(text: str | None) -> dict[str, str]:
+    """`key:value,key:value`."""
+    wanted = {}
+    for part in (text or "").split(","):
+        key, colon, value = part.partition(":")
+        if part and not (key and colon):
+            raise BadRequestError(
+                f"failureLabelFilter has {part!r}: expected key:value, several separated by commas"
+            )
+        if part:
+            wanted[key] = value
+    return wanted
 
 
 @router.get("/jobs/{jobid}/accumulators", responses=refusals(400, 404))
@@ -149,7 +178,7 @@ async def job_execution_result(
         status = await dispatcher.request_job_status(job)
     if not status.is_globally_terminal:
         return JobExecutionResult(status=QueueStatus(id="IN_PROGRESS"))
-    result = views.execution_result(await dispatcher.request_job_result(job))
+    result = views.execution_result(await dispatcher.request_job_result(job), access.application_of(job))
     access.services.activity.note_result(job)
     return result
 

@@ -109,7 +109,7 @@ def _chosen_subtasks(text: str | None) -> set[int] | None:
 async def job_manager_metric_values(access: Access, get: Get = None) -> list[Metric]:
     """Metrics of the control plane."""
     overview = await access.services.dispatcher.request_overview()
-    return _metrics(job_manager_metrics(overview) | process_metrics(), get)
+    return _metrics(job_manager_metrics(overview) | process_metrics(access.services.memory_limit), get)
 
 
 @router.get("/taskmanagers/metrics", responses=refusals(400), response_model_exclude_none=True)

@@ -11,10 +11,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
 
 from yarrow.am.rest.cluster_access import Access, refusals
-from yarrow.am.rest.errors import ForbiddenError
+from yarrow.am.rest.errors import BadRequestError, ForbiddenError
+from yarrow.am.rest.models.applications import ApplicationStart
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.jobs import JobPlan
 from yarrow.am.rest.models.programs import (
+    ProgramApplication,
     ProgramArguments,
     ProgramEntry,
     ProgramFile,
@@ -142,4 +144,38 @@ async def run_program(
         arguments.allow_non_restored_state = allow_non_restored_state
     program = await asyncio.to_thread(access.store.get, program_id)
     jobs = await access.programs.submit(program, arguments)
-    return ProgramRunResult(jobid=jobs[0], jobids=list(jobs))
+    return ProgramRunResult(jobid=jobs[0], application_id=access.application_of(jobs[0]), jobids=list(jobs))
+
+
+@router.post("/{jarid}/run-application", status_code=202, responses=refusals(400, 403, 404, 409, 413, 422))
+async def run_program_as_application(
+    access: Access,
+    program_id: ProgramId,
+    body: ProgramApplication | None = None,
+    entry: EntryQuery = None,
+    argument: ArgumentQuery = None,
+    parallelism: ParallelismQuery = None,
+    savepoint_path: Annotated[str | None, Query(alias="savepointPath")] = None,
+    allow_non_restored_state: Annotated[bool | None, Query(alias="allowNonRestoredState")] = None,
+) -> ApplicationStart:
+    """The same as /run, answered with the application of the first job.
+
+    A program's main fails before the answer, which says so, not after it as in Flink.
+    """
+    arguments = body or ProgramApplication()
+    whole = access.services.application
+    if arguments.application_id is not None and whole is None:
+        if arguments.job_id not in (None, arguments.application_id):
+            raise BadRequestError(
+                f"in a session a job is its own application: applicationId {arguments.application_id} and jobId"
+                f" {arguments.job_id} must be equal, or one of them left out"
+            )
+        arguments.job_id = arguments.application_id
+    elif arguments.application_id not in (None, whole and whole.id):
+        raise BadRequestError(
+            f"all jobs of this cluster belong to its application {whole and whole.id}: applicationId must be left out"
+        )
+    started = await run_program(
+        access, program_id, arguments, entry, argument, parallelism, savepoint_path, allow_non_restored_state
+    )
+    return ApplicationStart(applicationid=started.application_id)

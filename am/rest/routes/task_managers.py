@@ -23,6 +23,7 @@ from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, 
 from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
 from yarrow.am.rest.routes.job_manager import LogName
 from yarrow.am.rest.views import task_managers as views
+from yarrow.runtime.common.thread_dump import thread_text
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.messages import FileInfo
 
@@ -64,7 +65,7 @@ async def task_manager_logs(access: Access, resource_id: ResourceIdPath) -> LogL
     "/taskmanagers/{taskmanagerid}/log", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404)
 )
 async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
-    """The log of a TaskExecutor and its workers."""
+    """The log of a TaskExecutor and its workers; empty while there is none."""
     return await _first_with_suffix(access, resource_id, ".log")
 
 
@@ -72,7 +73,7 @@ async def task_manager_log(access: Access, resource_id: ResourceIdPath) -> Strea
     "/taskmanagers/{taskmanagerid}/stdout", response_class=Response, responses=PLAIN_TEXT | refusals(400, 404)
 )
 async def task_manager_output(access: Access, resource_id: ResourceIdPath) -> StreamingResponse:
-    """What user functions and print() sinks wrote."""
+    """What user functions and print() sinks wrote; empty while they have written nothing."""
     return await _first_with_suffix(access, resource_id, ".out")
 
 
@@ -99,7 +100,7 @@ async def _first_with_suffix(access: ClusterAccess, resource_id: str, suffix: st
     for file in await gateway.request_log_list():
         if file.name.endswith(suffix):
             return _text(gateway, file)
-    raise NotFoundError(f"TaskExecutor {resource_id} has no file *{suffix} (yet)")
+    return _text(gateway, FileInfo(name="", size=0, mtime=0))
 
 
 def _text(gateway: TaskExecutorGateway, file: FileInfo) -> StreamingResponse:
@@ -122,7 +123,7 @@ async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) 
     gateway = await access.task_executor_gateway(resource_id)
     return ThreadDump(
         thread_infos=[
-            ThreadInfo(thread_name=name, stringified_thread_info=stack)
+            ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
             for name, stack in await gateway.request_thread_dump()
         ]
     )

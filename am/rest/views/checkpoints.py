@@ -204,7 +204,7 @@ def _subtasks(vertex: VertexCheckpoint) -> Iterable[models.SubtaskCheckpoint]:
     for index in indexes:
         part = parts.get(index)
         yield (
-            models.SubtaskCheckpoint(index=index, status="pending_or_failed")
+            models.SubtaskCheckpoint(class_name="pending", index=index, status="pending_or_failed")
             if part is None
             else _subtask(part)
         )
@@ -212,6 +212,7 @@ def _subtasks(vertex: VertexCheckpoint) -> Iterable[models.SubtaskCheckpoint]:
 
 def _subtask(part: SubtaskCheckpoint) -> models.SubtaskCheckpoint:
     return models.SubtaskCheckpoint(
+        class_name="completed",
         index=part.subtask,
         status="completed",
         ack_timestamp=part.ack_timestamp,

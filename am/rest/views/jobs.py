@@ -38,6 +38,7 @@ from yarrow.am.rest.views.times import aggregate_state, state_counts, tasks_span
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.plan import BLOCKING
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import (
     ExceptionEntry,
@@ -63,14 +64,16 @@ def job_summary(job: JobOverview, now: int) -> JobSummary:
     )
 
 
-def job_details(job: ExecutionGraphDetails, now: int) -> JobDetails:
-    """A job with its vertices."""
+def job_details(job: ExecutionGraphDetails, now: int, application_id: str) -> JobDetails:
+    """A job with its vertices; `application_id`: of the application that it belongs to."""
     vertices = [_vertex_summary(vertex, now) for vertex in job.vertices]
     by_state = Counter(vertex.status for vertex in vertices)
     start = job.timestamps.get(JobStatus.INITIALIZING, 0)
     return JobDetails(
         jid=job.job_id,
         name=job.name,
+        is_stoppable=_is_stoppable(job),
+        application_id=application_id,
         state=job.status,
         start_time=start,
         end_time=job.end_time,
@@ -81,8 +84,16 @@ def job_details(job: ExecutionGraphDetails, now: int) -> JobDetails:
         vertices=vertices,
         status_counts={state: by_state[state] for state in ExecutionState},
         plan=job_plan(job),
+        stream_graph=job.stream_graph,
         waiting_for=job.waiting_for,
     )
+
+
+def _is_stoppable(job: ExecutionGraphDetails) -> bool:
+    """Whether a savepoint can be taken now: not of a job that keeps whole results between its vertices."""
+    nodes = job.stream_graph.get("nodes", ())
+    blocking = any(read["exchange"] == BLOCKING for node in nodes for read in node["inputs"])
+    return job.status is JobStatus.RUNNING and not blocking
 
 
 def job_plan(job: ExecutionGraphDetails) -> Plan:
@@ -156,9 +167,13 @@ def job_accumulators(job: ExecutionGraphDetails) -> JobAccumulators:
     return JobAccumulators(user_task_accumulators=user_accumulators(job.accumulators))
 
 
-def job_exceptions(job: ExecutionGraphDetails, limit: int) -> JobExceptions:
-    """The newest `limit` failures, newest first, in the form of Flink 2.x and in that of 1.x."""
-    newest_first = sorted(job.exceptions, key=lambda entry: -entry.timestamp_ms)
+def job_exceptions(
+    job: ExecutionGraphDetails, limit: int, labels: Mapping[str, str] | None = None
+) -> JobExceptions:
+    """The newest `limit` failures with all of the `labels`, newest first, in the forms of Flink 2.x and 1.x."""
+    wanted = (labels or {}).items()
+    chosen = [entry for entry in job.exceptions if wanted <= failure_labels(entry).items()]
+    newest_first = sorted(chosen, key=lambda entry: -entry.timestamp_ms)
     shown, truncated = newest_first[:limit], len(newest_first) > limit
     root = newest_first[0] if newest_first else None
     return JobExceptions(
@@ -188,7 +203,13 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
         endpoint=entry.endpoint or None,
         location=entry.endpoint or None,
         task_manager_id=entry.resource_id or None,
+        failure_labels=failure_labels(entry),
     )
+
+
+def failure_labels(entry: ExceptionEntry) -> dict[str, str]:
+    """What is known of a failure beside its text."""
+    return {"operator": entry.cause.operator_name} if entry.cause.operator_name else {}
 
 
 def _legacy_exception(entry: ExceptionEntry) -> LegacyException:
@@ -209,8 +230,8 @@ _APPLICATION_STATUS = {
 }
 
 
-def execution_result(result: JobResult) -> JobExecutionResult:
-    """How a job ended."""
+def execution_result(result: JobResult, application_id: str) -> JobExecutionResult:
+    """How a job of an application ended."""
     cause = result.cause
     body = JobResultBody.model_validate(
         {
@@ -219,6 +240,7 @@ def execution_result(result: JobResult) -> JobExecutionResult:
             "application_status": _APPLICATION_STATUS.get(result.status, "UNKNOWN"),
             "accumulator_results": {name: as_json(value) for name, value in result.accumulators.items()},
             "net_runtime": result.net_runtime_ms,
+            "application_id": application_id,
             "start_time": result.start_time,
             "end_time": result.end_time,
         }

@@ -85,7 +85,7 @@ def _fields(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> dict[str, An
     return {
         "id": registration.resource_id,
         "path": registration.address,
-        "data_port": registration.data_port,
+        "data_port": info.data_port,
         "time_since_last_heartbeat": now - info.milliseconds_since_heartbeat,
         "slots_number": len(slots),
         "free_slots": info.free_slots,
@@ -100,7 +100,13 @@ def _fields(info: TaskExecutorInfo, tasks: TaskCounts, now: int) -> dict[str, An
         ),
         "memory_configuration": MemoryConfiguration(
             framework_heap=registration.supervisor_memory,
-            task_heap=max(0, registration.process_memory - registration.supervisor_memory),
+            task_heap=max(
+                0,
+                registration.process_memory
+                - registration.supervisor_memory
+                - registration.hardware.managed_memory,
+            ),
+            managed_memory=registration.hardware.managed_memory,
             total_flink_memory=registration.process_memory,
             total_process_memory=registration.process_memory,
         ),
@@ -120,7 +126,10 @@ def _profile(profiles: Sequence[SlotProfile], info: TaskExecutorInfo) -> Resourc
     share_of_memory = max(0, registration.process_memory - registration.supervisor_memory) // count
     cores = sum(each.cpu_cores if each.cpu_cores >= 0 else share_of_cores for each in profiles)
     memory = sum(each.memory_bytes if each.memory_bytes >= 0 else share_of_memory for each in profiles)
-    return ResourceProfile(cpu_cores=cores, task_heap_memory=memory >> 20)
+    managed = min(memory, registration.hardware.managed_memory // count * len(profiles))
+    return ResourceProfile(
+        cpu_cores=cores, task_heap_memory=(memory - managed) >> 20, managed_memory=managed >> 20
+    )
 
 
 def _metrics(values: Mapping[str, float]) -> TaskManagerMetrics:

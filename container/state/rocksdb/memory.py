@@ -11,13 +11,10 @@ from dataclasses import dataclass
 
 from rocksdict import Cache, WriteBufferManager
 
-from yarrow.runtime.config.memory import task_executor_budget
+from yarrow.runtime.config.memory import managed_memory, task_executor_budget
 from yarrow.runtime.config.options import rocksdb
 from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import Settings
-
-#: The part of a slot's budget that RocksDB gets where no size is given; Flink's share of managed memory.
-MANAGED_FRACTION = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +67,7 @@ WORKER_MEMORY = WorkerMemory()
 
 def slot_memory(settings: Settings) -> MemorySize:
     """What RocksDB may take in a slot."""
-    fixed = settings.get(rocksdb.MEMORY_PER_SLOT)
-    if fixed is not None:
-        return fixed
-    return MemorySize(int(task_executor_budget(settings).slot.bytes * MANAGED_FRACTION))
+    return managed_memory(settings, task_executor_budget(settings).slot)
 
 
 def _managed(settings: Settings) -> DatabaseMemory:

@@ -24,6 +24,12 @@ CANCEL_ENABLE: Final = option(
     "true",
     "Whether the dashboard offers to cancel jobs.",
 )
+RESCALE_ENABLE: Final = option(
+    "web.rescale.enable",
+    BOOLEAN,
+    "true",
+    "Whether the dashboard offers to change the parallelism of running jobs.",
+)
 UPLOAD_DIR: Final = optional(
     "web.upload.dir",
     STRING,

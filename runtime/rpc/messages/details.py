@@ -99,6 +99,8 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     #: Milliseconds spent RESTARTING in all.
     restarting_ms: int = 0
     rescales: tuple[RescaleRecord, ...] = ()
+    #: Every operator with its vertex, in Flink's JSON shape.
+    stream_graph: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class JobResult(Message, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class TaskExecutorInfo(Message, frozen=True, kw_only=True):
     free_slots: int
     allocated: tuple[SlotStatus, ...]
     metrics: dict[str, float]
+    #: The lowest TCP port on which a worker takes data connections; -1 = none does.
+    data_port: int = -1
 
 
 class ClusterOverview(Message, frozen=True, kw_only=True):

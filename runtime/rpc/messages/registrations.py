@@ -16,6 +16,7 @@ class HardwareDescription(Message, frozen=True, kw_only=True):
     cpu_cores: int
     physical_memory: int
     free_memory: int
+    #: Of all slots together.
     managed_memory: int = 0
 
 
@@ -25,7 +26,6 @@ class TaskExecutorRegistration(Message, frozen=True, kw_only=True):
     resource_id: ResourceID
     address: str
     host: str
-    data_port: int
     hardware: HardwareDescription
     process_memory: int
     supervisor_memory: int

@@ -83,3 +83,5 @@ class TaskExecutorToResourceManagerHeartbeat(Message, frozen=True, kw_only=True)
     slot_report: SlotReport
     #: Process metrics (Status.JVM..., bytes and counts), summed over supervisor, template and workers.
     metrics: dict[str, float]
+    #: The lowest TCP port on which a worker takes data connections; -1 = none does.
+    data_port: int = -1

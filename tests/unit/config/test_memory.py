@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.runtime.config.errors import MemoryBudgetError
-from yarrow.runtime.config.memory import divide_memory, process_size_for, task_executor_budget
+from yarrow.runtime.config.memory import (
+    MANAGED_FRACTION,
+    divide_memory,
+    process_size_for,
+    reserved_memory,
+    task_executor_budget,
+)
 from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import Settings
 
@@ -59,3 +65,12 @@ def test_no_slots_is_an_error() -> None:
 def test_exchange_memory_must_leave_something() -> None:
     with pytest.raises(MemoryBudgetError, match="leaves nothing"):
         divide_memory(MIB(300), MIB(100), 2, MIB(64), network=MIB(200))
+
+
+def test_state_backends_have_their_share_of_a_slot_where_it_is_a_bound() -> None:
+    slot = MemorySize(1 << 30)
+    assert reserved_memory(Settings({}), slot).bytes == int((1 << 30) * MANAGED_FRACTION)
+    fixed = {"state.backend.rocksdb.memory.fixed-per-slot": "64 mb"}
+    assert reserved_memory(Settings(fixed), slot).bytes == 64 << 20
+    each_its_own = {"state.backend.rocksdb.memory.managed": "false"}
+    assert reserved_memory(Settings(each_its_own), slot).bytes == 0

@@ -154,6 +154,7 @@ def job_details(job_id: JobID, status: JobStatus) -> m.ExecutionGraphDetails:
         end_time=STARTED + 20_000 if ended else -1,
         max_parallelism=128,
         plan=plan,
+        stream_graph=_stream_graph(),
         configuration={"parallelism.default": "2", "my.secret.token": "hunter2"},
         vertices=(source, reduce),
         exceptions=(
@@ -169,6 +170,16 @@ def job_details(job_id: JobID, status: JobStatus) -> m.ExecutionGraphDetails:
         restarts=1,
         restarting_ms=250,
     )
+
+
+def _stream_graph() -> dict[str, object]:
+    read = {"num": 0, "id": "1", "ship_strategy": "HASH", "exchange": "pipelined_bounded"}
+    return {
+        "nodes": [
+            {"id": "1", "parallelism": 2, "operator": "Source: gen", "job_vertex_id": SOURCE, "inputs": []},
+            {"id": "2", "parallelism": 1, "operator": "reduce", "job_vertex_id": REDUCE, "inputs": [read]},
+        ]
+    }
 
 
 def _plan_input() -> dict[str, object]:
@@ -367,7 +378,6 @@ def task_executor_info() -> m.TaskExecutorInfo:
             resource_id=TASK_EXECUTOR,
             address="inproc://taskexecutor",
             host="host-1",
-            data_port=41001,
             hardware=m.HardwareDescription(cpu_cores=2, physical_memory=8 << 30, free_memory=4 << 30),
             process_memory=1 << 30,
             supervisor_memory=128 << 20,
@@ -376,6 +386,7 @@ def task_executor_info() -> m.TaskExecutorInfo:
         milliseconds_since_heartbeat=250,
         free_slots=1,
         allocated=(taken,),
+        data_port=41001,
         metrics={"Status.JVM.Memory.Heap.Used": 1000.0, "Status.JVM.GarbageCollector.All.Count": 4.0},
     )
 
