@@ -56,6 +56,8 @@ JAVA_ONLY = {
     "pyflink.datastream.connectors.base.SupportsPreprocessing": "changes a stream before a Java sink",
     "pyflink.datastream.connectors.base.get_gateway": "there is no gateway",
     "pyflink.datastream.output_tag.get_gateway": "there is no gateway",
+    "pyflink.table.RowKind.to_j_row_kind": "returns a Java object",
+    "pyflink.table.UserDefinedType.java_udt": "names a Java class",
     "pyflink.datastream.output_tag.RowTypeInfo.get_java_type_info": "returns a Java object",
 }
 

@@ -20,6 +20,7 @@ _DATA = Path(__file__).parent / "data"
 _RECORDED = {
     "pyflink_api.json": ("pyflink.common", "pyflink.datastream"),
     "pyflink_nested_api.json": ("pyflink",),
+    "pyflink_table_types.json": ("pyflink.table",),
 }
 _EXCLUDED = {**JAVA_ONLY, **NOT_BUILT_YET}
 

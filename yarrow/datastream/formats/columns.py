@@ -14,14 +14,18 @@ import pyarrow as pa
 from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.common.types import Row
 from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.data_types import ANY_DECIMAL, arrow_data_type
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.arrow_types import NoArrowTypeError, arrow_fields
+from yarrow.table.types import RowType
 
 
-def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
+def arrow_schema(row_type: RowTypeInfo | RowType) -> pa.Schema:
     """A column for each field of a Row type. Raises InvalidProgramError naming a field that has no Arrow type."""
     try:
-        return pa.schema(arrow_fields(row_type, "", {"BIG_DEC": pa.decimal128(38, 18)}))
+        if isinstance(row_type, RowType):
+            return pa.schema([(f.name, arrow_data_type(f.data_type, f.name)) for f in row_type.fields])
+        return pa.schema(arrow_fields(row_type, "", {"BIG_DEC": ANY_DECIMAL}))
     except NoArrowTypeError as error:
         raise InvalidProgramError(
             f"field {error.path!r}: the type {error.declared} has no columnar form; use Types.STRING, BOOLEAN, the "
@@ -29,13 +33,15 @@ def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
         ) from None
 
 
-def as_schema(row_type: RowTypeInfo | pa.Schema) -> pa.Schema:
+def as_schema(row_type: RowTypeInfo | RowType | pa.Schema) -> pa.Schema:
     """The Arrow schema of a Row type, or the schema given. Raises TypeError for anything else."""
-    if isinstance(row_type, RowTypeInfo):
+    if isinstance(row_type, RowTypeInfo | RowType):
         return arrow_schema(row_type)
     if isinstance(row_type, pa.Schema):
         return row_type
-    raise TypeError(f"a Row type (Types.ROW_NAMED) or a pyarrow.Schema is expected, not {row_type!r}")
+    raise TypeError(
+        f"a Row type (Types.ROW_NAMED or DataTypes.ROW) or a pyarrow.Schema is expected, not {row_type!r}"
+    )
 
 
 def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:

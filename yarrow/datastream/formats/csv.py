@@ -38,6 +38,7 @@ from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
 from yarrow.datastream.formats.csv_messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from yarrow.datastream.formats.csv_records import CsvRowParser, CsvRowWriter
 from yarrow.datastream.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from yarrow.datastream.formats.data_types import arrow_data_type
 
 __all__ = [
     "CsvBulkWriters",
@@ -68,7 +69,7 @@ class CsvReaderFormat(StreamFormat[Row]):
         self._schema = schema
         self._multiline = multiline and schema.quote_char is not None
         self._on_malformed = on_malformed
-        self._arrow_schema = arrow_schema(schema.row_type) if columnar else None
+        self._arrow_schema = _columns_of(schema) if columnar else None
         self.splittable = not self._multiline
 
     @staticmethod
@@ -101,8 +102,22 @@ class CsvReaderFormat(StreamFormat[Row]):
         return BlockReader(split, LineBlocks(split, COLUMN_BLOCK, quote), columns, self._on_malformed)
 
 
+def _columns_of(schema: CsvSchema) -> pa.Schema:
+    """The Arrow schema: each column as declared, by Types or by DataTypes."""
+    columns = arrow_schema(schema.row_type)
+    for index, column in enumerate(schema.columns):
+        if column.data_type is not None:
+            single = arrow_data_type(column.data_type, column.name)
+            kind = single if column.separator is None else pa.list_(single)
+            columns = columns.set(index, pa.field(column.name, kind))
+    return columns
+
+
 def _header_of(path: str, schema: CsvSchema) -> list[str]:
-    """The column names in the first record of a file. Raises FileFormatError where columns are missing."""
+    """The column names of a file, by its first record: those of the schema, by position, where the header has others.
+
+    Raises FileFormatError where names and positions say different things, and for strict headers.
+    """
     with open_lines(path) as stream:
         text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         lines = (line for line in text if not (schema.allow_comments and line.startswith("#")))
@@ -114,10 +129,21 @@ def _header_of(path: str, schema: CsvSchema) -> list[str]:
     wanted = [column.name for column in schema.columns]
     if schema.strict_headers and names != wanted:
         raise FileFormatError(f"{path}: the header has the columns {names}, the schema {wanted}")
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise FileFormatError(f"{path}: the columns {missing} of the schema are not in the header {names}")
-    return names
+    if set(wanted) <= set(names):
+        return names
+    if len(names) != len(wanted):
+        missing = [name for name in wanted if name not in names]
+        raise FileFormatError(
+            f"{path}: the columns {missing} of the schema are not in the header {names}, which cannot be taken by"
+            f" position either: it has {len(names)} columns, the schema {len(wanted)}"
+        )
+    moved = [name for name, found in zip(wanted, names, strict=True) if name != found and name in names]
+    if moved:
+        raise FileFormatError(
+            f"{path}: the header {names} has other names than the schema {wanted}, and {moved} at another position:"
+            " name all columns as the header does, or in its order"
+        )
+    return wanted
 
 
 class _ColumnParser(BlockParser):

@@ -32,7 +32,9 @@ class _SchemaBuilder:
             CsvColumn(
                 name,
                 kind,
-                self.array_separator if isinstance(kind, ListTypeInfo | ObjectArrayTypeInfo) else None,
+                self.array_separator
+                if isinstance(kind, ListTypeInfo | ObjectArrayTypeInfo | RowTypeInfo)
+                else None,
             )
             for name, kind in zip(names, types, strict=True)
         ]
@@ -65,7 +67,7 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """What stands between the elements of a list."""
+            """What stands between the elements of a list, and between the fields of a Row in a field."""
             self._shared.array_separator = delimiter
             return self
 
@@ -133,7 +135,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """What stands between the elements of a list."""
+            """What stands between the elements of a list, and between the fields of a Row in a field."""
             self._shared.array_separator = delimiter
             return self
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from yarrow.common.typeinfo import Types
+from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.common.types import Row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.line_blocks import BlockErrors, BlockParser
-from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_reader
+from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_reader, field_writer, takes_empty
 
 
 class CsvRowParser(BlockParser):
@@ -29,7 +29,7 @@ class CsvRowParser(BlockParser):
         self._width = len(wanted if names is None else names)
         positions = range(len(wanted)) if names is None else [names.index(name) for name in wanted]
         self._fields = [
-            (position, column.name, field_reader(column), _takes_empty(column))
+            (position, column.name, field_reader(column, schema.null_value), _takes_empty(column))
             for position, column in zip(positions, schema.columns, strict=True)
         ]
         self._template = Row(*wanted)
@@ -60,9 +60,9 @@ class CsvRowParser(BlockParser):
             raise ValueError(f"{len(fields)} fields where {self._width} are expected")
         null_value = self._schema.null_value
         values: list[Any] = []
-        for position, name, read, takes_empty in self._fields:
+        for position, name, read, empty in self._fields:
             text = fields[position]
-            if text == null_value or not (text or takes_empty):
+            if text == null_value or not (text or empty):
                 values.append(None)
                 continue
             try:
@@ -99,7 +99,8 @@ class CsvRowParser(BlockParser):
 
 def _takes_empty(column: CsvColumn) -> bool:
     """Whether an empty field is a value, not None."""
-    return column.separator is not None or column.type_info == Types.STRING()
+    is_list = column.separator is not None and not isinstance(column.type_info, RowTypeInfo)
+    return is_list or takes_empty(column.type_info)
 
 
 def _lines_of(block: bytes) -> tuple[list[str], bool]:
@@ -126,6 +127,7 @@ class CsvRowWriter:
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer, **schema.dialect())
         self._null = schema.null_value or ""
+        self._columns = [(column, field_writer(column)) for column in schema.columns]
 
     def header(self) -> bytes:
         """The line of column names."""
@@ -133,31 +135,43 @@ class CsvRowWriter:
         return self._taken()
 
     def line(self, row: Any) -> bytes:
-        """One line. Raises FileFormatError for a row with another number of fields."""
-        if len(row) != len(self._schema.columns):
-            raise FileFormatError(
-                f"{row!r} has {len(row)} fields, the CSV schema {len(self._schema.columns)}"
-            )
+        """One line. Raises FileFormatError for a row with another number of fields, or a value that does not fit."""
+        if len(row) != len(self._columns):
+            raise FileFormatError(f"{row!r} has {len(row)} fields, the CSV schema {len(self._columns)}")
         self._writer.writerow(
-            [self._text(value, column) for value, column in zip(row, self._schema.columns, strict=True)]
+            [
+                self._text(value, column, write)
+                for value, (column, write) in zip(row, self._columns, strict=True)
+            ]
         )
         return self._taken()
 
-    def _text(self, value: Any, column: CsvColumn) -> str:
+    def _text(self, value: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
         if value is None:
             return self._null
-        if column.separator is not None:
-            return column.separator.join(_plain_text(element) for element in value)
-        return _plain_text(value)
+        try:
+            return write(value) if column.separator is None else self._parts(value, column, write)
+        except (ValueError, ArithmeticError) as error:
+            raise FileFormatError(f"column {column.name!r}: {error}, found {value!r}") from error
+
+    def _parts(self, values: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
+        """The elements of a list, or the fields of a Row, in one text."""
+        separator = column.separator or ""
+        parts = [self._null if value is None else write(value) for value in values]
+        if isinstance(column.type_info, RowTypeInfo):
+            wanted = len(column.type_info.get_field_types())
+            if len(parts) != wanted:
+                raise ValueError(f"a Row of {wanted} fields is expected")
+        for part in parts:
+            if separator and separator in part:
+                raise ValueError(
+                    f"{part!r} holds {separator!r}, which stands between values: set another delimiter of array"
+                    " elements"
+                )
+        return separator.join(parts)
 
     def _taken(self) -> bytes:
         text = self._buffer.getvalue()
         self._buffer.seek(0)
         self._buffer.truncate()
         return text.encode()
-
-
-def _plain_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)

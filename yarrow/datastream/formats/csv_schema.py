@@ -8,20 +8,27 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
+from yarrow.common.type_information import require_type
 from yarrow.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
+from yarrow.common.types import Row
+from yarrow.datastream.formats.data_types import decimal_fitter, type_information
 from yarrow.datastream.formats.values import text_reader
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.table.types import DataType, DecimalType
 
 
 @dataclass(frozen=True, slots=True)
 class CsvColumn:
-    """A column: `separator` stands between the elements of an array column."""
+    """A column: `separator` stands between the elements of a list, or the fields of a Row, in one text field."""
 
     name: str
     type_info: TypeInformation
     separator: str | None = None
+    #: What the column, or an element of an array, was declared as in SQL's terms; None: by Types.
+    data_type: DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,8 @@ class CsvSchema:
     #: The text that stands for None; None = only an empty field that is no string.
     null_value: str | None = None
     line_separator: str = "\n"
-    #: The first record of a file names its columns; fields are found by these names.
+    #: The first record of a file names its columns; fields are found by these names, or by position where the header
+    #: has other names.
     use_header: bool = False
     #: With `use_header`: the names must be those of the schema, in its order.
     strict_headers: bool = False
@@ -83,19 +91,22 @@ class CsvSchemaBuilder:
         """A column of str."""
         return self._add(CsvColumn(name, Types.STRING()))
 
-    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
-        """A column of numbers: Types.LONG() unless another number type is given."""
-        return self._add(CsvColumn(name, number_type or Types.LONG()))
+    def add_number_column(
+        self, name: str, number_type: TypeInformation | DataType | None = None
+    ) -> CsvSchemaBuilder:
+        """A column of numbers: of 64 bits unless another type is given, of Types or DataTypes."""
+        return self._add(CsvColumn(name, *_declared(number_type or Types.LONG())))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
         """A column of true and false."""
         return self._add(CsvColumn(name, Types.BOOLEAN()))
 
     def add_array_column(
-        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+        self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
     ) -> CsvSchemaBuilder:
-        """A column of lists; elements are strings unless another type is given."""
-        return self._add(CsvColumn(name, Types.LIST(element_type or Types.STRING()), separator))
+        """A column of lists; elements are strings unless another type is given, of Types or DataTypes."""
+        element, _, data_type = _declared(element_type or Types.STRING())
+        return self._add(CsvColumn(name, Types.LIST(element), separator, data_type))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """The columns of another schema, behind those there are."""
@@ -139,7 +150,7 @@ class CsvSchemaBuilder:
         return self._set("line_separator", separator)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Whether the first record of a file names its columns."""
+        """Whether the first record of a file names its columns; other names than the schema's are taken by position."""
         return self._set("use_header", use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
@@ -210,12 +221,78 @@ def one_character(what: str, char: str) -> str:
     return char
 
 
-def field_reader(column: CsvColumn) -> Callable[[str], Any]:
+def field_reader(column: CsvColumn, null_value: str | None = None) -> Callable[[str], Any]:
+    """What turns the text of a field into the column's value.
+
+    `null_value` stands for None among elements. Raises InvalidProgramError for a type that has no form in text.
+    """
     if column.separator is None:
-        return text_reader(column.type_info)
+        return _single_reader(column.type_info, column.data_type)
+    if isinstance(column.type_info, RowTypeInfo):
+        return _row_reader(column, column.type_info, null_value)
     if not isinstance(column.type_info, ListTypeInfo | ObjectArrayTypeInfo):
         raise TypeError(f"column {column.name!r}: an array column needs a list type, not {column.type_info}")
-    read, separator = text_reader(column.type_info.element_type), column.separator
+    element, separator = column.type_info.element_type, column.separator
+    read = _element_reader(element, column.data_type, null_value)
     if not separator:
         return lambda text: [read(text)]
     return lambda text: [read(part) for part in text.split(separator)] if text else []
+
+
+def field_writer(column: CsvColumn) -> Callable[[Any], str]:
+    """What turns a value, or an element of an array, into text. It raises ValueError for one that does not fit."""
+    if not isinstance(column.data_type, DecimalType):
+        return plain_text
+    fit = decimal_fitter(column.data_type)
+    return lambda value: str(fit(Decimal(value)))
+
+
+def plain_text(value: Any) -> str:
+    """A value as text: as `str` writes it, but for booleans and times."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def takes_empty(type_info: TypeInformation) -> bool:
+    """Whether an empty text is a value of the type, not None."""
+    return type_info == Types.STRING()
+
+
+def _declared(given: TypeInformation | DataType) -> tuple[TypeInformation, None, DataType | None]:
+    """The declared type, no separator, and the type in SQL's terms where it was given so."""
+    if isinstance(given, DataType):
+        return type_information(given), None, given
+    require_type("type of a CSV column", given)
+    return given, None, None
+
+
+def _single_reader(type_info: TypeInformation, data_type: DataType | None) -> Callable[[str], Any]:
+    read = text_reader(type_info)
+    if not isinstance(data_type, DecimalType):
+        return read
+    fit = decimal_fitter(data_type)
+    return lambda text: fit(read(text))
+
+
+def _element_reader(
+    type_info: TypeInformation, data_type: DataType | None, null_value: str | None
+) -> Callable[[str], Any]:
+    read, empty = _single_reader(type_info, data_type), takes_empty(type_info)
+    return lambda text: None if text == null_value or not (text or empty) else read(text)
+
+
+def _row_reader(column: CsvColumn, row_type: RowTypeInfo, null_value: str | None) -> Callable[[str], Any]:
+    """Reads the fields of a Row out of one text field."""
+    readers = [_element_reader(field, None, null_value) for field in row_type.get_field_types()]
+    template = Row(*row_type.get_field_names()) if row_type.is_named else None
+    separator = column.separator
+
+    def read_row(text: str) -> Row:
+        parts = text.split(separator)
+        if len(parts) != len(readers):
+            raise ValueError(f"{len(readers)} values between {separator!r} are expected")
+        values = [read(part) for read, part in zip(readers, parts, strict=True)]
+        return Row(*values) if template is None else template(*values)
+
+    return read_row

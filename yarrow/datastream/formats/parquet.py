@@ -23,8 +23,10 @@ from yarrow.datastream.connectors.file_format import (
     FileSourceSplit,
 )
 from yarrow.datastream.formats.columns import as_schema, batch_of_rows, rows_of_batch
+from yarrow.datastream.formats.data_types import type_information
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.table.types import RowType
 
 __all__ = ["ColumnarBulkWriter", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
@@ -36,8 +38,8 @@ _ROWS_OF_GROUP = 1 << 17
 class ParquetColumnarRowInputFormat(BulkFormat[Any]):
     """Record batches of Parquet files, or Rows with `columnar` False.
 
-    `row_type` (Types.ROW_NAMED or a pyarrow.Schema) chooses columns by name and casts them where nothing is
-    lost; without it the files have the columns of the first one. Raises UnsupportedFeatureError for
+    `row_type` (Types.ROW_NAMED, DataTypes.ROW or a pyarrow.Schema) chooses columns by name and casts them where
+    nothing is lost; without it the files have the columns of the first one. Raises UnsupportedFeatureError for
     `hadoop_config`: HDFS is reached with the settings in HADOOP_CONF_DIR.
     """
 
@@ -45,7 +47,7 @@ class ParquetColumnarRowInputFormat(BulkFormat[Any]):
 
     def __init__(
         self,
-        row_type: RowTypeInfo | pa.Schema | None = None,
+        row_type: RowTypeInfo | RowType | pa.Schema | None = None,
         hadoop_config: object = None,
         batch_size: int = 2048,
         is_utc_timestamp: bool = False,
@@ -57,7 +59,8 @@ class ParquetColumnarRowInputFormat(BulkFormat[Any]):
             raise ValueError(
                 f"ParquetColumnarRowInputFormat: batch_size must be at least 1, not {batch_size}"
             )
-        self._row_type = row_type if isinstance(row_type, RowTypeInfo) else None
+        declared = type_information(row_type) if isinstance(row_type, RowType) else row_type
+        self._row_type = declared if isinstance(declared, RowTypeInfo) else None
         self._schema = None if row_type is None else as_schema(row_type)
         self._batch_size = batch_size
         self._is_utc_timestamp = is_utc_timestamp
@@ -260,7 +263,7 @@ class ParquetBulkWriters:
 
     @staticmethod
     def for_row_type(
-        row_type: RowTypeInfo | pa.Schema, hadoop_config: object = None, utc_timestamp: bool = False
+        row_type: RowTypeInfo | RowType | pa.Schema, hadoop_config: object = None, utc_timestamp: bool = False
     ) -> BulkWriterFactory[Any]:
         """A factory of writers of Rows, tuples, dicts or record batches of this type.
 
