@@ -247,7 +247,6 @@ class SourceFunctionHead(SourceHead):
         while True:
             rows, stamps, self._mark = self._handover.take(max_rows)
             if rows:
-                self.records_in += len(rows)
                 return SourceRecords(rows, stamps)
             if self._mark is None:
                 return None

@@ -48,6 +48,21 @@ class SourceHead(WatermarkMaker):
         self._time.emit_if_due(now)
         yield from ()
 
+    #: It may be asked for more rows than a chunk has: what waits is timed in parts, and may go into the state.
+    reads_ahead = False
+
+    def rows_wait(self, waiting: bool) -> None:
+        """Rows that it gave wait for the chain, and it is not asked for others meanwhile; or wait no more."""
+        self._time.rows_wait(waiting)
+
+    def carry(self, records: list[SourceRecords]) -> bool:
+        """Has what it gave, and was not run, be part of its state at the cut that comes now; False where it cannot."""
+        return False
+
+    def take_carried(self) -> list[SourceRecords]:
+        """What the restored state holds of that, once."""
+        return []
+
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """As SourceReader.poll."""
         raise TypeError(f"operator '{self.name}' is no source")

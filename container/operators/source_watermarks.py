@@ -24,10 +24,10 @@ from yarrow.container.operators.event_time import (
     WatermarkTracker,
     check_timestamps,
     refuse_missing,
-    tracker_of,
 )
 from yarrow.container.task.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 
@@ -57,6 +57,31 @@ class SourceTime:
     def emit_if_due(self, now_ms: int) -> None:
         """Sends a periodic watermark when it is time."""
         return None
+
+    def rows_wait(self, waiting: bool) -> None:
+        """Rows wait for the chain, and no split is asked for others; or they wait no more."""
+        return None
+
+
+class _AskedTime:
+    """The clock's time in ms while splits are asked for rows; it stands while they are not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: Ms for which it has stood so far.
+        self._stood = 0
+        self._since: int | None = None
+
+    def __call__(self) -> int:
+        return (self._clock.epoch_ms() if self._since is None else self._since) - self._stood
+
+    def stand(self, standing: bool) -> None:
+        """Stands still, or goes on."""
+        if standing:
+            self._since = self._clock.epoch_ms()
+        elif self._since is not None:
+            self._stood += self._clock.epoch_ms() - self._since
+            self._since = None
 
 
 class IngestionTime(SourceTime):
@@ -104,6 +129,8 @@ class SplitWatermarks(SourceTime):
         self._target = target
         assigner = strategy.timestamp_assigner
         self._extract = None if assigner is None else assigner.extract_timestamp
+        # A split is not idle because it was not asked.
+        self._asked_time = _AskedTime(context.environment.clock)
         interval = settings.interval_ms if strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         self._splits: dict[str, WatermarkTracker] = {}
@@ -123,7 +150,8 @@ class SplitWatermarks(SourceTime):
         )
 
     def _new_tracker(self) -> WatermarkTracker:
-        return tracker_of(self._strategy, self._context, self._settings, self._note_move)
+        generator = self._strategy.create_watermark_generator(self._asked_time)
+        return WatermarkTracker(generator, self._settings.max_jump_ms, self._note_move)
 
     def _note_move(self) -> None:
         self._moved = True
@@ -271,6 +299,9 @@ class SplitWatermarks(SourceTime):
         return list(stamps)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ periodic
+
+    def rows_wait(self, waiting: bool) -> None:
+        self._asked_time.stand(waiting)
 
     def next_emission(self) -> int | None:
         return self._periodic.next_ms

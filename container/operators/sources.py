@@ -12,6 +12,12 @@ from typing import Any, cast
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
+from yarrow.container.operators.carried_records import (
+    CARRIED,
+    can_be_carried,
+    decode_carried,
+    encode_carried,
+)
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import load_function
@@ -76,8 +82,11 @@ class ReaderContext(SubtaskContext):
 class ReadingSource(SourceHead):
     """Polls the reader of a Source.
 
-    Its state is the list of splits with their positions, and which event of the enumerator it has taken last.
+    Its state is the list of splits with their positions, which event of the enumerator it has taken last, and records
+    that it gave and that had not been run.
     """
+
+    reads_ahead = True
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
         super().__init__(name)
@@ -93,6 +102,9 @@ class ReadingSource(SourceHead):
         self._serves = False
         self._last_cut: int | None = None
         self._errors = 0
+        #: What the cut under way has to hold beside the splits; what the restored state held.
+        self._carries: list[SourceRecords] = []
+        self._carried: list[SourceRecords] = []
 
     def strategy(self) -> WatermarkStrategy | None:
         blob = self._strategy_blob
@@ -104,9 +116,13 @@ class ReadingSource(SourceHead):
         state = self.context.operator_state
         self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
         self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
+        self._carried_state = state.get_union_list_state(ListStateDescriptor(CARRIED))
         restored: list[SourceSplit] = list(self._splits_state.get())
         progress = [tuple(entry) for entry in self._progress_state.get()]
         own = (environment.subtask, environment.parallelism)
+        ids = {split.split_id for split in restored}
+        self._carried = decode_carried(list(self._carried_state.get()), *own, ids)
+        self._carried_state.clear()
         mine = next((entry for entry in progress if entry[:2] == own), None)
         self._inbox = ReaderInbox(environment.restored.checkpoint_id, -1 if mine is None else mine[2])
         context = self._reader_context = ReaderContext(self.context, self._inbox)
@@ -128,9 +144,18 @@ class ReadingSource(SourceHead):
         assert self._reader is not None
         records = self._reader.poll(max_rows)
         if isinstance(records, SourceRecords):
-            self.records_in += len(records.rows)
             self._errors += records.num_errors
         return records
+
+    def take_carried(self) -> list[SourceRecords]:
+        carried, self._carried = self._carried, []
+        return carried
+
+    def carry(self, records: list[SourceRecords]) -> bool:
+        if not can_be_carried(records, self.name):
+            return False
+        self._carries = records
+        return True
 
     def handle_event(self, payload: bytes) -> None:
         if self._reader is not None:
@@ -163,7 +188,12 @@ class ReadingSource(SourceHead):
     def snapshot_state(self, checkpoint_id: int) -> None:
         assert self._reader is not None
         environment = self.context.environment
-        self._splits_state.update(self._reader.snapshot_state(checkpoint_id))
+        splits = self._reader.snapshot_state(checkpoint_id)
+        self._splits_state.update(splits)
+        ids = {split.split_id for split in splits}
+        self._carried_state.update(
+            encode_carried(self._carries, environment.subtask, environment.parallelism, ids)
+        )
         progress: Progress = (
             environment.subtask, environment.parallelism, self._inbox.taken, self._no_more_splits,
         )  # fmt: skip
@@ -172,6 +202,7 @@ class ReadingSource(SourceHead):
             self._last_cut = checkpoint_id
 
     def after_cut(self, checkpoint_id: int) -> None:
+        self._carries = []
         if self._reader is not None:
             self._reader_context.send("cut", checkpoint_id)
             self._take(self._inbox.cut(checkpoint_id))

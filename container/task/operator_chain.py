@@ -226,6 +226,11 @@ class OperatorChain:
         return head if isinstance(head, SourceHead) else None
 
     @property
+    def blocking(self) -> bool:
+        """Whether its task has a thread of its own."""
+        return self._vertex.blocking
+
+    @property
     def is_available(self) -> bool:
         """False while an operator cannot take rows."""
         return all(operator.is_available for operator in self.operators)
@@ -264,7 +269,7 @@ class OperatorChain:
         with self.attributed(0):
             return self.loops.read_ahead(input_index, rows)
 
-    def run_source_rows(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None) -> None:
+    def run_source_rows(self, rows: Iterable[Any], timestamps: Iterable[int | None] | None) -> None:
         """Rows that the source at the head has read."""
         self.loops.run(("behind", 0, None), rows, timestamps)
         self.end_of_chunk()

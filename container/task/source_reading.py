@@ -1,21 +1,28 @@
-"""SourceReading: takes records from the source at the head of a chain, slice by slice.
+"""SourceReading: polls the source at the head of a chain and runs what it gave chunk by chunk.
 
-Owner: the task thread. A source that has nothing is not asked again before its time has come or the task was woken. It
-must not know splits, nor look at credit: the task does before each slice.
+Owner: the task thread. A poll may give more rows than a chunk has: the others wait here, and a cut either runs them
+before its barrier or leaves them to the source's state. A source that has nothing is not asked again before its time
+has come or the task was woken. It must not know splits, nor look at credit before a slice: the task does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
+from yarrow.container.task.slice_sizer import PollSizer
+from yarrow.container.task.waiting_records import WaitingRecords, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
-from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import ArrowBatch, stamps_column
 
 if TYPE_CHECKING:
     from yarrow.container.task.stream_task import StreamTask
+
+#: More rows than any source gives at once.
+_ALL = 1 << 62
 
 
 class SourceReading:
@@ -27,64 +34,161 @@ class SourceReading:
         self._chain = task.chain
         #: When the source is to be asked again (perf_counter), infinity = when woken; None = at once.
         self.poll_at: float | None = None
-        #: Rows that the source has put out.
+        #: Rows of the source that were run.
         self.records_in = 0
+        #: How many rows the source is asked for.
+        self._polls = PollSizer(task.slice_seconds, blocking=task.chain.blocking)
+        self._waiting = WaitingRecords()
+        #: The chunk at hand as the source gave it, how many of its rows were run, and its parts that are still to come.
+        self._chunk = SourceRecords(())
+        self._run = 0
+        self._parts: Iterator[SourceRecords] | None = None
+        #: The rest of the part at hand, where a mail has cut it: (rows, timestamps).
+        self._part: tuple[Sequence[Any], Sequence[int | None] | None] | None = None
+        #: The source was told that rows wait.
+        self._told_to_wait = False
+
+    @property
+    def _source(self) -> SourceHead:
+        source = self._chain.source
+        assert source is not None
+        return source
+
+    @property
+    def _has_rows(self) -> bool:
+        return self._parts is not None or bool(self._waiting)
+
+    # ------------------------------------------------------------------ slices
+
+    def recover(self) -> None:
+        """The task opens: rows that the restored checkpoint holds as read, and not as run, come first."""
+        for records in self._source.take_carried():
+            self._waiting.put(records)
 
     def take(self, now: float) -> bool:
         """Reads until the slice that began at `now` is over, a mail waits or nothing is there; True when it worked."""
-        task = self._task
-        source = self._chain.source
-        assert source is not None
+        task, worked = self._task, False
         marker = self._latency.due()
         if marker is not None:
             task.outputs.forward_marker(marker)
-        if not task.woken and self.poll_at is not None and now < self.poll_at:
+        if not self._has_rows and not task.woken and self.poll_at is not None and now < self.poll_at:
             return False
         task.woken = False
         self.poll_at = None
         deadline = now + task.slice_seconds
-        chunk_started = now
         while True:
-            with self._chain.attributed(0):
-                records = source.poll(task.sizer.rows)
-            if not isinstance(records, SourceRecords):
-                break
-            self.emit(records)
-            finished = perf_counter()
-            task.sizer.measured(len(records.rows), finished - chunk_started)
-            chunk_started = finished
-            if finished >= deadline or task.mails_waiting:
+            if not self._has_rows:
+                found = self._poll()
+                if not isinstance(found, SourceRecords):
+                    break
+            worked = True
+            if not task.mails_waiting:
+                self._run_chunk()
+            if task.mails_waiting or task.seconds() >= deadline:
                 task.woken = True
                 return True
-        if records is None:
+        if found is None:
             self._chain.time.end()
             task.input_ended()
             return True
-        assert isinstance(records, NothingAvailable)
-        if records.wait_seconds is not None:
-            self.poll_at = perf_counter() + records.wait_seconds
+        if found.wait_seconds is not None:
+            self.poll_at = task.seconds() + found.wait_seconds
         else:
             self.poll_at = float("inf")
-        return chunk_started != now
+        return worked
 
-    def emit(self, records: SourceRecords) -> None:
-        """Sends records through the chain, with the watermarks that the source makes of them."""
-        source = self._chain.source
-        assert source is not None
-        parts = iter(source.timed(records))
+    def _poll(self) -> SourceRecords | NothingAvailable | None:
+        source, sizer, seconds = self._source, self._task.sizer, self._task.seconds
+        asked = self._polls.rows if source.reads_ahead else sizer.rows
+        started = seconds()
+        with self._chain.attributed(0):
+            found = source.poll(asked)
+        if isinstance(found, SourceRecords):
+            self._polls.measured(len(found.rows), seconds() - started, sizer)
+            self._waiting.put(found)
+        else:
+            assert found is None or isinstance(found, NothingAvailable)
+        return found
+
+    def _run_chunk(self) -> None:
+        task, source = self._task, self._source
+        started = task.seconds()
+        done = self._run_rows(task.sizer.rows if source.reads_ahead else _ALL)
+        task.sizer.measured(done, task.seconds() - started)
+        if self._told_to_wait is not self._has_rows:
+            self._told_to_wait = self._has_rows
+            source.rows_wait(self._told_to_wait)
+
+    def _run_rows(self, max_rows: int) -> int:
+        """Runs the chunk at hand, or the next one, to its end or until it is cut; gives the number of rows run."""
+        source, chain, chunk = self._source, self._chain, self._task.chunk
+        if self._parts is None:
+            self._chunk, self._run = self._waiting.take(max_rows), 0
+            # The source puts timestamps of its own in the place of those given.
+            self._parts = iter(source.timed(replace(self._chunk)))
+        before = self._run
         while True:
-            # Between two parts the source sends a watermark.
-            with self._chain.attributed(0):
-                part = next(parts, None)
-            if part is None:
-                return
-            rows = part.rows
-            self.records_in += len(rows)
-            self._chain.run_source_side(part.side)
-            if isinstance(rows, Sequence):
-                self._chain.run_source_rows(rows, part.timestamps)
+            if self._part is None:
+                # Between two parts the source sends a watermark.
+                with chain.attributed(0):
+                    part = next(self._parts, None)
+                if part is None:
+                    done = self._run - before
+                    self._chunk, self._run, self._parts = SourceRecords(()), 0, None
+                    return done
+                chain.run_source_side(part.side)
+                rows, stamps = part.rows, part.timestamps
             else:
-                self._chain.run_source_batch(ArrowBatch(rows, stamps_column(part.timestamps)))
+                (rows, stamps), self._part = self._part, None
+            if isinstance(rows, Sequence):
+                chain.run_source_rows(chunk.begin(rows), stamps)
+                left = chunk.end()
+            else:
+                chain.run_source_batch(ArrowBatch(rows, stamps_column(stamps)))
+                left = 0
+            done = len(rows) - left
+            self._run += done
+            self.records_in += done
+            source.records_in += done
+            if left:
+                self._part = (list(rows)[done:], None if stamps is None else stamps[done:])
+                return self._run - before
+
+    # ------------------------------------------------------------------ cuts
+
+    def before_cut(self, *, drains: bool) -> None:
+        """What has been read and not run goes before the barrier, or with the source's state where that takes long.
+
+        `drains`: the job will not go on behind the cut.
+        """
+        source = self._source
+        if self._has_rows and (drains or self._is_soon_run() or not source.carry(self.rest())):
+            self._run_out()
+        with self._chain.attributed(0):
+            for records in source.before_cut():
+                self._waiting.put(records)
+                self._run_out()
+
+    def _is_soon_run(self) -> bool:
+        """Whether all that waits is run within a slice, and may be run now."""
+        task, cost = self._task, self._task.sizer.cost
+        rows = self._waiting.rows + len(self._chunk.rows) - self._run
+        return (
+            cost.fixed + (cost.row or 0.0) * rows <= task.slice_seconds
+            and task.outputs.have_credit()
+            and self._chain.is_available
+        )
+
+    def _run_out(self) -> None:
+        while self._has_rows:
+            self._run_rows(_ALL)
+
+    def rest(self) -> list[SourceRecords]:
+        """What has been read and not run, as the source gave it, in order."""
+        at_hand = [] if self._parts is None else [part_of(self._chunk, self._run)]
+        return at_hand + self._waiting.rest()
+
+    # ------------------------------------------------------------------ waiting
 
     def seconds_until_due(self, now: float) -> list[float]:
         """When the source has to be asked again, and when it sends the next latency marker, as far as that is known."""

@@ -17,7 +17,6 @@ from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.task_stage import TaskStage
-from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import (
     ArrowBatch,
     Batch,
@@ -97,7 +96,7 @@ class TaskInputs:
                     return worked
                 self._on_element(*element)
             worked = True
-            if task.mails_waiting or perf_counter() >= deadline:
+            if task.mails_waiting or task.seconds() >= deadline:
                 return True
         return worked
 
@@ -156,7 +155,7 @@ class TaskInputs:
             chunk = rows[position:end]
             stamps = None if timestamps is None else timestamps[position:end]
         self._batch = None
-        started = perf_counter()
+        started = self._task.seconds()
         self._chain.run_rows(
             input_index, self._task.chunk.begin(chunk), None if stamps is None else iter(stamps)
         )
@@ -166,7 +165,7 @@ class TaskInputs:
             self._batch = (input_index, rows, timestamps, end, origin)
         self.records_in += done
         self._chain.counts.records_in += done
-        self._task.sizer.measured(done, perf_counter() - started)
+        self._task.sizer.measured(done, self._task.seconds() - started)
 
     def _read_ahead(self, input_index: int, rows: list[Any], position: int) -> int:
         """Has state read for the rows from `position` on, unless that was done; gives where those end."""
@@ -177,10 +176,10 @@ class TaskInputs:
             # In equal parts: of a small rest each row would cost more.
             left = len(rows) - position
             end = position + ceil(left / ceil(left / self._rows_ahead(ahead)))
-            started = perf_counter()
+            started = self._task.seconds()
             if not self._chain.read_ahead(input_index, rows[position:end]):
                 return len(rows)
-            ahead.measured(end - position, perf_counter() - started)
+            ahead.measured(end - position, self._task.seconds() - started)
             self._read_to = end
         return self._read_to
 

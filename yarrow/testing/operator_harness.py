@@ -81,8 +81,10 @@ class _Unread(SinkFunction[Any]):
 class OperatorHarness:
     """A running fragment. Use it as a context manager: operators are closed at its end.
 
-    `fragment` is called with `inputs` streams. `types` declares the types of the inputs, `configuration` holds options
-    of the job, `chunk_rows` caps the rows that a generated loop gets at once. `clock` moves by `advance` alone.
+    `fragment` is called with `inputs` streams; without any it is called with the environment, and begins with a source
+    of its own, whose reader hears nothing from its enumerator. `types` declares the types of the inputs,
+    `configuration` holds options of the job, `chunk_rows` caps the rows that a generated loop gets at once. `clock`
+    moves by `advance` alone.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class OperatorHarness:
             .name(_input(i).removeprefix("Source: "))
             for i in range(inputs)
         ]
-        read = fragment(*streams)
+        read = fragment(*streams) if inputs else fragment(env)
         outputs = [read] if isinstance(read, DataStream) else list(read)
         for index, stream in enumerate(outputs):
             stream.add_sink(_Unread()).disable_chaining().name(_output(index).removeprefix("Sink: "))
@@ -183,7 +185,7 @@ class OperatorHarness:
             tasks=tuple(descriptors),
         )
         settings = Settings({}, "the operator harness").overlay(graph.configuration, "the job")
-        hooks = TaskHooks(self, self._print, _no_events, _no_collect, self._snapshots)
+        hooks = TaskHooks(self, self._print, _no_enumerator, _no_collect, self._snapshots)
         for descriptor in descriptors:
             builder = TaskBuilder(
                 deployment, graph, descriptor, settings, self._network, self.clock, hooks, _nothing
@@ -400,8 +402,8 @@ def _nothing() -> None:
     return None
 
 
-def _no_events(builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes) -> None:
-    raise AssertionError("a fragment has no source of its own")
+def _no_enumerator(builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes) -> None:
+    """What a reader tells its enumerator is not heard."""
 
 
 def _no_collect(builder: TaskBuilder, message: CollectMessage) -> None:

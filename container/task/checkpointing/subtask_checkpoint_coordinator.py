@@ -21,7 +21,6 @@ from yarrow.container.task.checkpointing.pending_snapshot import (
 from yarrow.container.task.checkpointing.records_in_flight import RecordsInFlight
 from yarrow.container.task.failure import OperatorFailure
 from yarrow.container.task.operator_chain import OperatorChain
-from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import JobID
@@ -41,6 +40,12 @@ class SnapshotReceiver(Protocol):
     def deliver(self, snapshot: PendingSubtaskSnapshot) -> None: ...
 
     def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None: ...
+
+
+class BeforeCut(Protocol):
+    """Settles what a source has given and the chain has not run: SourceReading.before_cut."""
+
+    def __call__(self, *, drains: bool) -> None: ...
 
 
 class NoSnapshots:
@@ -66,13 +71,13 @@ class SubtaskCheckpointCoordinator:
         receiver: SnapshotReceiver,
         *,
         broadcast: Callable[[ControlElement], None],
-        emit: Callable[[SourceRecords], None],
+        before_cut: BeforeCut,
     ) -> None:
         self._environment = environment
         self._chain = chain
         self._receiver = receiver
         self._broadcast = broadcast
-        self._emit = emit
+        self._before_cut = before_cut
         self.name = TaskName(
             JobID(environment.job_id),
             environment.attempt_id,
@@ -124,9 +129,7 @@ class SubtaskCheckpointCoordinator:
         source = self._chain.source
         try:
             if source is not None and not finished:
-                with self._chain.attributed(0):
-                    for records in source.before_cut():
-                        self._emit(records)
+                self._before_cut(drains=drain is not None)
             if drain is not None:
                 drain()
             self._chain.prepare_snapshot(number)

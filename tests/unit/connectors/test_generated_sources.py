@@ -96,6 +96,22 @@ def test_readers_share_the_rate() -> None:
     assert 0.15 < wait <= 0.2
 
 
+def test_a_slow_function_makes_few_records_a_poll() -> None:
+    """Nothing else runs on the task's thread until a poll is over."""
+    clock = ManualClock()
+    reader = DataGeneratorReader(ReaderContext(0, 1), lambda index: clock.advance(0.01), None, clock)
+    reader.add_splits([NumberRange("0", 0, 1000)])
+    for _ in range(5):
+        found = reader.poll(256)
+        assert isinstance(found, SourceRecords) and len(found.rows) == 1
+    quick = DataGeneratorReader(ReaderContext(0, 1), str, None, clock)
+    quick.add_splits([NumberRange("0", 0, 1000)])
+    sizes = []
+    while isinstance(found := quick.poll(256), SourceRecords):
+        sizes.append(len(found.rows))
+    assert sizes == [256, 256, 256, 232]
+
+
 def test_rate_must_be_positive() -> None:
     with pytest.raises(ValueError, match="above 0"):
         RateLimiterStrategy.per_second(0)

@@ -117,7 +117,11 @@ class SourceReader(ABC, Generic[T, SplitT]):
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """Up to `max_rows` rows; None = the end: no split is left and none will come.
 
-        When it returns, the positions that `snapshot_state` would give lie just behind the rows returned.
+        When it returns, the positions that `snapshot_state` would give lie just behind the rows returned. What the
+        chain has not run of them at a checkpoint is kept in it by the engine.
+
+        `max_rows` is 256 or more, and always the most where the source is `blocking`: a poll may cost something by
+        itself, a request for example. A reader whose rows cost much each returns fewer, so that its polls stay short.
         """
 
     @abstractmethod

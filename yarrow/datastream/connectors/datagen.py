@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 #: Seconds between polls at the least, so that a high rate comes in batches and not row by row.
 _SHORTEST_WAIT = 0.001
+#: Seconds after which a poll calls the function no more.
+_POLL_SECONDS = 0.002
 #: Seconds' worth of records that a reader which was held up may make up for.
 _LARGEST_BURST = 1.0
 
@@ -137,9 +139,15 @@ class DataGeneratorReader(OneByOneReader[T, NumberRange], Generic[T]):
             max_rows = min(max_rows, int(self._allowed))
         function = self._function
         indexes = self._rest[:max_rows]
-        rows = [function(index) for index in indexes]
-        self._rest = self._rest[len(indexes) :]
-        self._allowed -= len(indexes)
+        rows: list[T] = []
+        # The function may be slow, and nothing else runs on the task's thread until the poll is over.
+        end = self._clock.monotonic() + _POLL_SECONDS
+        while len(rows) < len(indexes):
+            rows += [function(index) for index in indexes[len(rows) : 4 * len(rows) + 1]]
+            if self._clock.monotonic() > end:
+                break
+        self._rest = self._rest[len(rows) :]
+        self._allowed -= len(rows)
         return SourceRecords(rows, split_id=self._id)
 
     def current_split(self) -> NumberRange:

@@ -1,0 +1,94 @@
+"""Records that a reader gave and the chain had not run at a cut, as elements of a source's operator state.
+
+Owner: the task thread of the source. Positions of splits lie behind these records, so they go where their split goes
+when the job is restored at another parallelism. Must not know readers, nor when records are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.snapshot.errors import StateSerializationError
+from yarrow.runtime.snapshot.value_serializers import value_serializer
+
+#: Name of the operator state; part of the format of savepoints.
+CARRIED = "source-records"
+
+#: Subtask, parallelism, whether its reader held the split, split id, rows or the bytes of an Arrow stream, timestamps,
+#: what goes to side outputs, ids of splits that had ended before.
+Carried = tuple[
+    int, int, bool, str | None, list[Any] | bytes, list[int | None] | None, list[Any] | None, list[str]
+]
+
+
+def can_be_carried(records: Iterable[SourceRecords], operator: str) -> bool:
+    """False where a snapshot could not be written with these: some objects have no stored form."""
+    serializer = value_serializer(None, CARRIED, operator, allow_pickle=True)
+    try:
+        serializer.dump_values(list(encode_carried(records, 0, 1, ())))
+    except StateSerializationError:
+        return False
+    return True
+
+
+def encode_carried(
+    records: Iterable[SourceRecords], subtask: int, parallelism: int, held_splits: Collection[str]
+) -> list[Carried]:
+    """The elements of the state; `held_splits` are those that the reader's own state names."""
+    return [
+        (
+            subtask,
+            parallelism,
+            found.split_id in held_splits,
+            found.split_id,
+            _rows_of(found),
+            None if found.timestamps is None else list(found.timestamps),
+            None if found.side is None else list(found.side),
+            list(found.finished_before),
+        )
+        for found in records
+    ]
+
+
+def decode_carried(
+    elements: Sequence[Carried], subtask: int, parallelism: int, splits: Collection[str]
+) -> list[SourceRecords]:
+    """Of all elements those for a reader to which `splits` were restored, in order.
+
+    Records of a split follow it. Those of a split that had ended, or that name none, stay with their subtask where the
+    parallelism is the same, and go round otherwise.
+    """
+    found: list[SourceRecords] = []
+    ended: list[str] = []
+    for writer, writers, held, split_id, rows, stamps, side, finished in elements:
+        owner = writer if writers == parallelism else writer % parallelism
+        if (split_id in splits) if held else owner == subtask:
+            read = _batch(rows) if isinstance(rows, bytes) else rows
+            sides = None if side is None else [(tag, value) for tag, value in side]
+            found.append(SourceRecords(read, stamps, split_id, sides, 0, tuple(finished)))
+            if not held and split_id is not None and split_id not in ended:
+                ended.append(split_id)
+    if ended:
+        # Nobody else will say that such a split holds back no watermark any more.
+        found.append(SourceRecords([], finished_before=tuple(ended)))
+    return found
+
+
+def _rows_of(records: SourceRecords) -> list[Any] | bytes:
+    rows = records.rows
+    if not isinstance(rows, pa.RecordBatch):
+        return list(rows)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _batch(data: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_next_batch()
