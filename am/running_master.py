@@ -42,6 +42,7 @@ from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.service import AddressError, RpcService
+from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder
 from yarrow.runtime.yarn.container_output import ContainerOutput
@@ -256,6 +257,7 @@ class RunningMaster:
             folder=self._folder,
             activity=self._activity,
             clock=self._clock,
+            result_key=result_key(self._secret),
             report_progress=self._report_progress,
         )
 

@@ -56,6 +56,7 @@ from yarrow.runtime.rpc.messages import (
     TaskMetrics,
     TriggerCheckpoint,
 )
+from yarrow.runtime.security.result_proof import result_key
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +102,12 @@ class JobTasks:
         self.checkpoints = WorkerCheckpoints(self.snapshot_thread, self._storages.open_output, send)
         self.sources = SourceHosting(worker.worker_id, self, self.checkpoints, thread.post, send)
         self._hooks = TaskHooks(
-            self, self._print, self.sources.from_reader, self._push_collected, self.checkpoints
+            self,
+            self._print,
+            self.sources.from_reader,
+            self._push_collected,
+            self.checkpoints,
+            result_key(worker.data_secret),
         )
 
     # ------------------------------------------------------------------ deployment

@@ -63,6 +63,7 @@ async def run_application(
             rest_host=_LOOPBACK,
             rest_port=server.port,
             rest_token=token,
+            result_key=cluster.result_key,
             job_id_seed=cluster.folder.application_id,
         )
         output = cluster.folder.log_directory / _OUTPUT_FILE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yarrow.am.cluster_entrypoint import ControlPlane
 from yarrow.am.deployment_modes.application_end import ApplicationEnd, end_of_job
@@ -50,6 +50,8 @@ class RunningCluster:
     folder: ContainerFolder
     activity: ClientActivity
     clock: Clock
+    #: By which its workers seal rows of execute_and_collect.
+    result_key: bytes = field(default=b"", repr=False)
     #: Told how much of the application is done, 0.0 to 1.0.
     report_progress: Callable[[float], None] = lambda progress: None
 

@@ -27,6 +27,8 @@ class ProgramStart(msgspec.Struct, frozen=True, kw_only=True):
     rest_host: str
     rest_port: int
     rest_token: str
+    #: By which workers seal rows for the program, which trusts no answer of REST with them.
+    result_key: bytes = b""
     #: From which the ids of its jobs are derived: main() runs again in a later attempt, and means the same jobs.
     job_id_seed: str
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
@@ -113,6 +113,8 @@ class TaskEnvironment:
     local_directory: str
     #: What the task restores, fetched and verified before its operators are set up.
     restored: RestoredState = NOTHING_RESTORED
+    #: Seals rows of execute_and_collect that are pickled: `result_rows.result_key`.
+    result_key: bytes = field(default=b"", repr=False)
     #: The latest savepoint of the job when the task was deployed; -1 = none.
     latest_savepoint_id: int = -1
 

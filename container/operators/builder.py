@@ -87,7 +87,9 @@ def build_operator(descriptor: OperatorDescriptor) -> Operator:
         case PrintOperator():
             return PrintingOperator(name, spec)
         case CollectOperator():
-            return CollectingOperator(name, spec)
+            return CollectingOperator(
+                name, spec, descriptor.input_types[0] if descriptor.input_types else None
+            )
         case _:
             return _build_columnar(name, spec)
 

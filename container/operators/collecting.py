@@ -9,7 +9,6 @@ who passes rows on.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -22,8 +21,9 @@ from yarrow.container.task.freezing import generate_fixed
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
 from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.
 COLLECT_ROWS = 1000
@@ -41,8 +41,10 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     bounded there, since an answer waits for room.
     """
 
-    def __init__(self, name: str, spec: CollectOperator) -> None:
+    def __init__(self, name: str, spec: CollectOperator, type_spec: TypeSpec = None) -> None:
+        """`type_spec`: the declared type of the rows."""
         super().__init__(name)
+        self._type_spec = type_spec
         self._collect_id = spec.collect_id
         self._limit = spec.max_buffered_rows
         self._rows_per_message = COLLECT_ROWS
@@ -75,6 +77,8 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self._awaits_client = environment.settings.get(
             checkpointing.INTERVAL
         ) is not None and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
+        rows = ResultStream(environment.job_id, self._collect_id, self._type_spec)
+        self._writer = ResultWriter(rows, environment.result_key)
         attempt = environment.attempt_id
         self._streams = [
             CollectStream.restored_from(element, attempt, self._collect_id) for element in self._state.get()
@@ -218,12 +222,12 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         return self._own if self._finishing and not self._last_sent and not self._holds_back else None
 
     def _next_message(self, stream: CollectStream) -> tuple[list[Any], bytes]:
-        """The next rows and their pickle; fewer rows where they are large, for messages have a size limit."""
+        """The next rows and how they travel; fewer rows where they are large, for messages have a size limit."""
         count = self._rows_per_message
         begin = stream.sent - stream.first
         while True:
             rows = stream.rows[begin : begin + min(count, stream.unsent)]
-            payload = pickle.dumps(rows, 5)
+            payload = self._writer.dump(rows)
             if len(payload) <= COLLECT_BYTES or len(rows) <= 1:
                 self._rows_per_message = min(COLLECT_ROWS, 2 * count)
                 self._bytes_per_row = len(payload) // len(rows)

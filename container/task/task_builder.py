@@ -58,6 +58,7 @@ class TaskHooks:
         send_operator_event: Callable[[TaskBuilder, str, int, int, bytes], None],
         push_collected: Callable[[TaskBuilder, CollectMessage], None],
         snapshots: SnapshotReceiver | None = None,
+        result_key: bytes = b"",
     ) -> None:
         #: Where tasks hand over what they froze; None = they take part in no checkpoint.
         self.snapshots = snapshots
@@ -65,6 +66,7 @@ class TaskHooks:
         self.write_output = write_output
         self.send_operator_event = send_operator_event
         self.push_collected = push_collected
+        self.result_key = result_key
 
 
 class TaskBuilder:
@@ -192,6 +194,7 @@ class TaskBuilder:
             settings=self._settings,
             local_directory=self.local_directory,
             restored=self.restored,
+            result_key=hooks.result_key,
             latest_savepoint_id=descriptor.latest_savepoint_id,
         )
 

@@ -32,6 +32,14 @@ class JobExecutionError(YarrowError):
         self.job_id = job_id
 
 
+class UnreadableRowsError(YarrowError):
+    """Rows of execute_and_collect that came as what no cluster of this version writes, or of a class that changed."""
+
+
+class UnprovedRowsError(UnreadableRowsError):
+    """Pickled rows of execute_and_collect from a server that has not proved to be the job's cluster."""
+
+
 class JobCancelledError(JobExecutionError):
     """The job was cancelled."""
 

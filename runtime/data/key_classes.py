@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
+import sys
+import types
 from typing import Any, Final, NamedTuple
 
 from yarrow.common.types import Row
@@ -32,10 +34,14 @@ def set_main_module(name: str | None) -> None:
 
 def declared_name(cls: type) -> str:
     """`module:qualified name` of a class, with `__main__` written as the job's main module."""
-    module = cls.__module__
+    return declared_name_of(cls.__module__, cls.__qualname__)
+
+
+def declared_name_of(module: str, qualified: str) -> str:
+    """The same of a class that is known by its module and its qualified name."""
     if module == "__main__" and _main_module is not None:
         module = _main_module
-    return f"{module}:{cls.__qualname__}"
+    return f"{module}:{qualified}"
 
 
 def resolve_class(name: str) -> type:
@@ -55,6 +61,28 @@ def resolve_class(name: str) -> type:
     if not isinstance(found, type):
         raise KeyDecodeError(
             f"the key class {name} is now a {type(found).__name__}. Give the class its old name."
+        )
+    return found
+
+
+def loaded_class(name: str) -> type:
+    """The class of a declared name, if this program has it: nothing is imported for it, and no code runs.
+
+    Raises KeyDecodeError.
+    """
+    module_name, _, qualified = name.partition(":")
+    if module_name == _main_module:
+        module_name = "__main__"
+    found: Any = sys.modules.get(module_name)
+    for part in qualified.split("."):
+        # What a module or class looks up by code of its own (lazy modules, metaclasses) is not asked.
+        members = object.__getattribute__(found, "__dict__") if isinstance(found, types.ModuleType) else {}
+        if isinstance(found, type):
+            members = type.__getattribute__(found, "__dict__")
+        found = members.get(part)
+    if not isinstance(found, type) or declared_name(found) != declared_name_of(module_name, qualified):
+        raise KeyDecodeError(
+            f"this program has no class {name}: import the module that defines it, and keep its name."
         )
     return found
 

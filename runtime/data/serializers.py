@@ -158,6 +158,10 @@ class TupleRows:
             # Through columns: they convert what may be converted (True to 1), and explain the rest.
             return self._columns.load_rows(self._columns.dump_rows(self._message.load_untyped(data)))
 
+    def load_untyped(self, data: Buffer) -> list[Any]:
+        """The tuples of MessagePack as they were written, whatever the declared type. Raises RowFormatError."""
+        return self._message.load_untyped(data)
+
 
 class PickledRows:
     """Rows of no declared type: one pickle, protocol 5, of the list, or of columns where it can be."""

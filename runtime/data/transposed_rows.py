@@ -96,16 +96,21 @@ def load_transposed(data: bytes | bytearray | memoryview) -> list[Any]:
     cls, names, columns = pickle.loads(memoryview(data)[len(TRANSPOSED) :])
     if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
         raise RowFormatError("the transposed rows have columns of different lengths: truncated or damaged")
+    return builder_of(cls, names)(columns)
+
+
+def builder_of(cls: type, names: list[str]) -> Builder:
+    """Makes rows of a plain class from a column an attribute, which all lie in their __dict__."""
     key = (cls, tuple(names))
     builder = _builders.get(key)
     if builder is None:
         if len(_builders) >= _MAX_CLASSES:
             _builders.clear()
-        builder = _builders[key] = _builder_of(cls, names)
-    return builder(columns)
+        builder = _builders[key] = _compiled_builder(cls, names)
+    return builder
 
 
-def _builder_of(cls: type, names: list[str]) -> Builder:
+def _compiled_builder(cls: type, names: list[str]) -> Builder:
     shape = shape_of(cls, names)
     if shape is None:
 

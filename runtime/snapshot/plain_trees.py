@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from yarrow.common.types import Row, RowKind
+from yarrow.runtime.data.key_classes import resolve_class
 from yarrow.runtime.snapshot.record_classes import (
     ENUM,
     NAMED_TUPLE,
@@ -288,8 +289,12 @@ _WRITERS: Final[dict[type, Callable[[TreeWriter, Any], list[Any]]]] = {
 class TreeReader:
     """Makes values of the trees of one run."""
 
-    def __init__(self, classes: list[StoredClass], trusted: bool) -> None:
+    def __init__(
+        self, classes: list[StoredClass], trusted: bool, resolve: Callable[[str], type] = resolve_class
+    ) -> None:
+        """`resolve`: the class of a declared name, or KeyDecodeError."""
         self._trusted = trusted
+        self._resolve = resolve
         self._classes = classes
         #: Made when an instance needs one: a class that no value is of any more may be gone.
         self._restorers: dict[int, Callable[[list[Any]], Any]] = {}
@@ -318,7 +323,7 @@ class TreeReader:
         number = tree[1]
         restorer = self._restorers.get(number)
         if restorer is None:
-            restorer = self._restorers[number] = restorer_of(self._classes[number])
+            restorer = self._restorers[number] = restorer_of(self._classes[number], self._resolve)
         return restorer(self.rest(tree, 2))
 
     def unpickled(self, tree: list[Any]) -> Any:

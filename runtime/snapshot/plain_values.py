@@ -7,11 +7,12 @@ operator and no state: value_serializers adds them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from yarrow.runtime.data.key_classes import resolve_class
 from yarrow.runtime.snapshot.plain_shapes import ATOMS, decoder_of, shape_of
 from yarrow.runtime.snapshot.plain_trees import TreeReader, TreeWriter, UnwritableValueError
 from yarrow.runtime.snapshot.record_classes import StoredClass
@@ -39,6 +40,12 @@ def dump_plain(
     """
     if not isinstance(values, list):
         values = list(values)
+    shaped = dump_shaped(values)
+    return dump_trees(values, allow_pickle, pickled) if shaped is None else shaped
+
+
+def dump_shaped(values: list[Any]) -> bytes | None:
+    """A run of plain values of one shape; None for any other."""
     try:
         shape = shape_of(values)
         if shape is not None:
@@ -48,10 +55,11 @@ def dump_plain(
             return bytes(head)
     except (OverflowError, UnicodeEncodeError, RecursionError):
         pass  # an integer beyond 64 bits, a lone surrogate, a value that may contain itself
-    return _dump_trees(values, allow_pickle, pickled)
+    return None
 
 
-def _dump_trees(values: Sequence[Any], allow_pickle: bool, pickled: set[str] | None) -> bytes:
+def dump_trees(values: Sequence[Any], allow_pickle: bool = False, pickled: set[str] | None = None) -> bytes:
+    """A run of any values; as `dump_plain`."""
     for check_text in (False, True):
         writer = TreeWriter(allow_pickle, check_text)
         tree = writer.tree
@@ -70,8 +78,10 @@ def _dump_trees(values: Sequence[Any], allow_pickle: bool, pickled: set[str] | N
     raise AssertionError("text was checked")
 
 
-def load_plain(data: bytes | memoryview, *, trusted: bool = False) -> list[Any]:
-    """The values of `dump_plain`; pickled ones only where `trusted`.
+def load_plain(
+    data: bytes | memoryview, *, trusted: bool = False, resolve: Callable[[str], type] = resolve_class
+) -> list[Any]:
+    """The values of `dump_plain`; pickled ones only where `trusted`. `resolve` finds classes by their names.
 
     Raises ValueError for bytes it did not write, UntrustedValueError, and ChangedFieldError where a class changed.
     """
@@ -83,7 +93,7 @@ def load_plain(data: bytes | memoryview, *, trusted: bool = False) -> list[Any]:
             return decoder_of(str(view[2:start], "ascii")).decode(view[start:])
         if form == _TREES:
             classes, trees = _TREE_DECODER.decode(view[1:])
-            reader = TreeReader(classes, trusted).value
+            reader = TreeReader(classes, trusted, resolve).value
             return [tree if type(tree) is not list else reader(tree) for tree in trees]
         if form == _ONE:
             return [_DECODER.decode(view[1:])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, ForwardRef, NamedTuple
 
 from yarrow.runtime.data.errors import KeyDecodeError
@@ -116,12 +116,14 @@ def _text(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
-def restorer_of(stored: StoredClass) -> Callable[[list[Any]], Any]:
-    """Makes instances of the class as it is now from written values.
+def restorer_of(
+    stored: StoredClass, resolve: Callable[[str], type] = resolve_class
+) -> Callable[[Sequence[Any]], Any]:
+    """Makes instances of the class as it is now from written values; `resolve` finds it by its name.
 
     Raises ChangedFieldError for a change that nothing converts.
     """
-    cls = _resolved(stored)
+    cls = _resolved(stored, resolve)
     if stored.form == ENUM:
         return _members_of(cls)
     steps = _steps(cls, stored)
@@ -130,9 +132,20 @@ def restorer_of(stored: StoredClass) -> Callable[[list[Any]], Any]:
     return _objects_of(cls, steps)
 
 
-def _resolved(stored: StoredClass) -> type:
+def class_now(stored: StoredClass, resolve: Callable[[str], type] = resolve_class) -> type | None:
+    """The class of written instances, where it is as it was written; None where it has changed.
+
+    Raises ChangedFieldError for one that there is not, or of another kind.
+    """
+    cls = _resolved(stored, resolve)
+    present = annotations_of(cls)
+    same = [present.get(name) for name in stored.fields] == stored.annotations
+    return cls if same and present.keys() <= set(stored.fields) else None
+
+
+def _resolved(stored: StoredClass, resolve: Callable[[str], type]) -> type:
     try:
-        cls = resolve_class(stored.name)
+        cls = resolve(stored.name)
     except KeyDecodeError as error:
         raise ChangedFieldError(
             "", f"values of class {stored.name}", f"no such class ({error.__cause__ or error})",
@@ -202,8 +215,8 @@ def _default(cls: Any, stored: StoredClass, field: str, now: str) -> Callable[[]
     )
 
 
-def _members_of(cls: Any) -> Callable[[list[Any]], Any]:
-    def member(values: list[Any]) -> Any:
+def _members_of(cls: Any) -> Callable[[Sequence[Any]], Any]:
+    def member(values: Sequence[Any]) -> Any:
         name, value = values
         if name is None:
             return cls(value)
@@ -217,12 +230,12 @@ def _members_of(cls: Any) -> Callable[[list[Any]], Any]:
     return member
 
 
-def _named_tuples_of(cls: Any, steps: _Steps) -> Callable[[list[Any]], Any]:
+def _named_tuples_of(cls: Any, steps: _Steps) -> Callable[[Sequence[Any]], Any]:
     source = {name: (position, convert) for name, position, convert in steps.kept}
     added = dict(steps.added)
     plan = [source[name] if name in source else added[name] for name in cls._fields]
 
-    def named_tuple(values: list[Any]) -> Any:
+    def named_tuple(values: Sequence[Any]) -> Any:
         items = []
         for step in plan:
             if not isinstance(step, tuple):
@@ -235,10 +248,11 @@ def _named_tuples_of(cls: Any, steps: _Steps) -> Callable[[list[Any]], Any]:
     return named_tuple
 
 
-def _objects_of(cls: type, steps: _Steps) -> Callable[[list[Any]], Any]:
-    in_dict = fields_of_plain_class(cls) == ([], True)
+def _objects_of(cls: type, steps: _Steps) -> Callable[[Sequence[Any]], Any]:
+    slots, has_dict = fields_of_plain_class(cls) or ([], False)
+    in_slots = frozenset(slots)
 
-    def instance(values: list[Any]) -> Any:
+    def instance(values: Sequence[Any]) -> Any:
         made: Any = _new(cls)
         fields = {
             name: values[position] if convert is None else convert(values[position])
@@ -246,11 +260,14 @@ def _objects_of(cls: type, steps: _Steps) -> Callable[[list[Any]], Any]:
         }
         for name, default in steps.added:
             fields[name] = default()
-        if in_dict:
+        if in_slots:
+            for name in in_slots.intersection(fields):
+                _set(made, name, fields.pop(name))
+        # Past properties and other descriptors of the class, which are code.
+        if has_dict:
             made.__dict__.update(fields)
-        else:
-            for name, value in fields.items():
-                _set(made, name, value)
+        elif fields:
+            raise ValueError(f"{cls.__qualname__} has no place for {', '.join(fields)}")
         return made
 
     return instance

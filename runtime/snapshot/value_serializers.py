@@ -163,13 +163,14 @@ def _check_version(config: SerializerConfig, operator: str, state: str) -> None:
 def holds_pickles(config: SerializerConfig) -> bool:
     """Whether some of the values are pickled."""
     if config.format is ValueFormat.TYPED:
-        return _spec_holds_pickles(config.type_spec)
+        return spec_holds_pickles(config.type_spec)
     return bool(config.pickled) or config.format is ValueFormat.PICKLE
 
 
-def _spec_holds_pickles(spec: TypeSpec) -> bool:
+def spec_holds_pickles(spec: TypeSpec) -> bool:
+    """Whether values of a declared type are pickled, or some inside them."""
     if isinstance(spec, (list, tuple)):
-        return any(_spec_holds_pickles(part) for part in spec)
+        return any(spec_holds_pickles(part) for part in spec)
     return bool(spec == "PICKLED_BYTE_ARRAY")
 
 
@@ -182,7 +183,7 @@ class TypedValues:
         self._operator = operator
         self._rows = serializer_for(type_info)
         self._spec = type_info.to_spec()
-        self._refuses = not trusted and _spec_holds_pickles(self._spec)
+        self._refuses = not trusted and spec_holds_pickles(self._spec)
         self._fits = _fit_of(type_info)
 
     def config(self) -> SerializerConfig:

@@ -89,5 +89,7 @@ class ClientSecrets(msgspec.Struct, frozen=True, kw_only=True):
     #: The pair by which Skein's own connections to the application are made.
     skein_certificate: bytes
     skein_key: bytes
+    #: By which workers seal rows of execute_and_collect, derived from their secret.
+    result_key: bytes = b""
     #: Where REST was when somebody looked last; empty = nobody has.
     rest_address: str = ""

@@ -29,6 +29,7 @@ from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.settings import is_highly_available
+from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended, remove_one
 from yarrow.runtime.yarn.abandoned_files import remove_abandoned
 from yarrow.runtime.yarn.application import (
@@ -229,6 +230,7 @@ class YarnClusterDescriptor:
                 rest_token=secrets.rest_token,
                 skein_certificate=secrets.skein[0],
                 skein_key=secrets.skein[1],
+                result_key=result_key(secrets.data_secret),
             )
             self.files.write_secrets(kept)
             self.files.forget_ended(client.has_ended)

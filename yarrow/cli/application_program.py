@@ -64,7 +64,7 @@ class ApplicationExecutor:
             print(f"Job {graph.name!r} ({job_id}) was taken over from the attempt before.", flush=True)
         else:
             print(f"Job has been submitted with JobID {job_id}", flush=True)
-        return RemoteJobClient(self._rest, job_id, graph.name)
+        return RemoteJobClient(self._rest, graph)
 
 
 def job_id_of(seed: str, number: int) -> JobID:
@@ -88,7 +88,7 @@ def main() -> int:
 
 def run(start: ProgramStart) -> ProgramEnd:
     """Runs main(); how it ended."""
-    rest = RestClient(start.rest_host, start.rest_port, token=start.rest_token)
+    rest = RestClient(start.rest_host, start.rest_port, token=start.rest_token, result_key=start.result_key)
     use_for_this_process(ApplicationExecutor(rest, start.job_id_seed), start.configuration)
     program = Program(
         path=start.program.path or None,

@@ -66,6 +66,7 @@ def rest_of(config: Settings, application: ClientSecrets) -> RestClient:
         token=application.rest_token,
         locate=locate,
         remedy=f"See `yarn application -status {application.application_id}`.",
+        result_key=application.result_key,
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from yarrow.cli.cluster_directory import ClusterDirectory
 from yarrow.runtime.config.options import jobmanager, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.application_files import ApplicationFiles
 
 
@@ -26,6 +27,13 @@ def cluster_token(config: Settings) -> str:
     directory = ClusterDirectory.find(config)
     secrets = None if directory is None else directory.find_secrets()
     return "" if secrets is None else secrets.rest_token
+
+
+def cluster_result_key(config: Settings) -> bytes:
+    """The key of sealed rows of that cluster; b"" when its directory is not here. Nobody is ever sent it."""
+    directory = ClusterDirectory.find(config)
+    secrets = None if directory is None else directory.find_secrets()
+    return b"" if secrets is None else result_key(secrets.data_secret)
 
 
 def token_for(config: Settings, host: str, port: int) -> str:

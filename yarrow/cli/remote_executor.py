@@ -17,6 +17,7 @@ from yarrow.cli.remote_job_client import RemoteJobClient
 from yarrow.cli.rest_client import RestClient
 from yarrow.cli.targets import masters_rest_client
 from yarrow.common.job_client import JobClient
+from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
@@ -61,7 +62,7 @@ def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Seque
     job_id = submit(rest, with_client(job_graph, heartbeats), files)
     if not attached:
         return DetachedJobClient(job_id)
-    return RemoteJobClient(rest, job_id, job_graph.name, heartbeats)
+    return RemoteJobClient(rest, msgspec.structs.replace(job_graph, job_id=JobID(job_id)), heartbeats)
 
 
 def with_client(job_graph: JobGraph, heartbeats: HeartbeatSettings | None) -> JobGraph:

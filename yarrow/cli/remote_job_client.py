@@ -10,7 +10,6 @@ import base64
 import json
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -33,8 +32,10 @@ from yarrow.runtime.common.errors import (
     JobCancelledError,
     JobExecutionError,
 )
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import CollectRows
-from yarrow.testing.collected_rows import CollectedRows
+from yarrow.runtime.security.result_proof import ResultProof
+from yarrow.testing.collected_rows import CollectedResults
 from yarrow.testing.job_results import public_status
 
 T = TypeVar("T")
@@ -52,17 +53,19 @@ class RemoteJobClient(JobClient):
     """Follows one job by REST."""
 
     def __init__(
-        self, rest: RestClient, job_id: str, name: str, heartbeats: HeartbeatSettings | None = None
+        self, rest: RestClient, job_graph: JobGraph, heartbeats: HeartbeatSettings | None = None
     ) -> None:
-        """With `heartbeats` the job is told that this client lives, until it has ended."""
+        """`job_graph` as it was submitted. With `heartbeats` the job is told, until it has ended, that its client
+        lives.
+        """
         self._rest = rest
+        job_id = self._job_id = job_graph.job_id
         self._heartbeats = None if heartbeats is None else JobHeartbeats(rest, job_id, heartbeats)
-        self._job_id = job_id
-        self._name = name
+        self._name = job_graph.name
         self._result: Future[JobExecutionResult] | None = None
         self._lock = threading.Lock()
         self._waits = ""
-        self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
+        self._collected = CollectedResults(job_graph, ResultProof(rest.is_proved, rest.result_key))
 
     def get_job_id(self) -> JobID:
         return JobID(self._job_id)
@@ -124,7 +127,7 @@ class RemoteJobClient(JobClient):
 
     def fetch_collected(self, collect_id: str, max_rows: int) -> Sequence[Any] | None:
         """The next rows; waits until there are some; None = the end. Raises the job's error."""
-        collected, pause = self._collected[collect_id], threading.Event()
+        collected, pause = self._collected.of(collect_id), threading.Event()
         path = f"/jobs/{self._job_id}/collect/{quote(collect_id)}?max_rows={max_rows}&wait={_FETCH_WAIT}"
         while True:
             after = f"&version={quote(collected.position.version)}&delivery={collected.position.delivery}"

@@ -79,7 +79,9 @@ class RestClient:
         max_answer: int = _MAX_ANSWER,
         locate: Callable[[], str] | None = None,
         remedy: str = _START_ONE,
+        result_key: bytes = b"",
     ) -> None:
+        """`result_key`: by which the cluster's workers seal rows, of its secrets file; it is never sent."""
         self.host, self.port, self._tls = host, port, tls
         self._timeout = timeout
         self._token = token
@@ -87,6 +89,7 @@ class RestClient:
         self._max_answer = max_answer
         self._locate = locate
         self._remedy = remedy
+        self.result_key = result_key
         self._answered = False
 
     @staticmethod
@@ -99,6 +102,7 @@ class RestClient:
         retry: RetryPolicy | None = None,
         locate: Callable[[], str] | None = None,
         remedy: str = _START_ONE,
+        result_key: bytes = b"",
     ) -> RestClient:
         """With TLS, limits and time-outs as configured, and the configured `retry` unless one is given."""
         from yarrow.cli.rest_tls import RestTls
@@ -113,6 +117,7 @@ class RestClient:
             max_answer=config.get(rest.CLIENT_MAX_CONTENT_LENGTH).bytes,
             locate=locate,
             remedy=remedy,
+            result_key=result_key,
         )
 
     @property
@@ -120,6 +125,11 @@ class RestClient:
         """URL of the server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._tls is not None else 'http'}://{host}:{self.port}"
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether every answer comes from a server whose certificate was checked."""
+        return self._tls is not None and self._tls.proves_server
 
     def get(self, path: str) -> Any:
         """The JSON answer to GET."""

@@ -29,6 +29,13 @@ class RestTls:
     context: ssl.SSLContext
     #: Hex of the SHA-1 of the only certificate that is accepted; empty = every certificate of the truststore.
     fingerprint: str = ""
+    #: Certificates are of the authorities of a truststore of the cluster's own.
+    own_truststore: bool = False
+
+    @property
+    def proves_server(self) -> bool:
+        """Whether a server that is believed is the one that was meant, and not just anybody with a certificate."""
+        return bool(self.context.check_hostname or self.fingerprint or self.own_truststore)
 
     @staticmethod
     def of(config: Settings) -> RestTls:
@@ -39,7 +46,8 @@ class RestTls:
         if config.get(security.REST_AUTHENTICATION_ENABLED):
             _show_certificate(context, config)
         fingerprint = config.get(security.REST_CERT_FINGERPRINT) or ""
-        return RestTls(context, fingerprint.replace(":", "").lower())
+        own_truststore = bool(config.get(security.REST_TRUSTSTORE))
+        return RestTls(context, fingerprint.replace(":", "").lower(), own_truststore)
 
     def connection(self, host: str, port: int, timeout: float) -> http.client.HTTPSConnection:
         """A connection that is refused at its handshake when the server is another one."""

@@ -117,17 +117,20 @@ def rest_client(config: Settings) -> RestClient:
 
 def masters_rest_client(config: Settings) -> RestClient:
     """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
-    from yarrow.cli.cluster_token import cluster_token, token_for
+    from yarrow.cli.cluster_token import cluster_result_key, cluster_token, token_for
     from yarrow.cli.rest_client import RestClient
 
     host, port = rest_address(config)
+    key = cluster_result_key(config)
     if follows_leader(config):
         from yarrow.cli.leader_lookup import leading_rest_url
 
         # Every address that ZooKeeper names is one of the cluster.
         token = cluster_token(config)
-        return RestClient.of(config, host, port, token=token, locate=lambda: leading_rest_url(config))
-    return RestClient.of(config, host, port, token=token_for(config, host, port))
+        return RestClient.of(
+            config, host, port, token=token, locate=lambda: leading_rest_url(config), result_key=key
+        )
+    return RestClient.of(config, host, port, token=token_for(config, host, port), result_key=key)
 
 
 def with_running_cluster(config: Settings) -> Settings:

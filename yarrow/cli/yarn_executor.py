@@ -109,7 +109,7 @@ class ApplicationJobClient(RemoteJobClient):
         graph: JobGraph,
         heartbeats: HeartbeatSettings | None,
     ) -> None:
-        super().__init__(rest, graph.job_id, graph.name, heartbeats)
+        super().__init__(rest, graph, heartbeats)
         self._config = config
         self._application_id = application_id
 

@@ -6,12 +6,16 @@ many as come between two checkpoints; those of an attempt that failed are droppe
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
+from yarrow.runtime.security.result_proof import ResultProof
+
+Load = Callable[[bytes], list[Any]]
 
 #: Of a stream without a name: nobody gives it up.
 _UNKNOWN = -2
@@ -73,15 +77,14 @@ class _Stream:
             del self.kept[max(0, position - kept_from) :]
             self.end = position
 
-    def add(self, message: CollectRows) -> list[Any]:
+    def add(self, message: CollectRows, load: Load) -> list[Any]:
         """The rows of a message that had not come before."""
         if not message.continued and not message.row_count:
             return []
         self.parts.append(message.payload)
         if message.continued:
             return []
-        # The job's own workers made it from the job's own records; the classes are this program's.
-        rows: list[Any] = pickle.loads(b"".join(self.parts))
+        rows = load(b"".join(self.parts))
         self.parts.clear()
         # Those of the attempt's state are the same rows, also where the ones behind it may come twice.
         known = max(0, self.end - message.first) if message.stream else 0
@@ -97,10 +100,42 @@ class _Stream:
         return covered
 
 
+class CollectedResults:
+    """The rows of all collect operators of one job."""
+
+    def __init__(self, graph: JobGraph, proof: ResultProof) -> None:
+        """`graph` is the client's own: what type rows have is not asked of who sends them."""
+        self._graph = graph
+        self._proof = proof
+        self._rows: dict[str, CollectedRows] = {}
+
+    def of(self, collect_id: str) -> CollectedRows:
+        """Those of the operator behind one iterator."""
+        rows = self._rows.get(collect_id)
+        if rows is None:
+            rows = self._rows[collect_id] = CollectedRows(self._reader(collect_id))
+        return rows
+
+    def _reader(self, collect_id: str) -> Load:
+        # It loads numpy, which a client without results does without.
+        from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
+
+        types = next(
+            operator.input_types
+            for vertex in self._graph.vertices
+            for operator in vertex.operators
+            if isinstance(operator.spec, CollectOperator) and operator.spec.collect_id == collect_id
+        )
+        stream = ResultStream(self._graph.job_id, collect_id, types[0] if types else None)
+        return ResultReader(stream, self._proof).load
+
+
 class CollectedRows:
     """The rows of all subtasks of one collect operator."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: Load) -> None:
+        """`load`: the rows of a payload."""
+        self._load = load
         self._streams: dict[tuple[int, str], _Stream] = {}
         #: The last message that came: what follows it is to be asked for.
         self.position = COLLECT_START
@@ -145,7 +180,7 @@ class CollectedRows:
         if message.attempt_id in stream.former:
             return []
         rows = stream.begin(message) if message.attempt_id != stream.attempt else []
-        came = stream.add(message)
+        came = stream.add(message, self._load)
         if not message.exactly_once:
             return [*rows, *came]
         stream.kept += came

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -31,8 +31,9 @@ from yarrow.runtime.rpc.messages import (
     JobResult,
     SavepointRequest,
 )
+from yarrow.runtime.security.result_proof import SAME_PROCESS
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.collected_rows import CollectedRows
+from yarrow.testing.collected_rows import CollectedResults
 from yarrow.testing.job_results import execution_result, public_status
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.loop_thread import LoopThread
@@ -58,7 +59,7 @@ class LocalJobClient(JobClient):
         ]
         #: What was not fetched when the cluster ended, by collect id.
         self._left: dict[str, deque[CollectRows]] = {}
-        self._collected: defaultdict[str, CollectedRows] = defaultdict(CollectedRows)
+        self._collected = CollectedResults(job_graph, SAME_PROCESS)
         self._left_lock = threading.Lock()
         #: Set before the first row is taken over: what is fetched from then on may lack some.
         self._takes_over = threading.Event()
@@ -216,7 +217,7 @@ class LocalJobClient(JobClient):
         """The next rows; waits until there are some; None = the end. Raises the job's error."""
         while True:
             messages = self._next_messages(collect_id, max_rows)
-            rows = self._collected[collect_id].take(messages)
+            rows = self._collected.of(collect_id).take(messages)
             if rows is None:
                 execution_result(self._result.result())
                 return None
@@ -229,7 +230,7 @@ class LocalJobClient(JobClient):
                 return self._take_left(collect_id)
         messages: Sequence[CollectRows] = ()
         if not self._takes_over.is_set():
-            position = self._collected[collect_id].position
+            position = self._collected.of(collect_id).position
             try:
                 messages = self._loop.call(
                     self._cluster.dispatcher.fetch_collected(self._job_id, collect_id, max_rows, position)

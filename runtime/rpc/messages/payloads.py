@@ -30,8 +30,8 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
 
 
 class CollectRows(Message, frozen=True, kw_only=True):
-    """Rows of a collect operator on their way to the client: pickle bytes that the control plane passes on
-    unread.
+    """Rows of a collect operator on their way to the client, in a form of runtime/snapshot/result_rows.py that
+    the control plane passes on unread.
 
     One of the subtask -1 is of the JobMaster, which says by it that all tasks begin anew, from the checkpoint
     `restored` (-1 = none).
@@ -44,7 +44,7 @@ class CollectRows(Message, frozen=True, kw_only=True):
     payload: bytes
     row_count: int
     last: bool = False
-    #: The pickle goes on in the subtask's next message: one row may be longer than a message.
+    #: The payload goes on in the subtask's next message: one row may be longer than a message.
     continued: bool = False
     #: The subtask's attempt: each begins anew with its sequence, and leaves unfinished what the former continued.
     attempt_number: int = 0

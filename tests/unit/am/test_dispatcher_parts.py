@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 from pathlib import Path
 
 import msgspec
@@ -25,6 +24,8 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
+from yarrow.runtime.security.result_proof import SAME_PROCESS
+from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream, ResultWriter
 from yarrow.testing.collected_rows import CollectedRows
 from yarrow.testing.job_graphs import Stage, linear_job
 
@@ -289,8 +290,9 @@ def test_a_restarted_subtask_begins_anew_and_its_former_attempt_is_not_heard() -
 
 
 def test_a_row_that_a_former_attempt_left_unfinished_is_dropped() -> None:
-    collected = CollectedRows()
-    whole = pickle.dumps(["row"])
+    stream = ResultStream("j", "c")
+    collected = CollectedRows(ResultReader(stream, SAME_PROCESS).load)
+    whole = ResultWriter(stream, b"").dump(["row"])
     part = structs.replace(rows(0, 0, 0), payload=whole[:3], continued=True)
     assert collected.take([part]) == []
     assert collected.take([structs.replace(rows(0, 0, 1), payload=whole, attempt_id="second")]) == ["row"]

@@ -28,9 +28,11 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
+from yarrow.runtime.security.result_proof import SAME_PROCESS
 from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.redistribution import operator_handles
+from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 from yarrow.testing.collected_rows import CollectedRows
 
 JOB, OPERATOR = JobID("1" * 32), OperatorID("2" * 32)
@@ -75,7 +77,7 @@ class Job:
         self.parallelism = parallelism
         self.complete = savepoint
         self.elect()
-        self.client = CollectedRows()
+        self.client = CollectedRows(ResultReader(ResultStream(JOB, collect_id), SAME_PROCESS).load)
         self.got: list[Any] = []
         self.ended = False
         self.attempt = -1

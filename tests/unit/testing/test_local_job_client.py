@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +17,7 @@ from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, FailureCause, JobResult
+from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 from yarrow.testing.local_cluster import LocalCluster
 from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.loop_thread import LoopThread
@@ -47,7 +47,7 @@ class EndedJob:
                     collect_id="c",
                     subtask=0,
                     sequence=sequence,
-                    payload=pickle.dumps(list(range(first, first + 1000))),
+                    payload=ResultWriter(ResultStream(JOB, "c"), b"").dump(list(range(first, first + 1000))),
                     row_count=1000,
                     attempt_id=ExecutionAttemptID("a"),
                     stream="-1-0",
@@ -107,7 +107,7 @@ def test_rows_that_are_fetched_while_the_others_are_taken_over_come_once() -> No
     async def end() -> None:
         over.set()
 
-    operator = SimpleNamespace(spec=CollectOperator(collect_id="c"))
+    operator = SimpleNamespace(spec=CollectOperator(collect_id="c"), input_types=())
     graph = SimpleNamespace(job_id=JOB, vertices=[SimpleNamespace(operators=[operator])])
     cluster = SimpleNamespace(dispatcher=ended, drain_output=drained)
     client = LocalJobClient(loop, cast(LocalCluster, cluster), cast(JobGraph, graph))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -17,8 +18,10 @@ from yarrow.cli.applications import application_of, rest_of
 from yarrow.cli.remote_job_client import RemoteJobClient
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_execution_result import JobExecutionResult
+from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 
@@ -57,7 +60,14 @@ def test_3_killed(
 def followed(session: FaultSession, job: SteadyJob) -> CompletableFuture[JobExecutionResult]:
     """The end of the job, as an attached `yarrow run` waits for it."""
     config = Settings({**session.commands.configuration, "yarn.application.id": session.application})
-    client = RemoteJobClient(rest_of(config, application_of(config)), job.job_id, "steady")
+    graph = JobGraph(
+        job_id=JobID(job.job_id),
+        name="steady",
+        vertices=(),
+        edges=(),
+        user_code=UserCode(python_version=sys.version_info[:2]),
+    )
+    client = RemoteJobClient(rest_of(config, application_of(config)), graph)
     assert client.get_job_status().result().name == "RUNNING"
     return client.get_job_execution_result()
 

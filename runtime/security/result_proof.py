@@ -1,0 +1,33 @@
+"""What a client knows of who sends it rows of execute_and_collect, and the key by which workers seal those that it must
+not believe otherwise.
+
+Owner: none (frozen values). The key is derived from the application's data secret, which no client and no REST server
+sends anywhere: who has the key alone can seal rows, and get no further.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from typing import Final
+
+_PURPOSE: Final = b"yarrow: rows of execute_and_collect"
+
+
+def result_key(data_secret: bytes) -> bytes:
+    """The key of an application's sealed rows, for its workers and its clients."""
+    return hmac.digest(data_secret, _PURPOSE, "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultProof:
+    """What a client knows of the server that answers it."""
+
+    #: It is this very process, or has shown a certificate that was checked: it may run code here.
+    server_is_known: bool = False
+    #: `result_key` of the cluster; b"" = this client does not have it.
+    key: bytes = field(default=b"", repr=False)
+
+
+#: Of a client whose cluster is its own process.
+SAME_PROCESS: Final = ResultProof(server_is_known=True)
