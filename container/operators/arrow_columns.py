@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.common.time import Instant
-from yarrow.common.types import Row
+from yarrow.common.types import Row, own_names
 
 _ARROW_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -276,7 +276,8 @@ def _columns_of_kind(kind: type, rows: Sequence[Any], names: Sequence[str]) -> S
 
 def _columns_of_rows(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
     """The columns of Rows that all have the same fields, or none but as many values as there are columns."""
-    fields = set(map(attrgetter("_fields"), rows))
+    borne = set(map(attrgetter("_fields"), rows))
+    fields = {each if type(each) is tuple else None for each in borne}
     own = fields.pop()
     if fields or (own is not None and set(own) != set(names)):
         return None
@@ -290,11 +291,11 @@ def _columns_of_rows(rows: Sequence[Any], names: Sequence[str]) -> Sequence[Sequ
 def _values_of(row: Any, names: Sequence[str], index: int, path: str) -> Sequence[Any]:
     """The values of one row in the order of `names`."""
     if isinstance(row, Row):
-        fields = row.get_field_names()
+        own = own_names(row)
         return (
             _positional(row, names, index, path)
-            if fields is None
-            else _by_name(row, fields, row, names, index, path)
+            if own is None
+            else _by_name(row, own, row, names, index, path)
         )
     if isinstance(row, dict):
         unknown = [name for name in row if name not in names]

@@ -181,6 +181,8 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
     makes_watermarks = False
     #: True where a row may be an object that the operator's state holds: no chained operator may get it as it is.
     emits_state = False
+    #: True where rows leave as the objects that came: what the declared type asks of them was done before.
+    passes_rows = False
     #: True where rows leave with timestamps whatever they came with; known after `setup`.
     stamps_rows = False
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.common.types import Row
+from yarrow.common.types import Row, bear_names
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
 from yarrow.container.operators.key_selection import generate_key
 from yarrow.container.operators.row_functions import FunctionOperator
@@ -152,9 +152,8 @@ def with_field(row: Any, position: int | str, value: Any) -> Any:
     """A copy of a tuple, named tuple, list or Row with one field replaced."""
     if isinstance(row, Row):
         copied = Row.of_kind(row.get_row_kind(), *row)
-        names = row.get_field_names()
-        if names is not None:
-            copied.set_field_names(names)
+        if row._fields is not None:
+            bear_names(copied, row._fields)
         copied[position] = value
         return copied
     fields = list(row)

@@ -60,6 +60,7 @@ class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
         self._shape = spec.shape
         self._selector_blob = spec.key_selector
         self.one_to_one = spec.shape is RowShape.MAP
+        self.passes_rows = spec.shape is RowShape.FILTER
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool

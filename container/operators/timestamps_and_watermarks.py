@@ -32,6 +32,7 @@ class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     """Stamps rows and makes watermarks; see the module's docstring."""
 
     one_to_one = True
+    passes_rows = True
     stamps_rows = True
 
     def __init__(self, name: str, spec: TimestampsAndWatermarksOperator) -> None:

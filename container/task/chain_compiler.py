@@ -18,6 +18,7 @@ from yarrow.container.operators.sinks import BulkRowOperator
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.task.code_writer import CodeWriter, CompiledCode
 from yarrow.container.task.freezing import generate_fixed, needs_fixing
+from yarrow.container.task.naming import generate_named
 from yarrow.container.task.routing import generate_partition
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
@@ -139,6 +140,10 @@ class ChainCompiler:
         self, code: CodeWriter, operator: int, side_output: str | None, value: str, timestamp: str | None
     ) -> None:
         declared = self._types[operator] if side_output is None else None
+        if not self._operators[operator].passes_rows:
+            row_type = declared if side_output is None else self._side_type(operator, side_output)
+            with code.owned_by(operator, value):
+                value = generate_named(code, value, row_type)
         for partition in self.partitions_of(operator, side_output):
             edge_type = declared_type(partition.edge.type_spec)
             with code.owned_by(operator, value):
@@ -163,6 +168,18 @@ class ChainCompiler:
                 passed = code.fresh("v")
                 code.line(f"{passed} = {code.bind_as('freeze', freeze_or_copy)}({value})")
             self._call(code, child, passed, timestamp)
+
+    def _side_type(self, operator: int, side_output: str) -> TypeInformation | None:
+        """The declared type of a side output, which is known where somebody reads it."""
+        specs = [
+            *[
+                e.side_type
+                for e in self._vertex.chained_edges
+                if (e.source, e.side_output) == (operator, side_output)
+            ],
+            *[p.edge.type_spec for p in self.partitions_of(operator, side_output)],
+        ]
+        return declared_type(next((spec for spec in specs if spec is not None), None))
 
     def _count_is_known(self, child: int) -> bool:
         """Whether the rows into `child` follow from a count made elsewhere: see ChainCounts.records_into."""

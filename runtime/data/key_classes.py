@@ -15,7 +15,7 @@ import sys
 import types
 from typing import Any, Final, NamedTuple
 
-from yarrow.common.types import Row
+from yarrow.common.types import Row, own_names
 from yarrow.runtime.data.errors import KeyDecodeError, UnsupportedKeyError
 
 _main_module: str | None = None
@@ -106,7 +106,7 @@ class RowKey:
         if type(other) is RowKey:
             return self.names == other.names and self.values == other.values
         if isinstance(other, Row):
-            return self.names == other._fields and self.values == tuple(other._values)
+            return self.names == own_names(other) and self.values == tuple(other._values)
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -114,7 +114,7 @@ class RowKey:
 
     def __repr__(self) -> str:
         if self.names is None:
-            return f"Row({', '.join(map(repr, self.values))})"
+            return f"<Row({', '.join(map(repr, self.values))})>"
         return f"Row({', '.join(f'{n}={v!r}' for n, v in zip(self.names, self.values, strict=True))})"
 
 

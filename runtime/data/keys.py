@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from yarrow.common.types import Row
+from yarrow.common.types import Row, own_names, positional_row
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.data.key_classes import RecordPlan, RowKey, record_plan, refuse_local
 from yarrow.runtime.data.key_encoding import NAN, decode_key, decode_key_from, encode_key, inspect_key
@@ -72,7 +72,7 @@ def user_key(key: Any) -> Any:
     if kind is RowKey:
         values = [user_key(value) for value in key.values]
         if key.names is None:
-            return Row(*values)
+            return positional_row(values)
         row = Row(*values)
         row.set_field_names(key.names)
         return row
@@ -173,7 +173,7 @@ def _tuple(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _row(key: Row) -> RowKey:
-    return RowKey(key._fields or None, tuple([canonicalize(value) for value in key._values]))
+    return RowKey(own_names(key) or None, tuple([canonicalize(value) for value in key._values]))
 
 
 def _record(key: Any, plan: RecordPlan) -> Any:

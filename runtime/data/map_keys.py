@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.common.types import Row
+from yarrow.common.types import Row, bear_names
 from yarrow.runtime.data.keys import RowKey, canonicalize, user_key
 
 Convert = Callable[[Any], Any]
@@ -99,7 +99,6 @@ def _row(steps: list[Convert | None], key: Any) -> Any:
     if not isinstance(key, Row) or len(key) != len(steps):
         return key
     row = Row(*_fields(list(key), steps))
-    names = key.get_field_names()
-    if names is not None:
-        row.set_field_names(names)
+    if key._fields is not None:
+        bear_names(row, key._fields)
     return row

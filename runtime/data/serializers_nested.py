@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import Row, RowKind, own_names, positional_names
 from yarrow.runtime.data.errors import RowFormatError
 from yarrow.runtime.data.serializers_columns import (
     Buffer,
@@ -95,12 +95,14 @@ def check_fields(
 
 class RowCoder(ColumnCoder):
     """Rows as a column a field, with their kinds and names where these are not INSERT and the declared
-    ones.
+    ones. Rows of a type without names are read with those of their positions.
     """
 
     def __init__(self, names: Sequence[str], named: bool, fields: Sequence[ColumnCoder]) -> None:
         self._fields = tuple(fields)
         self._names = tuple(names)
+        #: What the Rows bear that are read, and what stands in their identity.
+        self._borne = self._names if named else positional_names(len(self._names))
         self._declared: Names = self._names if named else None
         self.expected = f"a Row of {len(self._fields)} fields"
         if named:
@@ -114,15 +116,18 @@ class RowCoder(ColumnCoder):
         else:
             out.append(b"\x01" + bytes([kind.value for kind in kinds]))
         names = [row._fields for row in rows]
-        if names.count(self._declared) == len(names):
+        if names.count(self._borne) == len(names):
             out.append(b"\x00")
         else:
-            self._pack_names(names, out)
+            self._pack_names([each if type(each) is tuple else None for each in names], out)
         pack_fields(self._fields, [row._values for row in rows], out)
 
     def _pack_names(self, names: list[Names], out: list[bytes]) -> None:
         if self._declared is not None and not set(names) <= {None, self._declared}:
             raise ValueError("other names than the declared ones")
+        if names.count(self._declared) == len(names):
+            out.append(b"\x00")
+            return
         table = list(dict.fromkeys(names))
         index = {entry: i for i, entry in enumerate(table)}
         out.append(b"\x01" + pack_lengths([len(table)]))
@@ -152,6 +157,8 @@ class RowCoder(ColumnCoder):
             raise RowFormatError(f"{size} lists of names were announced for {count} Rows")
         indexes = struct.unpack_from(f"<{count}I", data, at)
         at += 4 * count
+        # Where names are declared a Row without them is another than one with them, as a key of a map.
+        unnamed = self._borne if self._declared is None else None
         table: list[Names] = []
         for _ in range(size):
             present = data[at]
@@ -159,7 +166,7 @@ class RowCoder(ColumnCoder):
             entry: Sequence[str] = ()
             if present and self._fields:
                 entry, at = _TEXT.unpack(data, at, len(self._fields))
-            table.append(tuple(entry) if present else None)
+            table.append(tuple(entry) if present else unnamed)
         return [table[index] for index in indexes], at
 
     def _rows(
@@ -171,7 +178,7 @@ class RowCoder(ColumnCoder):
         insert = RowKind.INSERT
         for i, fields in enumerate(values):
             row = _new_row(Row)
-            _set(row, "_fields", self._declared if names is None else names[i])
+            _set(row, "_fields", self._borne if names is None else names[i])
             _set(row, "_values", list(fields))
             _set(row, "_row_kind", insert if kinds is None else _ROW_KINDS[kinds[i]])
             rows.append(row)
@@ -180,7 +187,7 @@ class RowCoder(ColumnCoder):
     def check(self, value: Any, path: str) -> Misfit | None:
         if not isinstance(value, Row) or len(value) != len(self._fields):
             return Misfit(path, self.expected, value)
-        if self._declared is not None and value._fields not in (None, self._declared):
+        if self._declared is not None and own_names(value) not in (None, self._declared):
             return Misfit(path, self.expected, value)
         return check_fields(self._fields, value._values, self._names, path)
 

@@ -47,6 +47,8 @@ class ChainedEdge(msgspec.Struct, frozen=True, kw_only=True):
     source: int
     target: int
     side_output: str | None = None
+    #: Declared type of a side output; that of other rows stands with the operator that emits them.
+    side_type: TypeSpec = None
 
 
 class JobVertex(msgspec.Struct, frozen=True, kw_only=True):

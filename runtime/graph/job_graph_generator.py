@@ -89,7 +89,10 @@ def _vertex(chain: Sequence[StreamNode], graph: StreamGraph, ids: Mapping[int, O
         operators=tuple(_descriptor(node, ids) for node in chain),
         chained_edges=tuple(
             ChainedEdge(
-                source=position[edge.source], target=position[edge.target], side_output=edge.side_output
+                source=position[edge.source],
+                target=position[edge.target],
+                side_output=edge.side_output,
+                side_type=None if edge.side_output is None else edge.type_spec,
             )
             for node in chain
             for edge in chained_edges(node, graph)

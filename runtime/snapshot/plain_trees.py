@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import PositionalNames, Row, RowKind, positional_row
 from yarrow.runtime.data.key_classes import resolve_class
 from yarrow.runtime.snapshot.record_classes import (
     ENUM,
@@ -220,8 +220,9 @@ def _time(w: TreeWriter, value: dt.time) -> list[Any]:
 
 
 def _row(w: TreeWriter, value: Row) -> list[Any]:
-    names = value.get_field_names()
-    return [ROW, value.get_row_kind().value, names if names is None else list(names), *map(w.tree, value)]
+    fields = value._fields
+    names = True if type(fields) is PositionalNames else None if fields is None else list(fields)
+    return [ROW, value.get_row_kind().value, names, *map(w.tree, value)]
 
 
 def _numpy_scalar(w: TreeWriter, value: np.generic) -> list[Any]:
@@ -363,8 +364,9 @@ def _read_default_dict(r: TreeReader, tree: list[Any]) -> defaultdict[Any, Any]:
 
 
 def _read_row(r: TreeReader, tree: list[Any]) -> Row:
-    row = Row(*r.rest(tree, 3))
-    if tree[2] is not None:
+    values = r.rest(tree, 3)
+    row = positional_row(values) if tree[2] is True else Row(*values)
+    if type(tree[2]) is list:
         row.set_field_names(tree[2])
     row.set_row_kind(RowKind(tree[1]))
     return row

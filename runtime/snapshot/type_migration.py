@@ -23,7 +23,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.runtime.snapshot.errors import StateMigrationError
 
 Convert = Callable[[Any], Any]
@@ -123,7 +123,7 @@ def _rows(was: RowTypeInfo, now: RowTypeInfo, place: StatePlace) -> Convert | No
             None if source is None else row[source] if inner is None else inner(row[source])
             for source, inner in steps
         ]
-        made = Row(*values)
+        made = positional_row(values)
         if field_names is not None:
             made.set_field_names(field_names)
         made.set_row_kind(row.get_row_kind())

@@ -1,4 +1,4 @@
-"""A savepoint of a time when Rows of `Types.ROW` had no names: the state of these keys is found by Rows that bear f0, f1.
+"""A savepoint of a time when Rows of `Types.ROW` had no names: Rows that bear f0, f1, ... find their state in it.
 
 `python -m tests.format.test_rows_version_1 FOLDER` wrote it, before such Rows bore names; never write it again.
 """
@@ -77,6 +77,37 @@ def write(path: str) -> None:
     with SavepointEnvironment(fragment, types=[PAIR], max_parallelism=16) as running:
         running.push([Row(*row) for row in ROWS])
         running.write(path)
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> str:
+    shutil.copytree(FOLDER, tmp_path / "golden")
+    return str(tmp_path / "golden")
+
+
+def counted(rows: list[Any]) -> list[Any]:
+    """What `Keep` tells of each key, three operators after each other."""
+    return sorted(rows, key=lambda told: told[0])
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_rows_with_names_find_what_rows_without_had_stored(golden: str, tmp_path: Path, backend: str) -> None:
+    settings = {"state.backend.type": backend}
+    with SavepointEnvironment(fragment, golden, types=[PAIR], configuration=settings) as running:
+        running.push([Row("a", 1), Row("b", 2), Row("c", 4)])
+        a, b = Row("a", 1), Row("b", 2)
+        told = counted(running.take())
+        assert told == [
+            *[("a", 2, 2, a, a, [a, a])] * 3,
+            *[("b", 1, 1, b, b, [b])] * 3,
+            *[("c", 0, 0, None, None, [])] * 3,
+        ]
+        assert {row[3].f0 for row in told[:6]} == {"a", "b"}
+        running.write(str(tmp_path / "again"))
+    # What is written now is read as well, by Rows of either kind.
+    with SavepointEnvironment(fragment, str(tmp_path / "again"), configuration=settings) as running:
+        running.push([Row("a", 1)])
+        assert running.take() == [("a", 3, 3, a, a, [a, a, a])] * 3
 
 
 if __name__ == "__main__":

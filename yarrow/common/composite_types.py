@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from yarrow.common.type_information import TypeInformation, TypeSpec, require_type
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import Row, RowKind, own_names, positional_row
 
 
 class TupleTypeInfo(TypeInformation):
@@ -61,6 +61,8 @@ class TupleTypeInfo(TypeInformation):
 class RowTypeInfo(TypeInformation):
     """A Row with a declared type, and if given a name, for each field; any field may hold None.
 
+    A Row without names that enters a stream of this type bears the declared names, or f0, f1, ... where there are none.
+
     Raises ValueError when names and types differ in number or a name comes twice.
     """
 
@@ -90,7 +92,7 @@ class RowTypeInfo(TypeInformation):
 
     @property
     def is_named(self) -> bool:
-        """Whether names were declared, so that values carry them."""
+        """Whether names were declared, so that they are part of what the values are."""
         return self._identity[1] is not None
 
     def get_field_index(self, field_name: str) -> int:
@@ -109,8 +111,8 @@ class RowTypeInfo(TypeInformation):
     def accepts(self, value: object) -> bool:
         if not isinstance(value, Row):
             return False
-        names = value.get_field_names()
-        if self.is_named and names is not None and names != self.get_field_names():
+        names = own_names(value)
+        if self.is_named and names is not None and names != self._identity[1]:
             return False
         return _all_accepted(self._identity[0], value)
 
@@ -129,7 +131,9 @@ class RowTypeInfo(TypeInformation):
         if obj is None:
             return None
         row_kind, values = obj
-        row = Row(*(t.from_internal_type(v) for t, v in zip(self._identity[0], values, strict=True)))
+        row = positional_row(
+            [t.from_internal_type(v) for t, v in zip(self._identity[0], values, strict=True)]
+        )
         if self.is_named:
             row.set_field_names(self._identity[1])
         row.set_row_kind(RowKind(row_kind))

@@ -8,11 +8,20 @@ runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast
 
-__all__ = ["Row", "RowKind"]
+__all__ = [
+    "PositionalNames",
+    "Row",
+    "RowKind",
+    "bear_names",
+    "own_names",
+    "positional_names",
+    "positional_row",
+]
 
 
 class RowKind(Enum):
@@ -34,6 +43,36 @@ class RowKind(Enum):
 _SHORT_STRINGS = ("+I", "-U", "+U", "-D")
 
 
+class PositionalNames(tuple[str, ...]):
+    """The names f0, f1, ... that a Row bears where its declared type gives its fields none.
+
+    Fields are read and written by them, and texts and dicts show them. They are no part of the Row's identity: it
+    equals, and as a key is, the Row of the same values without names.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is PositionalNames and len(self) == len(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+@lru_cache(1024)
+def positional_names(count: int) -> PositionalNames:
+    """The names of so many fields, f0 and so on."""
+    return PositionalNames(f"f{position}" for position in range(count))
+
+
+def own_names(row: Row) -> tuple[str, ...] | None:
+    """The names that are part of a Row's identity; None for a Row without names and for positional ones."""
+    fields = row._fields
+    return fields if type(fields) is tuple else None
+
+
 class Row:
     """An ordered group of values with optional field names.
 
@@ -41,8 +80,10 @@ class Row:
     strings serves as a template: `Person = Row("id", "name"); Person(1, "a")` gives a named Row.
 
     Fields are read and written by position (`row[0]`), by name (`row["id"]`) and, unless the name is that of
-    a method, as an attribute (`row.id`). Rows are equal when kind, names and values are; a Row hashes when
-    all its values do, and must not change while it is in a set or a dict.
+    a method, as an attribute (`row.id`). A Row of positions bears the names f0, f1, ... in a stream of
+    `Types.ROW`, and the declared ones in a stream of `Types.ROW_NAMED`. Rows are equal when kind, names and
+    values are, where f0, f1, ... of `Types.ROW` count as no names; a Row hashes when all its values do, and
+    must not change while it is in a set or a dict.
 
     Raises ValueError when positional and named values are mixed, IndexError, KeyError or AttributeError for a
     field that does not exist.
@@ -166,25 +207,38 @@ class Row:
             return NotImplemented
         return (
             self._row_kind is other._row_kind
-            and self._fields == other._fields
+            and (self._fields is other._fields or own_names(self) == own_names(other))
             and self._values == other._values
         )
 
     def __hash__(self) -> int:
         # The kind is left out: equal rows still hash alike, and enum hashes differ between processes.
-        return hash((self._fields, tuple(self._values)))
+        return hash((own_names(self), tuple(self._values)))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if type(self._fields) is PositionalNames:
+            return _restore_positional_row, (tuple(self._values), self._row_kind.value)
         return _restore_row, (self._fields, tuple(self._values), self._row_kind.value)
 
     def __repr__(self) -> str:
         if self._fields is None:
-            return f"Row({', '.join(repr(value) for value in self._values)})"
+            return f"<Row({', '.join(map(repr, self._values))})>"
         pairs = zip(self._fields, self._values, strict=True)
         return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
 
     def __str__(self) -> str:
         return f"{self._row_kind}{self._values!r}" if self._row_kind is not RowKind.INSERT else repr(self)
+
+
+#: Puts names on a Row as they are, unchecked, at the cost of one call in C.
+bear_names: Callable[[Row, tuple[str, ...]], None] = Row.__dict__["_fields"].__set__
+
+
+def positional_row(values: Sequence[Any]) -> Row:
+    """A Row of these values as a stream of `Types.ROW` gives it: it bears the names f0, f1, ..."""
+    row = Row(*values)
+    bear_names(row, positional_names(len(values)))
+    return row
 
 
 def _restore_row(fields: tuple[str, ...] | None, values: tuple[Any, ...], row_kind: int) -> Row:
@@ -193,6 +247,12 @@ def _restore_row(fields: tuple[str, ...] | None, values: tuple[Any, ...], row_ki
         row.set_field_names(fields)
     if row_kind:
         row.set_row_kind(RowKind(row_kind))
+    return row
+
+
+def _restore_positional_row(values: tuple[Any, ...], row_kind: int) -> Row:
+    row = _restore_row(None, values, row_kind)
+    bear_names(row, positional_names(len(values)))
     return row
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from yarrow.common.types import Row
+from yarrow.common.types import Row, own_names
 from yarrow.runtime.data.key_classes import RowKey
 from yarrow.runtime.data.plain_classes import fields_of_plain_class
 from yarrow.state_processor.shapes import (
@@ -126,9 +126,9 @@ class Observed:
             self._observe_dict(value)
             return ("dict", cls)
         if cls is Row or cls is RowKey:
-            names = value._fields if cls is Row else value.names
+            names = own_names(value) if cls is Row else value.names
             self._observe_fields(enumerate(value if cls is Row else value.values))
-            return ("row", tuple(names) if names is not None else None, len(self._fields))
+            return ("row", names, len(self._fields))
         if isinstance(value, enum.Enum):
             return ("enum", cls)
         if isinstance(value, np.generic):

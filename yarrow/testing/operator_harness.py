@@ -41,6 +41,7 @@ from yarrow.runtime.data.elements import (
     Watermark,
     WatermarkStatus,
 )
+from yarrow.runtime.data.row_names import namer_for
 from yarrow.runtime.data.serializers import serializer_for
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -246,8 +247,13 @@ class OperatorHarness:
     # ------------------------------------------------------------------ input
 
     def push(self, *rows: Any, input: int = 0, timestamps: Sequence[int | None] | None = None) -> None:
-        """Sends rows as one batch and runs until nothing moves. Raises FragmentFailedError."""
-        self.send(RowBatch(list(rows), None if timestamps is None else list(timestamps)), input)
+        """Sends rows as one batch and runs until nothing moves. Raises FragmentFailedError.
+
+        Rows of a declared type bear its names, as a source gives them.
+        """
+        name = namer_for(self._input_types[input])
+        named = list(rows) if name is None else list(map(name, rows))
+        self.send(RowBatch(named, None if timestamps is None else list(timestamps)), input)
 
     def push_batch(self, batch: Any, input: int = 0) -> None:
         """The same for a pyarrow RecordBatch, where the input leads to a columnar operator."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.common import Row, RowKind
+from yarrow.common import Row, RowKind, Types
+from yarrow.common.types import own_names, positional_row
 
 
 def test_fields_are_read_and_written_by_position_name_and_attribute() -> None:
@@ -100,5 +102,49 @@ def test_a_copy_is_apart() -> None:
 
 def test_text_shows_names_and_kind() -> None:
     assert repr(Row(a=1, b="x")) == "Row(a=1, b='x')"
-    assert repr(Row(1, "x")) == "Row(1, 'x')"
+    assert str(Row("a", 2)) == repr(Row("a", 2)) == "<Row('a', 2)>"
+    assert str(positional_row(["a", 2])) == "Row(f0='a', f1=2)"
     assert str(RowKind.UPDATE_BEFORE) == "-U"
+
+
+def test_positional_names_are_for_access() -> None:
+    row = positional_row(["a", 2])
+    assert (row.f0, row["f1"], row[1]) == ("a", 2, 2)
+    assert row.as_dict() == {"f0": "a", "f1": 2}
+    assert row.get_field_names() == ["f0", "f1"]
+    assert row.get_fields_by_names(["f1", "f0"]) == [2, "a"]
+    row.f1 = 3
+    row["f0"] = "b"
+    assert list(row) == ["b", 3]
+    with pytest.raises(KeyError, match=r"'f2': this Row has the fields \['f0', 'f1'\]"):
+        row["f2"]
+
+
+def test_positional_names_are_no_part_of_a_row() -> None:
+    row, nameless, named = positional_row(["a", 2]), Row("a", 2), Row(f0="a", f1=2)
+    assert row == nameless and nameless == row and row == positional_row(["a", 2])
+    assert row != named and named != row and nameless != named
+    assert hash(row) == hash(nameless)
+    assert {row: 1}[nameless] == 1 and {nameless: 1}[row] == 1
+    assert named not in {row: 1, nameless: 2}
+    assert row != positional_row(["a"]) and row != Row.of_kind(RowKind.DELETE, "a", 2)
+    assert own_names(row) is None and own_names(named) == ("f0", "f1")
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda row: pickle.loads(pickle.dumps(row))])
+def test_positional_names_stay_what_they_are(again: Any) -> None:
+    row = positional_row(["a", positional_row([2])])
+    row.set_row_kind(RowKind.DELETE)
+    made = again(row)
+    assert made == row and made.get_row_kind() is RowKind.DELETE
+    assert made.f1.f0 == 2
+    assert own_names(made) is None
+
+
+def test_a_declared_type_gives_positional_names_and_takes_them_for_none() -> None:
+    unnamed = Types.ROW([Types.STRING()])
+    named = Types.ROW_NAMED(["a"], [Types.STRING()])
+    row = unnamed.from_internal_type(unnamed.to_internal_type(Row("x")))
+    assert row.f0 == "x" and row == Row("x")
+    assert named.accepts(row) and unnamed.accepts(row) and not named.accepts(Row(f0="x"))
+    assert named.from_internal_type(named.to_internal_type(row)) == Row(a="x")

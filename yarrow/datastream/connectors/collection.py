@@ -20,7 +20,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.datastream.connectors.base import (
     Boundedness,
     Source,
@@ -172,7 +172,7 @@ def _row(value: Any, type_info: RowTypeInfo) -> Any:
         value = [value.get(name) for name in names]
     if not isinstance(value, tuple | list | Row) or len(value) != len(types):
         return value
-    row = Row(*(conform(item, field) for item, field in zip(value, types, strict=True)))
+    row = positional_row([conform(item, field) for item, field in zip(value, types, strict=True)])
     if type_info.is_named:
         row.set_field_names(type_info.get_field_names())
     if isinstance(value, Row):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from yarrow.common.typeinfo import MapTypeInfo, RowTypeInfo, TypeInformation
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.data_types import ANY_DECIMAL, arrow_data_type
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -118,7 +118,7 @@ def _value_of_arrow(type_info: TypeInformation) -> Callable[[Any], Any]:
             if value is None:
                 return None
             parts = [read(value[name]) for name, read in zip(names, readers, strict=True)]
-            return Row(*parts) if template is None else template(*parts)
+            return positional_row(parts) if template is None else template(*parts)
 
         return read_row
     if isinstance(type_info, MapTypeInfo):

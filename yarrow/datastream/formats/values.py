@@ -21,7 +21,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.runtime.common.errors import InvalidProgramError
 
 _TRUE = {"true", "True", "TRUE", "1"}
@@ -134,7 +134,7 @@ def row_reader(row_type: RowTypeInfo, missing_is_error: bool) -> Callable[[Any],
                 values.append(read(record.get(name)))
             except ValueError as error:
                 raise ValueError(f"field {name!r}: {error}") from None
-        return Row(*values) if template is None else template(*values)
+        return positional_row(values) if template is None else template(*values)
 
     return read_row
 
