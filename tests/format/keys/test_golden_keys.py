@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.runtime.data.key_classes import EnumKey, RecordKey
 from yarrow.runtime.data.key_groups import (
     compute_default_max_parallelism,
@@ -110,3 +110,12 @@ def test_key_group_range_vectors() -> None:
             for index in range(parallelism)
         ]
         assert found == ranges
+
+
+@pytest.mark.parametrize("vector", [v for v in VECTORS if v["key"][0] == "row"], ids=str)
+def test_a_row_that_bears_positional_names_is_the_key_of_the_row_without(vector: dict[str, Any]) -> None:
+    row = positional_row(list(build(vector["key"])))
+    assert row.get_field_names() == [f"f{position}" for position in range(len(row))]
+    encoded = encode_key(canonicalize(row))
+    assert encoded == bytes.fromhex(vector["encoding"])
+    assert {canonicalize(row): 1}[build(vector["key"])] == {canonicalize(build(vector["key"])): 1}[row] == 1
