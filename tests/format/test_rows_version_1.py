@@ -51,17 +51,17 @@ class Keep(KeyedProcessFunction[Any, Any, Any]):
         self._by_row.put(row, count + 1)
 
 
-class Whole(KeySelector):
+class Whole(KeySelector[Any, Any]):
     def get_key(self, value: Any) -> Any:
         return value
 
 
-class Made(KeySelector):
+class Made(KeySelector[Any, Any]):
     def get_key(self, value: Any) -> Any:
         return Row(value[0], value[1])
 
 
-class ExplicitlyNamed(KeySelector):
+class ExplicitlyNamed(KeySelector[Any, Any]):
     def get_key(self, value: Any) -> Any:
         return Row(f0=value[0], f1=value[1])
 

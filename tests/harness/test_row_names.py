@@ -44,7 +44,7 @@ SEEN = (["f0", "f1"], "Row(f0='a', f1=2)", {"f0": "a", "f1": 2}, 2, "a")
     ],
 )
 def test_rows_of_a_row_type_bear_positional_names(exchange: Callable[[Any], Any]) -> None:
-    def fragment(rows: DataStream) -> DataStream:
+    def fragment(rows: DataStream) -> Any:
         return exchange(rows.map(lambda pair: Row(*pair), PAIR)).map(names_and_texts)
 
     assert run(fragment, ("a", 2)) == [SEEN]
@@ -169,4 +169,4 @@ def test_declared_names_inside_of_others() -> None:
         {"k": [Row(word="a", count=2), Row(word="b", count=3)]},
         Row(word="a", count=2),
     )
-    assert value[0]["k"][0].get_field_names() is None and value[1].get_field_names() is None  # type: ignore[attr-defined]
+    assert value[0]["k"][0].get_field_names() is None and value[1].get_field_names() is None
