@@ -15,6 +15,7 @@ from typing import Any
 from yarrow.container.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.fault_plans import install_fault_plan
 from yarrow.container.job_code import install_user_code
+from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.operators.base import CollectMessage, RestoredState
 from yarrow.container.operators.collecting import CollectingOperator
@@ -410,6 +411,11 @@ class JobTasks:
                 tasks_left=len(self._running),
             )
         )
+
+    def gates(self) -> list[InputGate]:
+        """The inputs of the running tasks; any thread."""
+        with self._lock:
+            return [entry.task.gate for entry in self._running.values()]
 
     def reports(self) -> tuple[tuple[TaskMetrics, ...], dict[ExecutionAttemptID, dict[str, Any]]]:
         """Metrics and accumulators of the running tasks."""

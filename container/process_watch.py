@@ -6,7 +6,6 @@ process. Must not end anything: it names the largest, YARN or the user decides.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.metrics import garbage_time
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _log = logging.getLogger(__name__)
@@ -27,6 +27,8 @@ class ProcessSample:
     pid: int
     #: Proportional set size in bytes: pages shared by n processes count 1/n for each.
     pss: int
+    #: The part of `pss` that is mapped from files: code and libraries.
+    mapped: int
     cpu_seconds: float
     threads: int
     descriptors: int
@@ -34,20 +36,23 @@ class ProcessSample:
 
 def read_pss(pid: int, proc: Path = Path("/proc")) -> int | None:
     """PSS in bytes; None when the process is gone."""
+    return _memory(pid, proc).get("Pss")
+
+
+def _memory(pid: int, proc: Path) -> dict[str, int]:
+    """Bytes by the names of the kernel; nothing when the process is gone."""
     try:
         text = (proc / str(pid) / "smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    for line in text.splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return None
+        return {}
+    lines = (line.split() for line in text.splitlines())
+    return {line[0][:-1]: int(line[1]) * 1024 for line in lines if len(line) == 3 and line[2] == "kB"}
 
 
 def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSample | None:
     """All numbers of a process; None when it is gone."""
-    pss = read_pss(pid, proc)
-    if pss is None:
+    memory = _memory(pid, proc)
+    if "Pss" not in memory:
         return None
     folder = proc / str(pid)
     try:
@@ -59,7 +64,9 @@ def sample_process(name: str, pid: int, proc: Path = Path("/proc")) -> ProcessSa
     return ProcessSample(
         name=name,
         pid=pid,
-        pss=pss,
+        pss=memory["Pss"],
+        # Kernels before 5.10 do not tell it apart.
+        mapped=memory.get("Pss_File", 0),
         cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
         threads=int(fields[17]),
         descriptors=descriptors,
@@ -134,27 +141,26 @@ class ProcessWatch:
         self._warned = over
 
     def metrics(self, worker_metrics: Iterable[Mapping[str, float]] = ()) -> dict[str, float]:
-        """Flink's process metrics, summed over all processes; heap = PSS, garbage collection = Python's."""
-        collected = sum(generation["collections"] for generation in gc.get_stats())
+        """Flink's process metrics, summed over all processes.
+
+        Heap = PSS, non-heap = what of it is mapped from files, direct = Arrow's buffers, managed = what RocksDB may
+        take and has taken, shuffle = what producers may send ahead and what of it waits, garbage collection = Python's.
+        """
+        mapped = sum(sample.mapped for sample in self._samples)
         values: dict[str, float] = {
             "Status.JVM.CPU.Load": self._load,
             "Status.JVM.CPU.Time": sum(sample.cpu_seconds for sample in self._samples) * 1e9,
             "Status.JVM.Memory.Heap.Used": self.used,
             "Status.JVM.Memory.Heap.Committed": self.used,
             "Status.JVM.Memory.Heap.Max": self._budget,
-            "Status.JVM.Memory.NonHeap.Used": 0,
-            "Status.JVM.Memory.NonHeap.Committed": 0,
+            "Status.JVM.Memory.NonHeap.Used": mapped,
+            "Status.JVM.Memory.NonHeap.Committed": mapped,
             "Status.JVM.Memory.NonHeap.Max": -1,
-            "Status.JVM.Memory.Direct.Count": 0,
-            "Status.JVM.Memory.Direct.MemoryUsed": 0,
-            "Status.JVM.Memory.Direct.TotalCapacity": 0,
             "Status.JVM.Threads.Count": sum(sample.threads for sample in self._samples),
             "Status.JVM.FileDescriptor.Open": sum(sample.descriptors for sample in self._samples),
-            "Status.JVM.GarbageCollector.All.Count": collected,
-            "Status.JVM.GarbageCollector.All.Time": 0,
-            "Status.JVM.GarbageCollector.All.TimeMsPerSecond": 0,
-            "Status.Flink.Memory.Managed.Used": 0,
-            "Status.Flink.Memory.Managed.Total": 0,
+            **garbage_time.of_this_process().metrics(),
+            # Sums over the workers, which alone have any of these.
+            **dict.fromkeys(WORKER_SUMS, 0.0),
         }
         for metrics in worker_metrics:
             for name, value in metrics.items():
@@ -169,4 +175,18 @@ _OWN_PREFIXES = (
     "Status.JVM.Memory.Heap.",
     "Status.JVM.Threads.",
     "Status.JVM.FileDescriptor.",
+)
+
+#: What every worker reports of itself, 0 while there is no worker.
+WORKER_SUMS = (
+    "Status.JVM.Memory.Direct.MemoryUsed",
+    "Status.JVM.Memory.Direct.TotalCapacity",
+    "Status.Flink.Memory.Managed.Used",
+    "Status.Flink.Memory.Managed.Total",
+    "Status.Shuffle.Netty.TotalMemory",
+    "Status.Shuffle.Netty.UsedMemory",
+    "Status.Shuffle.Netty.AvailableMemory",
+    "Status.Shuffle.Netty.TotalMemorySegments",
+    "Status.Shuffle.Netty.UsedMemorySegments",
+    "Status.Shuffle.Netty.AvailableMemorySegments",
 )

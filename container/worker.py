@@ -27,6 +27,7 @@ from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.garbage_collection import GarbageCollection
 from yarrow.container.task.task_thread import TaskThread
 from yarrow.container.user_logs import ClientLogHandler, LogLinesHandler, use_client_levels
+from yarrow.container.worker_metrics import WorkerMetrics
 from yarrow.container.worker_protocol import (
     BeginCheckpoint,
     CancelTasks,
@@ -187,6 +188,7 @@ class Worker:
     # ------------------------------------------------------------------ reports
 
     def _report(self) -> None:
+        own = WorkerMetrics(self._garbage, self._jobs.gates)
         while not self._stopping.wait(_REPORT_SECONDS):
             tasks, accumulators = self._jobs.reports()
             try:
@@ -195,22 +197,10 @@ class Worker:
                 if not tasks:
                     continue
                 self._control.send(
-                    MetricsReport(tasks=tasks, accumulators=accumulators, process=self._process_metrics())
+                    MetricsReport(tasks=tasks, accumulators=accumulators, process=own.values())
                 )
             except OSError:
                 return
-
-    def _process_metrics(self) -> dict[str, float]:
-        values: dict[str, float] = {"Status.JVM.Threads.Count": float(threading.active_count())}
-        garbage = self._garbage
-        if garbage is not None:
-            values["Status.JVM.GarbageCollector.All.Count"] = float(garbage.count)
-            values["Status.JVM.GarbageCollector.All.Time"] = garbage.total_seconds * 1000
-            values["gcLongestPauseMs"] = garbage.longest_seconds * 1000
-        pyarrow = sys.modules.get("pyarrow")
-        if pyarrow is not None:
-            values["arrowPoolBytes"] = float(pyarrow.total_allocated_bytes())
-        return values
 
     def _send_output(self, stream: str, text: str) -> None:
         self._control.send(OutputLines(stream=stream, text=text))

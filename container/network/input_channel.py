@@ -58,6 +58,7 @@ class InputChannel:
         #: Barriers that wait in the queue, or have waited there; the producing side appends.
         self._announced: deque[CheckpointBarrier | Buffer] = deque()
         self._recording: ChannelRecording | None = None
+        self.window_batches = window_batches
         self.window_bytes = max(window_bytes, MIN_WINDOW_BYTES)
         #: (element, size) by reference, or (header, payload) as received.
         self._queue: deque[Queued] = deque()
@@ -145,6 +146,16 @@ class InputChannel:
     def queued(self) -> int:
         """Elements waiting."""
         return len(self._queue)
+
+    @property
+    def waiting_batches(self) -> int:
+        """Batches received and not taken yet."""
+        return max(0, self.received_buffers - (self.granted_batches - self.window_batches))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of batches received and not taken yet."""
+        return max(0, self.received_bytes - (self.granted_bytes - self.window_bytes))
 
     def take(self) -> StreamElement:
         """The next element; raises ChannelFailedError when the producer is gone and nothing is left to read."""

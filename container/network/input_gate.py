@@ -17,11 +17,13 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, StreamElement
 class GateChannel:
     """A channel with what the gate knows of it."""
 
-    __slots__ = ("aligned", "channel", "idle", "input_index", "watermark")
+    __slots__ = ("aligned", "channel", "idle", "input_index", "is_local", "watermark")
 
-    def __init__(self, channel: InputChannel, input_index: int) -> None:
+    def __init__(self, channel: InputChannel, input_index: int, *, is_local: bool = False) -> None:
         self.channel = channel
         self.input_index = input_index
+        #: Its producer is a task of the same TaskExecutor.
+        self.is_local = is_local
         self.watermark = MIN_TIMESTAMP
         self.idle = False
         #: False while a channel that was idle lags behind the watermark of its input.
@@ -139,6 +141,14 @@ class InputGate:
     def queued(self) -> int:
         """Elements waiting in all channels."""
         return sum(entry.channel.queued for entry in self.channels)
+
+    @property
+    def usage(self) -> float:
+        """Share of the credit that was granted to producers which waits here, 0 to 1, by batches or by bytes."""
+        channels = [entry.channel for entry in self.channels]
+        batches, size = sum(c.waiting_batches for c in channels), sum(c.waiting_bytes for c in channels)
+        windows = sum(c.window_batches for c in channels), sum(c.window_bytes for c in channels)
+        return min(1.0, max(batches / windows[0], size / windows[1])) if channels else 0.0
 
     def close(self) -> None:
         """Drops what waits."""

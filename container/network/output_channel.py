@@ -72,11 +72,15 @@ class OutputChannel(ABC):
         self.sent_bytes = 0
         self._granted_batches = 0
         self._granted_bytes = 0
+        #: Batches and bytes of the first grant: how far the producer may be ahead. 0 = no grant yet.
+        self._window = (0, 0)
         self._failure: str | None = None
 
     def grant(self, batches: int, size: int) -> None:
         """Totals the consumer allows; a smaller one than before is an old message and changes nothing."""
         if batches > self._granted_batches:
+            if not self._granted_batches:
+                self._window = (batches, size)
             self._granted_batches = batches
         if size > self._granted_bytes:
             self._granted_bytes = size
@@ -111,6 +115,18 @@ class OutputChannel(ABC):
     def failure(self) -> str | None:
         """Why the consumer takes nothing any more; None while it does."""
         return self._failure
+
+    @property
+    def usage(self) -> float | None:
+        """Share of the credit that is used up, 0 to 1, by batches or by bytes; None where none was ever granted."""
+        (batches, size), credit = self._window, self.credit
+        if not batches or not size:
+            return None
+        if self._overdraft:
+            return 1.0
+        ahead = credit.sent_batches - (credit.granted_batches - batches)
+        bytes_ahead = credit.sent_bytes - (credit.granted_bytes - size)
+        return min(1.0, max(0.0, ahead / batches, bytes_ahead / size))
 
     @property
     def overdraft(self) -> int:

@@ -39,6 +39,11 @@ class Partition(ABC):
         return sum(channel.overdraft for channel in self.channels)
 
     @property
+    def usages(self) -> list[float]:
+        """How much of its credit each channel has used up, 0 to 1; channels without credit are left out."""
+        return [usage for channel in self.channels if (usage := channel.usage) is not None]
+
+    @property
     @abstractmethod
     def records_taken(self) -> int:
         """Rows that were handed to this output so far, once for a broadcast."""

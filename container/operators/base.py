@@ -190,6 +190,8 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
         self.name = name
         #: Rows that came in where the chain could not tell from a neighbour; see `counts_input`.
         self.records_in = 0
+        #: Timers that have fired.
+        self.fired_timers = 0
         self.context: OperatorContext
 
     def setup(self, context: OperatorContext) -> None:

@@ -27,6 +27,11 @@ BOUNDED_JUMPS = "numWatermarkJumpsBounded"
 class WatermarkTarget(Protocol):
     """Where an operator that makes watermarks puts them: the chain, which hands them on behind the operator."""
 
+    @property
+    def watermark(self) -> int:
+        """The last one handed on; MIN_TIMESTAMP before the first."""
+        ...
+
     def emit_watermark(self, watermark: int) -> None:
         """Hands on a watermark; one that is no higher than the last has no effect. Ends idleness."""
 
@@ -36,6 +41,8 @@ class WatermarkTarget(Protocol):
 
 class _Nowhere:
     """The target of an operator that no chain runs."""
+
+    watermark = MIN_TIMESTAMP
 
     def emit_watermark(self, watermark: int) -> None:
         return None

@@ -185,9 +185,9 @@ class ProcessingOperator(FunctionOperator):
         self, timers: TimerQueue, limit: int, domain: TimeDomain, deadline: float
     ) -> Iterator[tuple[Any, int | None]]:
         state, context = self.context.state, self._timer_context
-        fired = False
+        fired = 0
         while (timer := timers.pop(limit)) is not None:
-            fired = True
+            fired += 1
             timestamp, key, _ = timer
             stamp = timestamp if domain is TimeDomain.EVENT_TIME else None
             state.current_key = user_key(key)
@@ -203,6 +203,7 @@ class ProcessingOperator(FunctionOperator):
                 raise OperatorFailure(self.name, record, error) from error
             if perf_counter() >= deadline:
                 break
+        self.fired_timers += fired
         if fired:
             state.current_key = NO_KEY
             context.element_timestamp = None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
@@ -23,6 +24,7 @@ from yarrow.container.task.freezing import generate_fixed
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import SinkWriterOperator
@@ -120,12 +122,19 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._for_writer: list[Any] = []
         #: False where the input had ended before the restored checkpoint.
         self._takes_rows = True
+        self._rows_sent = 0
+        self._rows_refused = 0
+        #: What the writer has told at its end.
+        self._bytes_sent: int | None = None
+        #: How long the last call of `write` took.
+        self._send_ms: float | None = None
         #: Prepared at the end of the input, waiting for a checkpoint.
         self._last: list[Any] = []
 
     # ------------------------------------------------------------------ life cycle
 
     def open(self) -> None:
+        self._register_writer_metrics()
         self._restore()
         self._make_writer()
 
@@ -170,6 +179,17 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             restored, self._for_writer = self._for_writer, []
             self._writer = self._sink.create_writer(WriterContext(self.context, self._timers), restored)
 
+    def _register_writer_metrics(self) -> None:
+        metrics = self.context.metric_group
+        metrics.register("numRecordsSend", lambda: self._rows_sent)
+        metrics.register("numRecordsSendErrors", lambda: self._rows_refused)
+        metrics.register("numBytesSend", self._bytes_sent_so_far)
+        metrics.register("currentSendTime", lambda: self._send_ms)
+
+    def _bytes_sent_so_far(self) -> int | None:
+        writer = self._writer
+        return self._bytes_sent if writer is None else writer.bytes_sent()
+
     def _register_metrics(self, commits: PendingCommits) -> None:
         metrics = self.context.metric_group
         metrics.gauge("pendingCommittables", lambda: len(commits))
@@ -180,6 +200,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def close(self) -> None:
         if self._writer is not None:
             writer, self._writer = self._writer, None
+            self._bytes_sent = writer.bytes_sent()
             writer.close()
         if self._committer is not None:
             committer, self._committer = self._committer, None
@@ -201,12 +222,26 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
         assert self._writer is not None
-        self._writer.write(rows, timestamps)
+        with self._sending(len(rows)):
+            self._writer.write(rows, timestamps)
 
     def process_batch(self, batch: ArrowBatch) -> tuple[()]:
         assert self._writer is not None
-        self._writer.write_batch(batch.batch)
+        with self._sending(len(batch)):
+            self._writer.write_batch(batch.batch)
         return ()
+
+    @contextmanager
+    def _sending(self, rows: int) -> Iterator[None]:
+        """Counts and times one call of the writer."""
+        started = perf_counter()
+        try:
+            yield
+        except BaseException:
+            self._rows_refused += rows
+            raise
+        self._rows_sent += rows
+        self._send_ms = 1000 * (perf_counter() - started)
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -63,6 +63,7 @@ class PrintingOperator(BulkRowOperator):
         several = environment.parallelism > 1
         parts = [p for p in (self._identifier, str(environment.subtask + 1) if several else "") if p]
         self._prefix = ":".join(parts) + "> " if parts else ""
+        context.metric_group.register("numRecordsSend", lambda: self.records_in)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         # The text is made at once: a value changed later must print as it was.

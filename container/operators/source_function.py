@@ -98,6 +98,8 @@ class _Handover:
         self._room = threading.Condition()
         self._lock = CheckpointLock()
         self._sleeping = True
+        #: The source's thread waits for room.
+        self.is_full = False
         self.cancelled = False
 
     # ---- source thread
@@ -121,9 +123,13 @@ class _Handover:
     def _append_locked(self, entry: tuple[Any, int | None] | Watermark | WatermarkStatus) -> None:
         rows = self._rows
         if len(rows) >= _HANDOVER_ROWS:
+            self.is_full = True
+            # A task that waits for credit is to learn that the function stands still.
+            self._wake()
             with self._room:
                 while len(rows) >= _HANDOVER_ROWS and not self.cancelled:
                     self._room.wait(0.2)
+            self.is_full = False
         if self.cancelled:
             raise SourceCancelledError
         rows.append(entry)
@@ -236,11 +242,13 @@ class SourceFunctionHead(SourceHead):
         done = self._done
         records = self._take_rows(max_rows)
         if records is not None:
+            self.measured.fetched()
             return records
         if done:
             if self._failure is not None:
                 raise self._failure
             return None
+        self.measured.nothing_there()
         return NothingAvailable()
 
     def _take_rows(self, max_rows: int = _HANDOVER_ROWS) -> SourceRecords | None:
@@ -300,6 +308,10 @@ class SourceFunctionHead(SourceHead):
         except Exception:
             # The task ends in any case; run() leaves at its next collect.
             _log.exception("cancel() of source '%s' raised", self.name)
+
+    @property
+    def stands_still(self) -> bool:
+        return self._handover.is_full
 
     @property
     def has_live_thread(self) -> bool:

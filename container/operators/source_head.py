@@ -11,6 +11,7 @@ from typing import Any
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.operators.event_time import TimeSettings, WatermarkMaker
+from yarrow.container.operators.source_metrics import SourceMetrics
 from yarrow.container.operators.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
 from yarrow.datastream.connectors.base import (
     NothingAvailable,
@@ -26,6 +27,10 @@ class SourceHead(WatermarkMaker):
         super().setup(context)
         settings = TimeSettings(context)
         self._time = SourceTime(self.name)
+        target = self.watermarks_to
+        self.measured = SourceMetrics(
+            context.metric_group, context.environment.clock, lambda: target.watermark
+        )
         if settings.ingestion:
             self._time = IngestionTime(self.name, context, settings, self.watermarks_to)
         elif (strategy := self.strategy()) is not None:
@@ -36,9 +41,11 @@ class SourceHead(WatermarkMaker):
         """What makes watermarks inside the source."""
         return None
 
-    def timed(self, records: SourceRecords) -> Iterable[SourceRecords]:
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
         """What `poll` gave, with timestamps, in parts between which watermarks go out; see SourceTime."""
-        return self._time.timed(records)
+        for part in self._time.timed(records):
+            self.measured.emitted(part)
+            yield part
 
     def next_timer(self) -> int | None:
         return self._time.next_emission()
@@ -100,6 +107,11 @@ class SourceHead(WatermarkMaker):
     def cancel(self) -> None:
         """The task is being cancelled: let go of threads that run user code."""
         return None
+
+    @property
+    def stands_still(self) -> bool:
+        """True while user code waits in the middle of an emit because the task takes no rows."""
+        return False
 
     @property
     def has_live_thread(self) -> bool:

@@ -7,7 +7,7 @@ generator emits between two of its rows. Must not know readers or chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from yarrow.container.operators.event_time import (
     check_timestamps,
     refuse_missing,
 )
+from yarrow.container.operators.source_metrics import SplitMetrics
 from yarrow.container.task.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common.clock import Clock
@@ -134,8 +135,10 @@ class SplitWatermarks(SourceTime):
         interval = settings.interval_ms if strategy.makes_watermarks else 0
         self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
         self._splits: dict[str, WatermarkTracker] = {}
+        #: Of the same splits.
+        self._split_metrics: dict[str, SplitMetrics] = {}
         #: Counts while there is no split, and takes the records of readers that name none.
-        self._without_split = self._new_tracker()
+        self._without_split = self._new_tracker(self._note_move)
         #: True for a reader whose records name no split.
         self._unnamed = False
         self._moved = False
@@ -149,9 +152,19 @@ class SplitWatermarks(SourceTime):
             BOUNDED_JUMPS, lambda: self._bounded_before + sum(t.bounded_jumps for t in self._trackers())
         )
 
-    def _new_tracker(self) -> WatermarkTracker:
+    def _new_tracker(self, changed: Callable[[], None]) -> WatermarkTracker:
         generator = self._strategy.create_watermark_generator(self._asked_time)
-        return WatermarkTracker(generator, self._settings.max_jump_ms, self._note_move)
+        return WatermarkTracker(generator, self._settings.max_jump_ms, changed)
+
+    def _add_tracker(self, split_id: str) -> WatermarkTracker:
+        def changed() -> None:
+            self._moved = True
+            metrics.changed()
+
+        tracker = self._new_tracker(changed)
+        metrics = self._split_metrics[split_id] = SplitMetrics(self._context.metric_group, split_id, tracker)
+        self._splits[split_id] = tracker
+        return tracker
 
     def _note_move(self) -> None:
         self._moved = True
@@ -170,7 +183,7 @@ class SplitWatermarks(SourceTime):
     def add_splits(self, split_ids: Iterable[str]) -> None:
         for split_id in split_ids:
             if split_id not in self._splits:
-                self._splits[split_id] = self._new_tracker()
+                self._add_tracker(split_id)
                 self._moved = True
         # The first split of an idle reader makes it active before its records come.
         self._hand_on()
@@ -181,11 +194,12 @@ class SplitWatermarks(SourceTime):
             if tracker is None:
                 continue
             self._forget(tracker)
+            self._split_metrics.pop(split_id).remove()
             # The last split to go leaves its watermark behind, and the time to idleness begins anew.
             self._moved = bool(self._splits)
             if not self._splits and not self._unnamed:
                 self._forget(self._without_split)
-                self._without_split = self._new_tracker()
+                self._without_split = self._new_tracker(self._note_move)
 
     def _forget(self, tracker: WatermarkTracker) -> None:
         self._late_before += tracker.late_records
@@ -197,7 +211,7 @@ class SplitWatermarks(SourceTime):
             return self._without_split
         tracker = self._splits.get(split_id)
         if tracker is None:
-            tracker = self._splits[split_id] = self._new_tracker()
+            tracker = self._add_tracker(split_id)
         return tracker
 
     def _hand_on(self) -> None:

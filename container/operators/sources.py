@@ -19,6 +19,7 @@ from yarrow.container.operators.carried_records import (
     encode_carried,
 )
 from yarrow.container.operators.source_head import SourceHead
+from yarrow.container.operators.source_metrics import register_pending
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.operators.user_functions import load_function
 from yarrow.container.task.checkpointing.source_events import (
@@ -128,6 +129,7 @@ class ReadingSource(SourceHead):
         context = self._reader_context = ReaderContext(self.context, self._inbox)
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
+        register_pending(self.context.metric_group, self._reader)
         self._commits = (
             type(self._reader).notify_checkpoint_complete is not SourceReader.notify_checkpoint_complete
             and environment.settings.get(checkpointing.INTERVAL) is not None
@@ -145,6 +147,9 @@ class ReadingSource(SourceHead):
         records = self._reader.poll(max_rows)
         if isinstance(records, SourceRecords):
             self._errors += records.num_errors
+            self.measured.fetched()
+        elif records is not None:
+            self.measured.nothing_there()
         return records
 
     def take_carried(self) -> list[SourceRecords]:

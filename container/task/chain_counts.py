@@ -63,8 +63,8 @@ class ChainCounts:
         """Registers the metrics of all operators, with the watermarks that `time` knows."""
         for index, operator in enumerate(self._operators):
             scope = metric_scope(operator.name)
-            registry.register(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]
-            registry.register(f"{scope}.numRecordsOut", lambda i=index: self.records_out_of(i))  # type: ignore[misc]
+            registry.counted(f"{scope}.numRecordsIn", lambda i=index: self.records_into(i))  # type: ignore[misc]
+            registry.counted(f"{scope}.numRecordsOut", lambda i=index: self.records_out_of(i))  # type: ignore[misc]
             behind = time.behind[index]
             registry.register(f"{scope}.currentInputWatermark", lambda t=behind: t.input_watermark)  # type: ignore[misc]
             registry.register(f"{scope}.currentOutputWatermark", lambda t=behind: t.watermark)  # type: ignore[misc]

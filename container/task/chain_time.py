@@ -28,7 +28,7 @@ class OperatorTime:
         #: The last watermark that came to the operator.
         self.input_watermark = MIN_TIMESTAMP
         #: The last one sent on.
-        self.watermark = MIN_TIMESTAMP
+        self.watermark: int = MIN_TIMESTAMP
         self.idle = False
 
     def emit_watermark(self, watermark: int) -> None:

@@ -7,30 +7,16 @@ task. It measures queues and exchanges, not the time inside functions.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import ceil
-from statistics import stdev
 
+from yarrow.container.task.histogram import Histogram
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import metrics
 from yarrow.runtime.config.options.metrics import LatencyGranularity
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import LatencyMarker
-
-#: The fields of a histogram in Flink's REST API, apart from min, max, mean and stddev.
-_QUANTILES = {
-    "median": 0.5,
-    "p75": 0.75,
-    "p90": 0.9,
-    "p95": 0.95,
-    "p98": 0.98,
-    "p99": 0.99,
-    "p999": 0.999,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +37,6 @@ class LatencySettings:
         )
 
 
-class LatencyHistogram:
-    """The last so many latencies in milliseconds."""
-
-    def __init__(self, size: int) -> None:
-        self._values: deque[int] = deque(maxlen=size)
-
-    def update(self, milliseconds: int) -> None:
-        """A marker took that long from its source to here."""
-        self._values.append(milliseconds)
-
-    def quantile(self, share: float) -> float:
-        """The smallest value that at least that share of the values does not exceed; 0 without values."""
-        values = sorted(self._values)
-        return float(values[max(0, ceil(share * len(values)) - 1)]) if values else 0.0
-
-    @property
-    def mean(self) -> float:
-        """Mean of the values; 0 without values."""
-        values = list(self._values)
-        return sum(values) / len(values) if values else 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the values; 0 below two."""
-        values = list(self._values)
-        return stdev(values) if len(values) > 1 else 0.0
-
-
 class LatencyTracker:
     """The markers of one task; `operators` are the ids of its chain, head first."""
 
@@ -96,7 +54,7 @@ class LatencyTracker:
         self._registry = registry
         self._clock = clock
         self._next_at = clock.monotonic()
-        self._histograms: dict[str, LatencyHistogram] = {}
+        self._histograms: dict[str, Histogram] = {}
 
     def seconds_until_due(self) -> float | None:
         """When a source sends its next marker; None = never."""
@@ -119,7 +77,7 @@ class LatencyTracker:
         source = self._source_scope(marker)
         histogram = self._histograms.get(source)
         if histogram is None:
-            histogram = self._histograms[source] = LatencyHistogram(self._settings.history)
+            histogram = self._histograms[source] = Histogram(self._settings.history)
             self._register(source, operators, histogram)
         histogram.update(max(0, self._clock.epoch_ms() - marker.marked_time_ms))
 
@@ -132,12 +90,7 @@ class LatencyTracker:
             source += f"source_subtask_index.{marker.subtask}."
         return source
 
-    def _register(self, source: str, operators: Sequence[str], histogram: LatencyHistogram) -> None:
+    def _register(self, source: str, operators: Sequence[str], histogram: Histogram) -> None:
         for operator in operators:
             name = f"latency.{source}operator_id.{operator}.operator_subtask_index.{self._subtask}.latency"
-            self._registry.register(f"{name}_mean", lambda: histogram.mean)
-            self._registry.register(f"{name}_stddev", lambda: histogram.deviation)
-            self._registry.register(f"{name}_min", partial(histogram.quantile, 0.0))
-            self._registry.register(f"{name}_max", partial(histogram.quantile, 1.0))
-            for label, share in _QUANTILES.items():
-                self._registry.register(f"{name}_{label}", partial(histogram.quantile, share))
+            self._registry.register_histogram(name, histogram)

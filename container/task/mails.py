@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from yarrow.container.task.histogram import Histogram
 from yarrow.runtime.common.clock import perf_counter
 
 
@@ -45,26 +46,6 @@ class ChunkAtHand:
         return cut_off
 
 
-class MailDelays:
-    """How long mails waited: count, sum and the longest since the last reading."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total_seconds = 0.0
-        self.longest_seconds = 0.0
-
-    def add(self, seconds: float) -> None:
-        """A mail waited `seconds`."""
-        self.count += 1
-        self.total_seconds += seconds
-        self.longest_seconds = max(self.longest_seconds, seconds)
-
-    @property
-    def average_ms(self) -> float:
-        """Mean wait in milliseconds."""
-        return 1000 * self.total_seconds / self.count if self.count else 0.0
-
-
 class Mailbox:
     """What others want to be done on the task's thread, in the order in which they asked."""
 
@@ -72,7 +53,8 @@ class Mailbox:
         self._chunk = chunk
         self._mails: deque[Callable[[], None]] = deque()
         self._closed = False
-        self.delays = MailDelays()
+        #: Milliseconds that mails waited.
+        self.delays = Histogram()
 
     def __len__(self) -> int:
         return len(self._mails)
@@ -82,7 +64,7 @@ class Mailbox:
         queued = perf_counter()
 
         def run() -> None:
-            self.delays.add(perf_counter() - queued)
+            self.delays.update(1000 * (perf_counter() - queued))
             mail()
 
         self._mails.append(run)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from math import inf
 
 from yarrow.common.metrics import Counter, Distribution, Meter, MetricGroup
+from yarrow.container.task.histogram import Histogram
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.metrics.rate import RateBetweenReadings
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]")
 
@@ -63,20 +66,24 @@ class TaskMeter(Meter):
         return (self._count - samples[0][1]) / elapsed if elapsed > 0 else 0.0
 
 
-class TaskDistribution(Distribution):
-    """Count, sum, minimum and maximum of reported values."""
+class TaskDistribution(Histogram, Distribution):
+    """Count, sum, minimum, maximum and mean of all reported values, and quantiles of the last ones."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.sum = 0
-        self.min = 0
-        self.max = 0
+        super().__init__()
+        self._least = inf
+        self._greatest = -inf
 
-    def update(self, value: int) -> None:
-        self.min = value if self.count == 0 else min(self.min, value)
-        self.max = value if self.count == 0 else max(self.max, value)
-        self.count += 1
-        self.sum += value
+    def update(self, value: float) -> None:
+        super().update(value)
+        self._least = min(self._least, value)
+        self._greatest = max(self._greatest, value)
+
+    def statistics(self) -> dict[str, float]:
+        found = super().statistics()
+        if self.count:
+            found |= {"min": self._least, "max": self._greatest, "mean": self.sum / self.count}
+        return found
 
 
 class MetricRegistry:
@@ -84,20 +91,43 @@ class MetricRegistry:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._readers: dict[str, Callable[[], float]] = {}
+        self._readers: dict[str, Callable[[], float | None]] = {}
+        self._histograms: dict[str, Histogram] = {}
 
-    def register(self, name: str, reader: Callable[[], float]) -> None:
-        """A metric read by calling `reader`; a second one of a name replaces the first."""
+    def register(self, name: str, reader: Callable[[], float | None]) -> None:
+        """A metric read by calling `reader`; a second one of a name replaces the first.
+
+        While `reader` gives None there is nothing to measure, and the metric is left out.
+        """
         self._readers[name] = reader
+
+    def counted(self, name: str, total: Callable[[], float]) -> None:
+        """A count, and its growth per second as `<name>PerSecond`."""
+        self.register(name, total)
+        self.register(f"{name}PerSecond", RateBetweenReadings(total))
+
+    def register_histogram(self, name: str, histogram: Histogram) -> None:
+        """A histogram, reported as one value a field: `<name>_min`, `<name>_p99` and so on."""
+        self._histograms[name] = histogram
+
+    def unregister(self, prefix: str) -> None:
+        """Takes out every metric whose name begins so."""
+        for name in [name for name in list(self._readers) if name.startswith(prefix)]:
+            del self._readers[name]
 
     def values(self) -> dict[str, float]:
         """All present values; a gauge that raises is left out."""
         result: dict[str, float] = {}
         for name, reader in list(self._readers.items()):
             try:
-                result[name] = float(reader())
+                value = reader()
+                if value is not None:
+                    result[name] = float(value)
             except Exception:  # a user's gauge must not stop the report of the others
                 continue
+        for name, histogram in list(self._histograms.items()):
+            for field, number in histogram.statistics().items():
+                result[f"{name}_{field}"] = number
         return result
 
 
@@ -111,7 +141,15 @@ class OperatorMetricGroup(MetricGroup):
         self._meters: dict[str, TaskMeter] = {}
         self._distributions: dict[str, TaskDistribution] = {}
 
-    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+    def register(self, name: str, reader: Callable[[], float | None]) -> None:
+        """A metric of the engine that has no value while `reader` gives None."""
+        self._registry.register(self.get_metric_identifier(name), reader)
+
+    def unregister(self) -> None:
+        """Takes out all metrics of this group."""
+        self._registry.unregister(self.get_metric_identifier(""))
+
+    def add_group(self, name: str, extra: str | None = None) -> OperatorMetricGroup:
         added = (name,) if extra is None else (name, extra)
         return OperatorMetricGroup(self._registry, self._scope + added)
 
@@ -136,7 +174,5 @@ class OperatorMetricGroup(MetricGroup):
     def distribution(self, name: str) -> Distribution:
         if name not in self._distributions:
             made = self._distributions[name] = TaskDistribution()
-            identifier = self.get_metric_identifier(name)
-            for part in ("count", "sum", "min", "max"):
-                self._registry.register(f"{identifier}_{part}", lambda p=part, d=made: getattr(d, p))  # type: ignore[misc]
+            self._registry.register_histogram(self.get_metric_identifier(name), made)
         return self._distributions[name]

@@ -93,6 +93,9 @@ class StreamTask:
         self.sizer = SliceSizer(slice_seconds)
         #: Reads the clock by which slices are measured; a test may drive it by hand.
         self.seconds = perf_counter
+        #: When its operators began to be restored and when they ran (perf_counter); None before.
+        self.initializing_since: float | None = None
+        self.running_since: float | None = None
         self.time = TimeAccounting(perf_counter())
         #: Gives the records in flight of the restored checkpoint when the task opens.
         self._recover = recover
@@ -159,6 +162,7 @@ class StreamTask:
 
     def initialize(self) -> None:
         """Tells that the task is being restored."""
+        self.initializing_since = perf_counter()
         self._listener.task_state_changed(self, ExecutionState.INITIALIZING, None)
 
     def open(self) -> None:
@@ -178,6 +182,7 @@ class StreamTask:
         if self.chain.head.context.state.read_ahead_rows:
             self.inputs.read_ahead()
         self.stage = TaskStage.RUNNING
+        self.running_since = perf_counter()
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
     def skip(self, *, beside_enumerator: bool = False) -> None:
@@ -289,7 +294,7 @@ class StreamTask:
         if self._blocked:
             waiting = self.chain.source is not None or self.inputs.has_data
             self.outputs.flush_if_due()
-            return False, Phase.BACK_PRESSURED if waiting else Phase.IDLE
+            return False, self._blocked_phase() if waiting else Phase.IDLE
         deadline = now + self.slice_seconds
         watermarks = self.inputs.watermarks
         watermarks.deadline = deadline
@@ -302,6 +307,11 @@ class StreamTask:
         worked = self.inputs.take(deadline) if self.chain.source is None else self.reading.take(now)
         self.outputs.flush_if_due()
         return worked or fired, Phase.BUSY if worked else Phase.IDLE
+
+    def _blocked_phase(self) -> Phase:
+        source = self.chain.source
+        stands_still = source is not None and source.stands_still
+        return Phase.HARD_BACK_PRESSURED if stands_still else Phase.BACK_PRESSURED
 
     def broadcast(self, element: ControlElement) -> None:
         """Sends a control element behind everything emitted so far, on all outputs."""

@@ -28,7 +28,6 @@ from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
-from yarrow.container.task.time_accounting import Phase
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.config.options import checkpointing, execution, pipeline, taskmanager
@@ -145,7 +144,7 @@ class TaskBuilder:
         watch = StalledChannels(
             self._title(self.vertex.id, self.descriptor.subtask),
             watched,
-            lambda: task.time.phase is Phase.BACK_PRESSURED,
+            lambda: task.time.phase.is_back_pressured,
             self._settings.get(taskmanager.STALLED_CHANNEL_WARNING).seconds,
             self._clock.monotonic,
         )
@@ -275,6 +274,8 @@ class TaskBuilder:
             max(1, self._settings.get(taskmanager.NETWORK_TASK_POOL_BATCHES) // max(1, total)),
         )
         channels = []
+        here = self.address_of(self.vertex.id, self.descriptor.subtask)
+        assert here is not None, "a task is built where it is placed"
         for edge in edges:
             codec = self._codec(edge)
             for producer in self._producers(edge):
@@ -283,7 +284,9 @@ class TaskBuilder:
                 channel = self._network.open_input(key, codec, batches, window, self._wake_thread, origin)
                 if edge.result_type is ResultPartitionType.BLOCKING:
                     self._fetch_result(channel, edge, producer)
-                channels.append(GateChannel(channel, edge.target_input))
+                address = self.address_of(edge.source, producer)
+                is_local = address is not None and address.resource_id == here.resource_id
+                channels.append(GateChannel(channel, edge.target_input, is_local=is_local))
         return InputGate(channels, 1 + max((edge.target_input for edge in edges), default=0), self._clock)
 
     def _fetch_result(self, channel: InputChannel, edge: JobEdge, producer: int) -> None:

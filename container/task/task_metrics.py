@@ -6,61 +6,105 @@ worker makes once a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.network.input_gate import GateChannel
+from yarrow.container.task.metric_registry import MetricRegistry, metric_scope
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.time_accounting import Phase
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.metrics.rate import RateBetweenReadings
 
-
-class RateBetweenReadings:
-    """Growth per second of a count since it was read before."""
-
-    def __init__(self, total: Callable[[], float]) -> None:
-        self._total = total
-        self._last = (perf_counter(), 0.0)
-        self._rate = 0.0
-
-    def __call__(self) -> float:
-        now, value = perf_counter(), self._total()
-        then, former = self._last
-        if now - then >= 0.5:
-            self._rate = max(0.0, (value - former) / (now - then))
-            self._last = (now, value)
-        return self._rate
+#: The phases that a metric of time adds up, by the part of its name that says which.
+_PHASES = {
+    "Busy": (Phase.BUSY,),
+    "Idle": (Phase.IDLE,),
+    "BackPressured": (Phase.BACK_PRESSURED, Phase.HARD_BACK_PRESSURED),
+    "SoftBackPressured": (Phase.BACK_PRESSURED,),
+    "HardBackPressured": (Phase.HARD_BACK_PRESSURED,),
+}
+#: Flink accumulates these only.
+_ACCUMULATED = ("Busy", "Idle", "BackPressured")
 
 
 def register_task_metrics(registry: MetricRegistry, task: StreamTask) -> None:
     """Registers counts, rates, times and queue lengths of a task."""
-
-    def counted(name: str, total: Callable[[], float]) -> None:
-        registry.register(name, total)
-        registry.register(f"{name}PerSecond", RateBetweenReadings(total))
-
-    counted("numRecordsIn", lambda: task.records_in)
-    counted("numRecordsOut", lambda: task.chain.counts.records_out)
-    counted("numBytesIn", lambda: sum(c.channel.received_bytes for c in task.gate.channels))
-    counted("numBytesOut", lambda: sum(p.bytes_out for p in task.partitions))
-    counted("numBuffersOut", lambda: sum(p.batches_out for p in task.partitions))
-    for index, (total, rate) in enumerate(
-        (
-            ("accumulateBusyTimeMs", "busyTimeMsPerSecond"),
-            ("accumulateIdleTimeMs", "idleTimeMsPerSecond"),
-            ("accumulateBackPressuredTimeMs", "backPressuredTimeMsPerSecond"),
-        )
-    ):
-        registry.register(total, lambda i=index: task.time.totals_ms(perf_counter())[i])  # type: ignore[misc]
-        registry.register(rate, lambda i=index: task.time.per_second(perf_counter())[i])  # type: ignore[misc]
-    registry.register("isBackPressured", lambda: float(task.time.phase is Phase.BACK_PRESSURED))
+    registry.counted("numRecordsIn", lambda: task.records_in)
+    registry.counted("numRecordsOut", lambda: task.chain.counts.records_out)
+    registry.counted("numFiredTimers", lambda: sum(each.fired_timers for each in task.chain.operators))
     registry.register("currentInputWatermark", lambda: min(v.watermark for v in task.gate.valves))
+    if len(task.gate.valves) > 1:
+        scope = metric_scope(task.chain.head.name)
+        for number, valve in enumerate(task.gate.valves, start=1):
+            registry.register(f"{scope}.currentInput{number}Watermark", lambda v=valve: v.watermark)  # type: ignore[misc]
+    registry.register("initializationTime", lambda: initialization_ms(task))
+    _register_times(registry, task)
+    _register_network(registry, task)
     barriers = task.gate.barriers
     registry.register("checkpointAlignmentTime", lambda: barriers.alignment_seconds * 1e9)
     registry.register("checkpointStartDelayNanos", lambda: barriers.start_delay_seconds * 1e9)
     registry.register("mailboxQueueSize", lambda: task.mails_waiting)
-    registry.register("mailboxLatencyMs", lambda: task.mail_delays.average_ms)
-    registry.register("mailboxLatencyMs_max", lambda: task.mail_delays.longest_seconds * 1000)
-    registry.register("Shuffle.Netty.Input.Buffers.inputQueueLength", lambda: task.gate.queued)
-    registry.register(
-        "Shuffle.Netty.Output.Buffers.outputQueueLength", lambda: sum(p.queued for p in task.partitions)
-    )
+    registry.register("mailboxMailsPerSecond", RateBetweenReadings(lambda: task.mail_delays.count))
+    registry.register_histogram("mailboxLatencyMs", task.mail_delays)
+
+
+def initialization_ms(task: StreamTask) -> float:
+    """Milliseconds that the task has been, or was, INITIALIZING; 0 before."""
+    if task.initializing_since is None:
+        return 0.0
+    until = perf_counter() if task.running_since is None else task.running_since
+    return 1000 * (until - task.initializing_since)
+
+
+def _register_times(registry: MetricRegistry, task: StreamTask) -> None:
+    def total(phases: Iterable[Phase]) -> float:
+        totals = task.time.totals_ms(perf_counter())
+        return sum(totals[phase] for phase in phases)
+
+    def rate(phases: Iterable[Phase]) -> float:
+        rates = task.time.per_second(perf_counter())
+        return sum(rates[phase] for phase in phases)
+
+    for name, phases in _PHASES.items():
+        shown = name[0].lower() + name[1:]
+        registry.register(f"{shown}TimeMsPerSecond", lambda p=phases: rate(p))  # type: ignore[misc]
+        if name in _ACCUMULATED:
+            registry.register(f"accumulate{name}TimeMs", lambda p=phases: total(p))  # type: ignore[misc]
+    registry.register("isBackPressured", lambda: float(task.time.phase.is_back_pressured))
+
+
+def _register_network(registry: MetricRegistry, task: StreamTask) -> None:
+    gate, partitions = task.gate, task.partitions
+    local = [entry for entry in gate.channels if entry.is_local]
+    remote = [entry for entry in gate.channels if not entry.is_local]
+    registry.counted("numBytesIn", lambda: _bytes(gate.channels))
+    registry.counted("numBytesOut", lambda: sum(p.bytes_out for p in partitions))
+    registry.counted("numBuffersOut", lambda: sum(p.batches_out for p in partitions))
+    for scope in ("", "Shuffle.Netty.Input."):
+        registry.counted(f"{scope}numBytesInLocal", lambda: _bytes(local))
+        registry.counted(f"{scope}numBytesInRemote", lambda: _bytes(remote))
+        registry.counted(f"{scope}numBuffersInLocal", lambda: _buffers(local))
+        registry.counted(f"{scope}numBuffersInRemote", lambda: _buffers(remote))
+
+    def out_pool_usage() -> float:
+        usages = [usage for partition in partitions for usage in partition.usages]
+        return sum(usages) / len(usages) if usages else 0.0
+
+    buffers: dict[str, Callable[[], float]] = {
+        "Input.Buffers.inputQueueLength": lambda: gate.queued,
+        "Input.Buffers.inPoolUsage": lambda: gate.usage,
+        "Output.Buffers.outputQueueLength": lambda: sum(p.queued for p in partitions),
+        "Output.Buffers.outPoolUsage": out_pool_usage,
+    }
+    for name, reader in buffers.items():
+        registry.register(f"Shuffle.Netty.{name}", reader)
+        # The name that Flink had before 1.9 and still reports.
+        registry.register(f"buffers.{name.rpartition('.')[2]}", reader)
+
+
+def _bytes(entries: Iterable[GateChannel]) -> int:
+    return sum(entry.channel.received_bytes for entry in entries)
+
+
+def _buffers(entries: Iterable[GateChannel]) -> int:
+    return sum(entry.channel.received_buffers for entry in entries)

@@ -1,4 +1,4 @@
-"""Where a task's time goes: busy, idle, back-pressured; together they are all of it.
+"""Where a task's time goes: busy, idle, back-pressured softly or hard; together they are all of it.
 
 Owner: the task thread. Measured at the edges of slices, not sampled: a task that could run but waits for its thread
 counts as busy, as a thread waiting for a core would.
@@ -14,7 +14,15 @@ class Phase(IntEnum):
 
     BUSY = 0
     IDLE = 1
+    #: Soft: the task waits for credit between two slices and takes mails meanwhile.
     BACK_PRESSURED = 2
+    #: Hard: besides, user code stands still in the middle of an emit.
+    HARD_BACK_PRESSURED = 3
+
+    @property
+    def is_back_pressured(self) -> bool:
+        """Softly or hard."""
+        return self >= Phase.BACK_PRESSURED
 
 
 class TimeAccounting:
@@ -23,10 +31,10 @@ class TimeAccounting:
     def __init__(self, now: float) -> None:
         self._stamp = now
         self.phase = Phase.IDLE
-        self._totals = [0.0, 0.0, 0.0]
+        self._totals = [0.0] * len(Phase)
         self._window_start = now
-        self._window_totals = [0.0, 0.0, 0.0]
-        self._rates = [0.0, 1000.0, 0.0]
+        self._window_totals = [0.0] * len(Phase)
+        self._rates = [0.0, 1000.0, 0.0, 0.0]
 
     def enter(self, phase: Phase, now: float) -> None:
         """From `now` on the task is in `phase`."""
@@ -45,20 +53,18 @@ class TimeAccounting:
         self._window_totals = self._totals.copy()
         self._window_start = now
 
-    def totals_ms(self, now: float) -> tuple[float, float, float]:
-        """Accumulated milliseconds busy, idle, back-pressured."""
+    def totals_ms(self, now: float) -> list[float]:
+        """Accumulated milliseconds by phase."""
         totals = self._totals.copy()
         totals[self.phase] += now - self._stamp
-        return totals[0] * 1000, totals[1] * 1000, totals[2] * 1000
+        return [1000 * total for total in totals]
 
-    def per_second(self, now: float) -> tuple[float, float, float]:
-        """Milliseconds per second busy, idle, back-pressured; over the present window once it is a second old."""
+    def per_second(self, now: float) -> list[float]:
+        """Milliseconds per second by phase; over the present window once it is a second old."""
         elapsed = now - self._window_start
-        if elapsed >= 1.0:
-            totals = [ms / 1000 for ms in self.totals_ms(now)]
-            busy, idle, pressed = (
-                1000.0 * (total - former) / elapsed
-                for total, former in zip(totals, self._window_totals, strict=True)
-            )
-            return busy, idle, pressed
-        return self._rates[0], self._rates[1], self._rates[2]
+        if elapsed < 1.0:
+            return self._rates
+        return [
+            (total - 1000.0 * former) / elapsed
+            for total, former in zip(self.totals_ms(now), self._window_totals, strict=True)
+        ]

@@ -1,15 +1,17 @@
 """Metrics of this very process, under the names Flink has for a JVM's.
 
-Owner: any thread; reads the process table. Heap = resident memory, garbage collection = Python's.
+Owner: any thread; reads the process table. Heap = resident memory, non-heap = the part of it that is mapped from files
+(code and libraries), garbage collection = Python's. A maximum of -1 is Flink's way to say that there is none.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import threading
 from typing import Any
+
+from yarrow.runtime.metrics import garbage_time
 
 
 @functools.cache
@@ -31,17 +33,17 @@ def process_metrics(memory_limit: int | None = None) -> dict[str, float]:
     process = _this_process()
     with process.oneshot():
         cpu = process.cpu_times()
-        resident = process.memory_info().rss
+        memory = process.memory_info()
         descriptors = process.num_fds()
         load = process.cpu_percent()
     return {
         "Status.JVM.CPU.Load": load / 100 / (os.cpu_count() or 1),
         "Status.JVM.CPU.Time": (cpu.user + cpu.system) * 1e9,
-        "Status.JVM.Memory.Heap.Used": resident,
-        "Status.JVM.Memory.Heap.Committed": resident,
+        "Status.JVM.Memory.Heap.Used": memory.rss,
+        "Status.JVM.Memory.Heap.Committed": memory.rss,
         "Status.JVM.Memory.Heap.Max": physical_memory() if memory_limit is None else memory_limit,
-        "Status.JVM.Memory.NonHeap.Used": 0,
-        "Status.JVM.Memory.NonHeap.Committed": 0,
+        "Status.JVM.Memory.NonHeap.Used": memory.shared,
+        "Status.JVM.Memory.NonHeap.Committed": memory.shared,
         "Status.JVM.Memory.NonHeap.Max": -1,
         "Status.JVM.Memory.Direct.Count": 0,
         "Status.JVM.Memory.Direct.MemoryUsed": 0,
@@ -51,5 +53,5 @@ def process_metrics(memory_limit: int | None = None) -> dict[str, float]:
         "Status.JVM.Memory.Mapped.TotalCapacity": 0,
         "Status.JVM.Threads.Count": threading.active_count(),
         "Status.JVM.FileDescriptor.Open": descriptors,
-        "Status.JVM.GarbageCollector.All.Count": sum(part["collections"] for part in gc.get_stats()),
+        **garbage_time.of_this_process().metrics(),
     }

@@ -1,16 +1,16 @@
 """Samples in Prometheus' text format, named and labelled as Flink's reporter does.
 
-Owner: none (pure). Every metric is a gauge, as counters and meters are in Flink; distributions of user
-functions appear as four gauges (count, sum, min, max).
+Owner: none (pure). Counters and meters are gauges, as they are in Flink; histograms, and the distributions of user
+functions, are summaries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from yarrow.runtime.metrics.samples import Sample
+from yarrow.runtime.metrics.samples import Sample, Summary
 
 #: Version of the exposition format.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,11 +40,15 @@ def render(samples: Iterable[Sample], filter_label_values: bool = True) -> str:
         if lines is None:
             scope = sample.scope.replace(".", "_")
             help_text = f"{sample.name} (scope: {scope})".translate(_ESCAPES)
-            lines = families[family] = [f"# HELP {family} {help_text}", f"# TYPE {family} gauge"]
+            kind = "summary" if isinstance(sample.value, Summary) else "gauge"
+            lines = families[family] = [f"# HELP {family} {help_text}", f"# TYPE {family} {kind}"]
         key = id(sample.variables)
         if key not in labels:
             labels[key] = (sample.variables, _labels(sample, filter_label_values))
-        lines.append(f"{family}{labels[key][1]} {_value(sample.value)}")
+        if isinstance(sample.value, Summary):
+            lines += _summary(family, labels[key][1], sample.value)
+        else:
+            lines.append(f"{family}{_in_braces(labels[key][1])} {_value(sample.value)}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
@@ -53,7 +57,18 @@ def _labels(sample: Sample, filtered: bool) -> str:
     for name, value in sample.variables.items():
         shown = _NOT_IN_NAMES.sub("_", value) if filtered else value.translate(_ESCAPES)
         parts.append(f'{name}="{shown}",')
-    return "{" + "".join(parts) + "}" if parts else ""
+    return "".join(parts)
+
+
+def _in_braces(labels: str) -> str:
+    return f"{{{labels}}}" if labels else ""
+
+
+def _summary(family: str, labels: str, summary: Summary) -> Iterator[str]:
+    for share, value in summary.quantiles.items():
+        yield f'{family}{{{labels}quantile="{share}",}} {_value(value)}'
+    yield f"{family}_sum{_in_braces(labels)} {_value(summary.sum)}"
+    yield f"{family}_count{_in_braces(labels)} {_value(summary.count)}"
 
 
 def _value(value: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from yarrow.runtime.metrics.job_metrics import job_metrics
 from yarrow.runtime.metrics.scopes import split_by_operator
@@ -17,21 +18,54 @@ from yarrow.runtime.rpc.messages import (
     VertexDetails,
 )
 
+#: The fields of a histogram in reports and in REST, and those that are quantiles in Flink's Prometheus reporter.
+_LAST_FIELD: Final = "_p999"
+_QUANTILES: Final = {"median": 0.5, "p75": 0.75, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999}
+_HISTOGRAM_FIELDS: Final = ("count", "sum", "min", "max", "mean", "stddev", "p90", *_QUANTILES)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A histogram as Prometheus knows it: `quantiles` by the share that each is of."""
+
+    count: float
+    sum: float
+    quantiles: Mapping[float, float]
+
+
+def gather_histograms(values: Mapping[str, float]) -> tuple[dict[str, float], dict[str, Summary]]:
+    """Parts the values into those of single metrics and histograms by name.
+
+    A name is that of a histogram when a task has reported all fields of one under it.
+    """
+    plain, summaries = dict(values), dict[str, Summary]()
+    for last in [name for name in values if name.endswith(_LAST_FIELD)]:
+        name = last.removesuffix(_LAST_FIELD)
+        if not all(f"{name}_{field}" in values for field in _HISTOGRAM_FIELDS):
+            continue
+        fields = {field: plain.pop(f"{name}_{field}") for field in _HISTOGRAM_FIELDS}
+        quantiles = {share: fields[field] for field, share in _QUANTILES.items()}
+        summaries[name] = Summary(fields["count"], fields["sum"], quantiles)
+    return plain, summaries
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value: `scope` is dotted (`taskmanager.job.task`), `variables` are its labels."""
+    """One value or one histogram: `scope` is dotted (`taskmanager.job.task`), `variables` are its labels."""
 
     scope: str
     name: str
-    value: float
+    value: float | Summary
     variables: Mapping[str, str]
 
 
 def of_values(scope: str, values: Mapping[str, float], variables: Mapping[str, str]) -> Iterator[Sample]:
-    """Samples of one scope."""
-    for name, value in values.items():
+    """Samples of one scope; the fields of a histogram, which REST shows one by one, become one sample."""
+    plain, summaries = gather_histograms(values)
+    for name, value in plain.items():
         yield Sample(scope, name, value, variables)
+    for name, summary in summaries.items():
+        yield Sample(scope, name, summary, variables)
 
 
 def of_task_executors(executors: Iterable[TaskExecutorInfo]) -> Iterator[Sample]:

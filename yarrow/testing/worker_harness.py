@@ -61,7 +61,8 @@ class JobFailedInHarness(Exception):
 class WorkerHarness:
     """So many workers; subtask i of each vertex runs in worker i modulo their number.
 
-    `processes` False makes them threads of this process; `tcp` has them exchange by TCP with mutual TLS.
+    `processes` False makes them threads of this process; `tcp` has them exchange by TCP with mutual TLS, as workers of
+    several TaskExecutors do.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class WorkerHarness:
             certificate=identity.certificate if identity is not None else b"",
             private_key=identity.private_key if identity is not None else b"",
             worker_id=WorkerID(f"harness/{index}"),
-            resource_id="harness",
+            resource_id=f"harness-{index}" if self._authority is not None else "harness",
             host="127.0.0.1",
             host_key="harness",
             working_directory=folder,
@@ -207,9 +208,14 @@ class WorkerHarness:
         """Runs the job to its end; seconds taken. Raises JobFailedInHarness."""
         started = perf_counter()
         self.deploy(graph)
+        self.finish(timeout)
+        return perf_counter() - started
+
+    def finish(self, timeout: float = 60.0) -> None:
+        """Waits until all tasks that were deployed have ended. Raises JobFailedInHarness."""
         left = {subtask.attempt_id for placement in self._placements for subtask in placement.subtasks}
         failure: FailureCause | None = None
-        deadline = started + timeout
+        deadline = perf_counter() + timeout
         while left:
             message = self.next_message(deadline)
             if (
@@ -224,7 +230,6 @@ class WorkerHarness:
                     self.cancel()
         if failure is not None:
             raise JobFailedInHarness(failure)
-        return perf_counter() - started
 
     def cancel(self) -> None:
         """Cancels all tasks."""

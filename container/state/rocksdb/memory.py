@@ -41,6 +41,11 @@ class WorkerMemory:
         self._shared: DatabaseMemory | None = None
         self._users = 0
 
+    @property
+    def shared(self) -> DatabaseMemory | None:
+        """What the open databases share; None while none is open that does."""
+        return self._shared
+
     def acquire(self, settings: Settings) -> DatabaseMemory:
         """The memory of one more database; the settings of the first decide for all that are open."""
         if not (settings.get(rocksdb.MEMORY_MANAGED) or settings.is_set(rocksdb.MEMORY_PER_SLOT)):

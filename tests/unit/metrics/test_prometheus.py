@@ -9,6 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.rest.fakes import JOB, NOW, SOURCE, TASK_EXECUTOR, job_details, task_executor_info
+from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup
+from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.metrics.prometheus_text import prometheus_name, render
 from yarrow.runtime.metrics.samples import Sample, of_job, of_task_executors, of_values
@@ -88,3 +90,23 @@ def test_labels_are_those_of_the_sample_however_short_its_variables_live() -> No
 
     lines = [line for line in render(samples()).splitlines() if not line.startswith("#")]
     assert lines == [f'flink_taskmanager_x{{tm_id="{number}",}} {float(number)}' for number in range(200)]
+
+
+def test_histograms_are_summaries_with_flinks_quantiles() -> None:
+    registry = MetricRegistry(ManualClock())
+    distribution = OperatorMetricGroup(registry, ("map",)).distribution("sizes")
+    for value in range(1, 101):
+        distribution.update(value)
+    samples = list(of_values("taskmanager.job.task", registry.values(), {"tm_id": "t"}))
+    (family,) = text_string_to_metric_families(render(samples))
+    assert (family.name, family.type) == ("flink_taskmanager_job_task_map_sizes", "summary")
+    quantiles = {s.labels["quantile"]: s.value for s in family.samples if "quantile" in s.labels}
+    assert quantiles == {"0.5": 50, "0.75": 75, "0.95": 95, "0.98": 98, "0.99": 99, "0.999": 100}
+    totals = {s.name.rpartition("_")[2]: s.value for s in family.samples if "quantile" not in s.labels}
+    assert totals == {"sum": 5050, "count": 100}
+    assert all(sample.labels["tm_id"] == "t" for sample in family.samples)
+
+
+def test_a_part_of_the_fields_makes_no_histogram() -> None:
+    values = {"x_p999": 1.0, "x_count": 2.0}
+    assert {sample.name: sample.value for sample in of_values("a", values, {})} == values

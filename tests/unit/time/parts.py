@@ -21,8 +21,12 @@ class Target:
         self.watermarks: list[int] = []
         self.idle = False
 
+    @property
+    def watermark(self) -> int:
+        return self.watermarks[-1] if self.watermarks else MIN_TIMESTAMP
+
     def emit_watermark(self, watermark: int) -> None:
-        if watermark > (self.watermarks[-1] if self.watermarks else MIN_TIMESTAMP):
+        if watermark > self.watermark:
             self.idle = False
             self.watermarks.append(watermark)
             self.seen.append(watermark)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.container.task.latency import LatencyHistogram, LatencySettings, LatencyTracker
+from yarrow.container.task.histogram import Histogram
+from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.options.metrics import LatencyGranularity
@@ -69,15 +70,18 @@ def test_an_interval_of_nothing_sends_none() -> None:
 
 
 def test_a_histogram_remembers_the_last_values() -> None:
-    histogram = LatencyHistogram(3)
-    assert (histogram.quantile(0.5), histogram.mean, histogram.deviation) == (0, 0, 0)
+    histogram = Histogram(3)
+    assert set(histogram.statistics().values()) == {0.0}
     for value in (100, 1, 2, 3):
         histogram.update(value)
-    assert (histogram.quantile(0.0), histogram.quantile(0.5), histogram.quantile(1.0)) == (1, 2, 3)
+    found = histogram.statistics()
+    assert (found["min"], found["median"], found["max"], found["mean"], found["stddev"]) == (1, 2, 3, 2, 1)
+    assert (found["count"], found["sum"]) == (4, 106)
 
 
 def test_a_quantile_is_the_smallest_value_that_such_a_share_does_not_exceed() -> None:
-    histogram = LatencyHistogram(200)
+    histogram = Histogram(200)
     for value in range(1, 101):
         histogram.update(value)
-    assert [histogram.quantile(share) for share in (0.01, 0.5, 0.75, 0.99, 0.999)] == [1, 50, 75, 99, 100]
+    found = histogram.statistics()
+    assert [found[field] for field in ("median", "p75", "p99", "p999")] == [50, 75, 99, 100]

@@ -144,6 +144,17 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """An event that the enumerator sent."""
         return None
 
+    def pending_records(self) -> int | None:
+        """Records of the reader's splits that it has not read yet: the metric pendingRecords. None = not known now.
+
+        Called about once a second by a thread of the engine, beside `poll`: it looks and changes nothing.
+        """
+        return None
+
+    def pending_bytes(self) -> int | None:
+        """The same in bytes: the metric pendingBytes."""
+        return None
+
     def close(self) -> None:
         """Releases what the reader holds; called once, also after a failure."""
         return None
@@ -330,6 +341,13 @@ class SinkWriter(ABC, Generic[T]):
         Committables are kept in checkpoints: plain values or dataclasses of them; see Sink.
         """
         return []
+
+    def bytes_sent(self) -> int | None:
+        """Bytes that the writer has handed outside since it was made: the metric numBytesSend. None = not known.
+
+        Called about once a second by a thread of the engine, beside `write`: it looks and changes nothing.
+        """
+        return None
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """What restored writers need: a list that is dealt out among the subtasks at another parallelism."""

@@ -107,6 +107,12 @@ class CollectionReader(OneByOneReader[Any, CollectionSplit]):
     def current_split(self) -> CollectionSplit:
         return self._split
 
+    def pending_records(self) -> int | None:
+        if self._has_open_split:
+            return max(0, len(self._elements) - self._split.next)
+        # How many there are is known once they are unpickled.
+        return None if self._waiting else 0
+
     def close_split(self) -> None:
         self._elements = []
 

@@ -19,7 +19,7 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.number_seq import NumberRange, even_ranges
+from yarrow.datastream.connectors.number_seq import NumberRange, even_ranges, pending_numbers
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, unassigned_or
 from yarrow.runtime.common.clock import Clock, SystemClock
 
@@ -152,3 +152,6 @@ class DataGeneratorReader(OneByOneReader[T, NumberRange], Generic[T]):
 
     def current_split(self) -> NumberRange:
         return NumberRange(self._id, self._rest.start, self._rest.stop)
+
+    def pending_records(self) -> int:
+        return pending_numbers(self.splits_held())

@@ -106,6 +106,10 @@ class FileReader(ABC):
     def position(self) -> FilePosition:
         """Where a reader of the same split would go on."""
 
+    def pending_bytes(self) -> int | None:
+        """Bytes of the split that were not read from the file yet; None where the format cannot tell. Any thread."""
+        return None
+
     def close(self) -> None:
         """Closes the file."""
         return None

@@ -51,6 +51,8 @@ class FileSinkWriter(SinkWriter[Any]):
         )
         self._unique = f"{self._names.writer}-{context.subtask_index}"
         self._counter = 0
+        #: Bytes in the files that this writer has closed.
+        self._closed_bytes = 0
         self._open: dict[str, PartFile] = {}
         #: Earliest time for which a timer is registered.
         self._timer_at: int | None = None
@@ -110,6 +112,10 @@ class FileSinkWriter(SinkWriter[Any]):
         """The files closed since the last call."""
         pending, self._pending = self._pending, []
         return list(pending)
+
+    def bytes_sent(self) -> int:
+        """Bytes written to files, closed and open."""
+        return self._closed_bytes + sum(part.length for part in list(self._open.values()))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """The files that stay open, with their lengths."""
@@ -193,6 +199,7 @@ class FileSinkWriter(SinkWriter[Any]):
     def _roll(self, bucket: str) -> None:
         part = self._open[bucket]
         self._pending.append(part.close(part.path in self._checkpointed))
+        self._closed_bytes += part.length
         del self._open[bucket]
 
     def _recovered(self, file: InProgressFile) -> PendingFile | None:

@@ -333,6 +333,12 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
     def current_split(self) -> FileSourceSplit:
         return self._split if self._reader is None else replace(self._split, position=self._reader.position())
 
+    def pending_bytes(self) -> int | None:
+        """Bytes of the splits that wait, and what is left of the open one."""
+        reader = self._reader
+        left = 0 if reader is None else reader.pending_bytes()
+        return None if left is None else left + sum(split.length for split in list(self._waiting))
+
     def close_split(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:

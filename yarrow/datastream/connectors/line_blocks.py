@@ -121,6 +121,11 @@ class LineBlocks:
         self.offset += len(block)
         return block or None
 
+    @property
+    def pending_bytes(self) -> int | None:
+        """Bytes behind the last block; None for compressed files, whose offsets are those of the text."""
+        return None if self._end is None else max(0, self._end - self.offset)
+
     def close(self) -> None:
         """Closes the file."""
         self._stream.close()
@@ -237,6 +242,9 @@ class BlockReader(FileReader):
         if self._handed_out >= len(self._records):
             return FilePosition(self._blocks.offset, self._skip)
         return FilePosition(self._block_offset, self._handed_out)
+
+    def pending_bytes(self) -> int | None:
+        return self._blocks.pending_bytes
 
     def close(self) -> None:
         self._blocks.close()

@@ -5,7 +5,7 @@ Owner: the task's thread. Rows are handed over as `range` slices, so that readin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,3 +97,11 @@ class NumberSequenceReader(OneByOneReader[int, NumberRange]):
 
     def current_split(self) -> NumberRange:
         return NumberRange(self._id, self._rest.start, self._rest.stop)
+
+    def pending_records(self) -> int:
+        return pending_numbers(self.splits_held())
+
+
+def pending_numbers(splits: Iterable[NumberRange]) -> int:
+    """Numbers that are left of the ranges."""
+    return sum(split.stop - split.next for split in splits)

@@ -112,6 +112,10 @@ class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
 
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
         """The open split at its position, then those that wait."""
+        return self.splits_held()
+
+    def splits_held(self) -> list[SplitT]:
+        """The open split at its position, then those that wait."""
         opened = [self.current_split()] if self._has_open_split else []
         return opened + list(self._waiting)
 

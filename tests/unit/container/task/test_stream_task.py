@@ -420,5 +420,6 @@ def test_times_of_phases_add_up() -> None:
     times.enter(Phase.BUSY, 1.0)
     times.enter(Phase.BACK_PRESSURED, 1.5)
     times.enter(Phase.IDLE, 3.0)
-    assert times.totals_ms(4.0) == (500.0, 2000.0, 1500.0)
-    assert sum(times.per_second(4.0)) == pytest.approx(1000)
+    times.enter(Phase.HARD_BACK_PRESSURED, 4.0)
+    assert times.totals_ms(4.25) == [500.0, 2000.0, 1500.0, 250.0]
+    assert sum(times.per_second(4.25)) == pytest.approx(1000)
