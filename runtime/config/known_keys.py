@@ -73,6 +73,24 @@ FAMILIES: Final = (
     KeyFamily("fs.hdfs.", "Flink's old names of Hadoop's configuration.", meaningful=False),
 )
 
+_NO_JARS: Final = (
+    "nothing of a job runs in Java: install what a function imports, or ship it by add_python_file"
+)
+_NO_JAVA_SERIALIZERS: Final = (
+    "it serializes objects of Java: values are written by their declared types, or pickled"
+)
+
+#: Why keys that programs set by PyFlink's methods do nothing here.
+WITHOUT_EFFECT: Final = {
+    "pipeline.classpaths": _NO_JARS,
+    "pipeline.closure-cleaner-level": "it cleans closures of Java: functions are pickled as Python has them",
+    "pipeline.force-avro": _NO_JAVA_SERIALIZERS,
+    "pipeline.force-kryo": _NO_JAVA_SERIALIZERS,
+    "pipeline.jars": _NO_JARS,
+    "state.changelog.enabled": "state has no log of changes: for small checkpoints set state.backend.type: rocksdb "
+    "and execution.checkpointing.incremental: true",
+}
+
 _OPTION_NAMES: Final = frozenset(name for option in ALL_OPTIONS for name in option.names)
 
 

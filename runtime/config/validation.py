@@ -19,7 +19,7 @@ from yarrow.runtime.config.errors import (
     MemoryBudgetError,
     UnknownOption,
 )
-from yarrow.runtime.config.known_keys import KeyKind, family_of, kind_of, nearest_keys
+from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, family_of, kind_of, nearest_keys
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import (
@@ -125,6 +125,8 @@ def _without_effect(settings: Settings, key: str) -> ConfigWarning:
     what = (
         f": {family.doc[0].lower()}{family.doc[1:].rstrip('.')}" if family is not None and family.doc else ""
     )
+    if key in WITHOUT_EFFECT:
+        what = f"; {WITHOUT_EFFECT[key]}"
     return ConfigWarning(
         key, f"{key}{_set_in(settings, key)} is a key of Flink without effect in Yarrow; it is ignored{what}."
     )

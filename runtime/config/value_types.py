@@ -217,6 +217,11 @@ def enum_of(enumeration: type[E]) -> ValueType[E]:
     return ValueType("Enum", f"one of {', '.join(names)}", names[0], parse, lambda member: str(member.value))
 
 
+#: What may stand before the path of a local URI: at the beginning of a directory in a list.
+_FILE_SCHEME = re.compile(r"(?<![^,|:;\s\"'\[])file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
+_ANY_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^,|;\s\"'\]]*")
+
+
 def list_of(item: ValueType[T], separators: str = ";", example: str = "a;b") -> ValueType[tuple[T, ...]]:
     """Lists split at any of `separators`, or in brackets at commas, as YAML writes them.
 
@@ -236,6 +241,24 @@ def list_of(item: ValueType[T], separators: str = ";", example: str = "a;b") -> 
     return ValueType(
         f"List<{item.name}>", f"a list separated by {shown}, each {item.expected}", example, parse, render
     )
+
+
+def _local_directories() -> ValueType[tuple[str, ...]]:
+    """Lists of local directories, also as URIs; Flink accepts a comma, a bar and a colon between two.
+
+    A colon stands in a URI too, so that its scheme is taken off before the text is split.
+    """
+    paths = list_of(STRING, separators=",|:;", example="/data1,/data2")
+
+    def parse(text: str) -> tuple[str, ...]:
+        plain = _FILE_SCHEME.sub("", text)
+        foreign = _ANY_SCHEME.search(plain)
+        if foreign is not None:
+            raise ValueError(f"{foreign[0]} is no local directory: write /path or file:///path")
+        return paths.parse(plain)
+
+    expected = paths.expected.replace("each a text that is not empty", "each a local path or file:///path")
+    return ValueType(paths.name, expected, paths.example, parse, paths.render)
 
 
 def _parse_map(text: str) -> Mapping[str, str]:
@@ -273,8 +296,8 @@ PORT_RANGE: Final = ValueType(
     str,
 )
 STRINGS: Final = list_of(STRING)
-#: Directories, separated by comma, bar or colon as Flink accepts them.
-DIRECTORIES: Final = list_of(STRING, separators=",|:;", example="/data1,/data2")
+#: Directories of the machine.
+DIRECTORIES: Final = _local_directories()
 MAP: Final[ValueType[Mapping[str, str]]] = ValueType(
     "Map", "key:value pairs separated by commas", "name:daily,owner:ada", _parse_map, _render_map, is_map=True
 )

@@ -19,18 +19,6 @@ JAVA_ONLY = {
     "pyflink.common.utils.*": "wraps Java objects",
     "pyflink.common.RowKind.to_j_row_kind": "returns a Java object",
     "pyflink.common.TypeInformation.get_java_type_info": "returns a Java object",
-    "pyflink.common.ExecutionConfig.disable_closure_cleaner": "cleans Java closures",
-    "pyflink.common.ExecutionConfig.enable_closure_cleaner": "cleans Java closures",
-    "pyflink.common.ExecutionConfig.is_closure_cleaner_enabled": "cleans Java closures",
-    "pyflink.common.ExecutionConfig.disable_force_avro": "chooses among serializers of Java classes",
-    "pyflink.common.ExecutionConfig.disable_force_kryo": "chooses among serializers of Java classes",
-    "pyflink.common.ExecutionConfig.enable_force_avro": "chooses among serializers of Java classes",
-    "pyflink.common.ExecutionConfig.enable_force_kryo": "chooses among serializers of Java classes",
-    "pyflink.common.ExecutionConfig.get_default_kryo_serializer_classes": "names Java classes",
-    "pyflink.common.ExecutionConfig.get_registered_kryo_types": "names Java classes",
-    "pyflink.common.ExecutionConfig.get_registered_pojo_types": "names Java classes",
-    "pyflink.common.ExecutionConfig.is_force_avro_enabled": "chooses among serializers of Java classes",
-    "pyflink.common.ExecutionConfig.is_force_kryo_enabled": "chooses among serializers of Java classes",
     "pyflink.common.restart_strategy.RestartStrategies.FailureRateRestartStrategyConfiguration.__init__": "its "
     "parameters are optional only beside a Java object",
     "pyflink.common.restart_strategy.RestartStrategies.FixedDelayRestartStrategyConfiguration.__init__": "its "
@@ -43,8 +31,6 @@ JAVA_ONLY = {
     "pyflink.datastream.SlotSharingGroup.get_java_slot_sharing_group": "returns a Java object",
     "pyflink.datastream.EmbeddedRocksDBStateBackend.get_options": "names a Java class",
     "pyflink.datastream.EmbeddedRocksDBStateBackend.set_options": "names a Java class",
-    "pyflink.datastream.StreamExecutionEnvironment.add_classpaths": "there are no jars",
-    "pyflink.datastream.StreamExecutionEnvironment.add_jars": "there are no jars",
     "pyflink.datastream.async_data_stream.get_gateway": "there is no gateway",
     "pyflink.datastream.async_data_stream.get_j_env_configuration": "returns a Java object",
     "pyflink.datastream.connectors.Sink.__init__": "names a Java class; an interface here",
@@ -63,12 +49,9 @@ JAVA_ONLY = {
 
 _EXTERNAL = "a connector to an external system"
 _FILES = "a file format"
-_STATE = "state backends and savepoints"
 
 #: Names, or modules with a trailing `.*`, that a part of Yarrow will bring that is not built yet.
 NOT_BUILT_YET = {
-    "pyflink.datastream.StreamExecutionEnvironment.enable_changelog_state_backend": _STATE,
-    "pyflink.datastream.StreamExecutionEnvironment.is_changelog_state_backend_enabled": _STATE,
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
     "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,

@@ -1,8 +1,8 @@
 """ExecutionConfig: how a program is executed, as methods over a Configuration.
 
 A view owned by the thread that builds the job: what is set here is set in the Configuration and the other way
-round, so that there is one truth. Times are in milliseconds. What concerns Java classes alone (Kryo, Avro,
-closure cleaner) does not exist here.
+round, so that there is one truth. Times are in milliseconds. What concerns Java classes alone (Kryo, Avro, closure
+cleaner) is kept and read back, and has no effect: the program is told why when it is executed.
 """
 
 from __future__ import annotations
@@ -132,6 +132,56 @@ class ExecutionConfig:
     def is_object_reuse_enabled(self) -> bool:
         """Whether mutable values pass by reference."""
         return self._value(options.OBJECT_REUSE)
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        """Kept without effect: it cleans closures of Java."""
+        self._configuration.set(options.CLOSURE_CLEANER_LEVEL, "RECURSIVE")
+        return self
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        """Kept without effect: it cleans closures of Java."""
+        self._configuration.set(options.CLOSURE_CLEANER_LEVEL, "NONE")
+        return self
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        """Whether the closure cleaner, which has no effect, was left on."""
+        return self._value(options.CLOSURE_CLEANER_LEVEL).upper() != "NONE"
+
+    def enable_force_kryo(self) -> ExecutionConfig:
+        """Kept without effect: Kryo serializes Java's objects."""
+        return self._set_flag(options.FORCE_KRYO, True)
+
+    def disable_force_kryo(self) -> ExecutionConfig:
+        """Kept without effect: Kryo serializes Java's objects."""
+        return self._set_flag(options.FORCE_KRYO, False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        """Whether Kryo, which has no effect, was asked for."""
+        return self._value(options.FORCE_KRYO)
+
+    def enable_force_avro(self) -> ExecutionConfig:
+        """Kept without effect: it chooses a serializer of Java's objects."""
+        return self._set_flag(options.FORCE_AVRO, True)
+
+    def disable_force_avro(self) -> ExecutionConfig:
+        """Kept without effect: it chooses a serializer of Java's objects."""
+        return self._set_flag(options.FORCE_AVRO, False)
+
+    def is_force_avro_enabled(self) -> bool:
+        """Whether Avro, which has no effect, was asked for."""
+        return self._value(options.FORCE_AVRO)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        """Return none: there are no serializers of Java's objects."""
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        """Return none: there are no serializers of Java's objects."""
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        """Return none: there are no serializers of Java's objects."""
+        return []
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
         """Set whether the state in snapshots is compressed."""

@@ -20,6 +20,24 @@ AUTO_WATERMARK_INTERVAL = (
     .default_value(Duration.of_millis(200))
     .with_description("How often watermark generators are asked for a watermark; 0 asks never.")
 )
+CLOSURE_CLEANER_LEVEL = (
+    ConfigOptions.key("pipeline.closure-cleaner-level")
+    .string_type()
+    .default_value("RECURSIVE")
+    .with_description("How closures of Java are cleaned; without effect.")
+)
+FORCE_AVRO = (
+    ConfigOptions.key("pipeline.force-avro")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Whether Java's objects are serialized by Avro; without effect.")
+)
+FORCE_KRYO = (
+    ConfigOptions.key("pipeline.force-kryo")
+    .boolean_type()
+    .default_value(False)
+    .with_description("Whether Java's objects are serialized by Kryo; without effect.")
+)
 GENERIC_TYPES = (
     ConfigOptions.key("pipeline.generic-types")
     .boolean_type()

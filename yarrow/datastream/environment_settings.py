@@ -32,6 +32,11 @@ from yarrow.runtime.graph.executor import base_configuration
 
 LOCAL_TARGET = "local"
 
+#: Keys of Flink that are kept without effect.
+_CHANGELOG = "state.changelog.enabled"
+_CLASSPATHS = "pipeline.classpaths"
+_JARS = "pipeline.jars"
+
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
@@ -183,6 +188,16 @@ class EnvironmentSettings:
         """Return what `set_state_backend` was given; None: as configured."""
         return self._state_backend
 
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Keep the setting, which has no effect: state has no log of changes. `execute` tells so, once."""
+        self._configuration.set_string(_CHANGELOG, str(enabled).lower())
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return whether the changelog, which has no effect, was asked for; None: nothing was said."""
+        value = self._configuration.to_dict().get(_CHANGELOG)
+        return None if value is None else str(value).lower() == "true"
+
     def set_default_savepoint_directory(self, directory: str) -> Self:
         """Set where savepoints go that are asked for without a directory."""
         self._configuration.set_string(checkpointing_options.SAVEPOINT_DIRECTORY.key, directory)
@@ -236,9 +251,21 @@ class EnvironmentSettings:
         """Set the interpreter of the workers."""
         self._configuration.set_string(python_options.EXECUTABLE.key, python_exec)
 
+    def add_jars(self, *jars_path: str) -> None:
+        """Keep the jars' URLs, which have no effect: nothing of a job runs in Java. `execute` tells so, once."""
+        self._add_urls(_JARS, jars_path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Keep the URLs, which have no effect: nothing of a job runs in Java. `execute` tells so, once."""
+        self._add_urls(_CLASSPATHS, classpaths)
+
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """Ship a file that functions find under a name."""
         self._files.add_cached_file(file_path, name, executable)
+
+    def _add_urls(self, key: str, urls: tuple[str, ...]) -> None:
+        known = self._configuration.to_dict().get(key)
+        self._configuration.set_string(key, ";".join([*([str(known)] if known else []), *urls]))
 
     def _settings(self) -> Settings:
         return Settings(self._configuration.to_dict(), origin="the program")

@@ -6,6 +6,7 @@ workers read. The stores themselves are part of the runtime.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 __all__ = [
@@ -76,13 +77,11 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return bool(self._enable_incremental_checkpointing)
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Set the local folders of the databases;
+        """Set the local folders of the databases, as paths or as file:///path; none takes the setting back.
 
-        none takes the setting back. Raises ValueError for an empty path.
+        Raises ValueError for a path that is no absolute local one.
         """
-        if not all(paths):
-            raise ValueError("a path of set_db_storage_paths is empty: name local folders, or pass nothing")
-        self._db_storage_paths = paths or None
+        self._db_storage_paths = tuple(_local_folder(path) for path in paths) or None
 
     def get_db_storage_paths(self) -> list[str] | None:
         """Return the local folders of the databases; None: the worker's temporary folders."""
@@ -244,6 +243,19 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
                 "execution.checkpointing.dir": self._checkpoint_data_uri,
             }
         return storage | super()._configuration()
+
+
+def _local_folder(path: str) -> str:
+    """The path of a local folder, which may be given as a URI."""
+    uri = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):(?://([^/]*))?(?=/)", path)
+    if uri is not None and (uri[1].lower() != "file" or uri[2] not in (None, "", "localhost")):
+        raise ValueError(f"{path!r} of set_db_storage_paths is no local folder: pass /path or file:///path")
+    plain = path if uri is None else path[uri.end() :]
+    if not plain.startswith("/"):
+        raise ValueError(
+            f"{path!r} of set_db_storage_paths is no absolute path: name local folders, or pass nothing"
+        )
+    return plain
 
 
 def backend_settings(backend: StateBackend) -> dict[str, str]:

@@ -24,6 +24,7 @@ from yarrow.container.state.heap_snapshot import state_form
 from yarrow.container.state.registering_backend import RegisteringBackend, StateRegistration
 from yarrow.container.state.rocksdb.canonical import StoredForm
 from yarrow.container.state.rocksdb.database import ColumnFamily
+from yarrow.container.state.rocksdb.folders import make_directories
 from yarrow.container.state.rocksdb.keys import DatabaseKeys, decode, group_start
 from yarrow.container.state.rocksdb.list_store import ListStore, RocksDBListState
 from yarrow.container.state.rocksdb.map_store import MapKeys, MapStore, RocksDBMapState
@@ -50,7 +51,7 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.config.options import checkpointing, rocksdb
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import (
@@ -67,7 +68,9 @@ from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_se
 
 
 def rocksdb_state_backend(context: KeyedBackendContext) -> RocksDBKeyedStateBackend:
-    """The factory of the backend."""
+    """The factory of the backend. Raises RocksDBFolderError for a directory that cannot be used."""
+    directories = context.settings.get(rocksdb.LOCAL_DIR)
+    make_directories(directories or ())
     return RocksDBKeyedStateBackend(context)
 
 

@@ -82,6 +82,25 @@ def new_folder(directories: tuple[str, ...], local_directory: str, owner: str, u
     return DatabaseFolder(path, lock)
 
 
+def make_directories(directories: tuple[str, ...]) -> None:
+    """Makes the configured directories that are not there, all of them, before a task takes a record.
+
+    Raises RocksDBFolderError naming the first that cannot be made or written.
+    """
+    for directory in directories:
+        try:
+            if not os.path.isabs(directory):
+                raise OSError("it is no absolute path")
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            if not os.access(directory, os.W_OK | os.X_OK):
+                raise PermissionError("it must not be written")
+        except OSError as error:
+            raise RocksDBFolderError(
+                f"{directory}: this directory of state.backend.rocksdb.localdir cannot be used on"
+                f" {os.uname().nodename} ({error}). Name directories that the workers may write."
+            ) from error
+
+
 def _spread(directories: tuple[str, ...], owner: str) -> str:
     return directories[sum(owner.encode()) % len(directories)]
 

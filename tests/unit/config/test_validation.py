@@ -14,7 +14,7 @@ from yarrow.runtime.config.errors import (
     MemoryBudgetError,
     UnknownOption,
 )
-from yarrow.runtime.config.known_keys import KeyKind, kind_of, nearest_keys
+from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, kind_of, nearest_keys
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import OnceLog, check, validate
 
@@ -87,6 +87,15 @@ def test_a_key_of_flink_without_effect_is_said_once(caplog: pytest.LogCaptureFix
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert all("without effect" in message for message in said)
+
+
+@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
+def test_what_programs_set_without_need_is_told_with_its_reason(key: str) -> None:
+    assert kind_of(key) is KeyKind.FLINK_ONLY
+    (warning,) = check(Settings({key: "true"}, "the program")).warnings
+    assert warning.message == (
+        f"{key} (set in the program) is a key of Flink without effect in Yarrow; it is ignored; {WITHOUT_EFFECT[key]}."
+    )
 
 
 def test_an_older_name_is_said(caplog: pytest.LogCaptureFixture) -> None:

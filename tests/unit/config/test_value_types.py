@@ -117,6 +117,28 @@ def test_lists_in_brackets_and_with_several_separators() -> None:
     assert STRINGS.parse("[a, 'b,c', d]") == ("a", "b,c", "d")
     assert STRINGS.parse("a; 'b;c' ;d") == ("a", "b;c", "d")
     assert DIRECTORIES.parse("/a,/b|/c:/d") == ("/a", "/b", "/c", "/d")
+
+
+@pytest.mark.parametrize(
+    ("text", "directories"),
+    [
+        ("file:///data/rocks", ("/data/rocks",)),
+        ("file:/a:file:///b|FILE://localhost/c", ("/a", "/b", "/c")),
+        ("\"file:///a b\";'/b:c'", ("/a b", "/b:c")),
+        ("['file:///a', file:///b]", ("/a", "/b")),
+        ("/my-profile:/a", ("/my-profile", "/a")),
+    ],
+)
+def test_directories_may_be_uris(text: str, directories: tuple[str, ...]) -> None:
+    assert DIRECTORIES.parse(text) == directories
+    assert DIRECTORIES.parse(DIRECTORIES.render(directories)) == directories
+
+
+@pytest.mark.parametrize("text", ["hdfs://name:9000/rocks", "/a,s3://bucket/b", "file://elsewhere/c"])
+def test_directories_of_other_machines_are_refused(text: str) -> None:
+    uri = text.rpartition(",")[2]
+    with pytest.raises(ValueError, match=f"^{uri} is no local directory: write /path or file:///path"):
+        DIRECTORIES.parse(text)
     assert list_of(integer()).parse("1;2") == (1, 2)
     with pytest.raises(ValueError, match="not closed"):
         STRINGS.parse("a;'b")

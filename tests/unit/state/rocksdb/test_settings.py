@@ -37,6 +37,30 @@ def test_what_a_backend_leaves_open_is_left_to_the_configuration() -> None:
     assert database_settings(settings).target_file_size == 256 * MIB
 
 
+def test_folders_may_be_uris() -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    backend.set_db_storage_paths("file:///data/rocks", "/b:c", "file:/d", "file://localhost/e")
+    assert backend.get_db_storage_paths() == ["/data/rocks", "/b:c", "/d", "/e"]
+    assert Settings(backend_settings(backend)).get(rocksdb.LOCAL_DIR) == ("/data/rocks", "/b:c", "/d", "/e")
+    backend.set_db_storage_paths()
+    assert backend.get_db_storage_paths() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("hdfs:///rocks", "is no local folder: pass /path or file:///path"),
+        ("file://host/rocks", "is no local folder"),
+        ("rocks", "is no absolute path"),
+        ("file:rocks", "is no absolute path"),
+        ("", "is no absolute path: name local folders, or pass nothing"),
+    ],
+)
+def test_folders_that_no_worker_could_use_are_refused(path: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{path}' of set_db_storage_paths {message}"):
+        EmbeddedRocksDBStateBackend().set_db_storage_paths("/a", path)
+
+
 def test_old_names_bring_their_checkpoint_storage() -> None:
     memory = Settings(backend_settings(MemoryStateBackend(1000)))
     assert memory.get(checkpointing.STORAGE) == "jobmanager"

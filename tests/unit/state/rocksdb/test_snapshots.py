@@ -14,6 +14,7 @@ from tests.unit.state.rocksdb.storage import CHECKPOINT, LOCATION, SAVEPOINT, Wo
 from tests.unit.state.test_heap_backend import Arrays, Timers
 from yarrow.common.typeinfo import Types
 from yarrow.container.state.backend import KeyedStateBackend, Timer
+from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.state.rocksdb.errors import RocksDBError, RocksDBFolderError, StateValueTooLargeError
@@ -217,6 +218,22 @@ def test_directories_are_those_of_the_configuration(worker: Worker, tmp_path: Pa
     refused = worker.backend(settings={"state.backend.rocksdb.localdir": str(tmp_path / "file" / "x")})
     with pytest.raises(RocksDBFolderError, match=r"file/x.*state\.backend\.rocksdb\.localdir"):
         refused.value_state(VALUE)
+
+
+def test_every_directory_is_looked_at_before_a_task_takes_a_record(worker: Worker, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    def made_with(directories: str) -> KeyedStateBackend:
+        settings = {"state.backend.type": "rocksdb", "state.backend.rocksdb.localdir": directories}
+        return keyed_state_backend(worker.context(settings=settings))
+
+    backend = made_with(f"file://{tmp_path}/fast disk,{tmp_path}/b")
+    assert (tmp_path / "fast disk").is_dir() and (tmp_path / "b").is_dir()
+    backend.dispose()
+    with pytest.raises(RocksDBFolderError, match=rf"^{tmp_path}/file/x: this directory of state\.backend"):
+        made_with(f"{tmp_path}/a,file://{tmp_path}/file/x")
+    with pytest.raises(RocksDBFolderError, match=r"^rocks: .* \(it is no absolute path\)"):
+        made_with("rocks")
 
 
 def test_an_operator_without_keyed_state_opens_no_database(worker: Worker) -> None:
