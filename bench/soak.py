@@ -183,7 +183,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of --yarn: how many run tests at once, each with a cluster of its own",
     )
     parser.add_argument(
-        "--nemesis", type=int, metavar="SEEDS", help="so many seeds of the nemesis, on a real YARN"
+        "--nemesis",
+        type=int,
+        nargs="?",
+        const=2,
+        metavar="SEEDS",
+        help="so many seeds of the nemesis, on a real YARN: 2 or more, since odd and even ones end differently",
     )
     parser.add_argument("--seconds", type=float, default=180.0, help="of --nemesis: how long each has faults")
     parser.add_argument(
@@ -214,6 +219,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="where results on a real YARN, and of large rows and values, are stored (docs/soak.md)",
     )
     given = parser.parse_args(arguments)
+    if given.nemesis is not None and given.nemesis < 2:
+        parser.error(
+            "--nemesis takes 2 seeds or more: an odd one ends by comparing output, an even one by a cancel"
+        )
     commit = present_commit()
     if (rows := rows_asked_for(given)) is not None:
         try:

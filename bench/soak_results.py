@@ -1,7 +1,8 @@
-"""What the soak has found, kept in a page: the last outcome of every test, with its day and the commit that it ran on.
+"""What the soak has found, kept in a page: how often every test ran and failed, the last outcome with its day and the
+commit that it ran on, and the last failure.
 
 Owner: the main thread of `bench/soak`. Results are printed and stored as they come, so that a run that is interrupted
-has left what it knew; a later run of a test takes the place of the earlier one. Nothing else of the page is touched.
+has left what it knew; a later run of a test adds to the earlier ones. Nothing else of the page is touched.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import datetime
 import re
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "soak.md"
 BEGIN, END = "<!-- results: written by bench/soak -->", "<!-- end of results -->"
-HEAD = "| fault | test | took | outcome | date | commit |\n| --- | --- | --- | --- | --- | --- |"
+HEAD = (
+    "| fault | test | runs | failed | took | last outcome | date | commit | last failure |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 #: Behind a commit that the working tree differed from.
 CHANGED = "+"
 PASSED, FAILED = "passed", "FAILED"
@@ -37,18 +41,35 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A row with all that the page says of it."""
+    """All that the page says of a test: of its runs together, of the last one, and of the last that failed."""
 
     test: str
+    runs: int
+    failed: int
     took: str
     outcome: str
     date: str
     commit: str
+    #: Day, commit and what it said; "-" where none has failed.
+    last_failure: str = "-"
 
     @staticmethod
     def of(row: Row, date: str, commit: str) -> Result:
         """The result of a run on that day with that commit."""
-        return Result(row.name, f"{row.seconds:.0f} s", row.outcome.replace("|", "/"), date, commit)
+        outcome = row.outcome.replace("|", "/")
+        failed = outcome.startswith(FAILED)
+        said = f"{date} {commit}: {outcome.removeprefix(FAILED).removeprefix(': ')}" if failed else "-"
+        return Result(row.name, 1, int(failed), f"{row.seconds:.0f} s", outcome, date, commit, said)
+
+    def after(self, earlier: Result) -> Result:
+        """This run as the last one behind those of before."""
+        last_failure = self.last_failure if self.failed else earlier.last_failure
+        return replace(
+            self,
+            runs=self.runs + earlier.runs,
+            failed=self.failed + earlier.failed,
+            last_failure=last_failure,
+        )
 
     @property
     def fault(self) -> str:
@@ -64,7 +85,8 @@ class Result:
         return float(self.took.removesuffix(" s"))
 
     def __str__(self) -> str:
-        return f"| {self.fault} | {self.test} | {self.took} | {self.outcome} | {self.date} | {self.commit} |"
+        counted = f"| {self.fault} | {self.test} | {self.runs} | {self.failed} | {self.took} | {self.outcome}"
+        return f"{counted} | {self.date} | {self.commit} | {self.last_failure} |"
 
     @staticmethod
     def parsed(line: str) -> Result:
@@ -74,7 +96,8 @@ class Result:
             raise ValueError(
                 f"expected the line of a result with {len(fields(Result)) + 1} cells, not {line!r}"
             )
-        return Result(*cells[1:])
+        _, test, runs, failed, *others = cells
+        return Result(test, int(runs), int(failed), *others)
 
 
 class ResultsPage:
@@ -89,9 +112,11 @@ class ResultsPage:
         return [Result.parsed(line) for line in table.splitlines() if line.strip()]
 
     def put(self, new: Iterable[Result]) -> None:
-        """Stores results; each takes the place of an earlier one of the same test."""
+        """Stores results, each as the last of its test."""
         before, _, after = self._parts()
-        known = {result.test: result for result in [*self.results(), *new]}
+        known = {result.test: result for result in self.results()}
+        for result in new:
+            known[result.test] = result.after(known[result.test]) if result.test in known else result
         lines = "\n".join(str(result) for result in sorted(known.values(), key=_order))
         self._path.write_text(f"{before}{BEGIN}\n{HEAD}\n{lines}\n{END}{after}", "utf-8")
 

@@ -65,7 +65,7 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
         workers=SlotWorkerSettings(
             resource_id=bootstrap.resource_id,
             host=bootstrap.host,
-            host_key=host_key(),
+            host_key=host_key(bootstrap.resource_id, config.get(taskmanager.DATA_TRANSPORT)),
             working_directory=working_directory,
             memory_per_slot=budget.slot.bytes,
             cores_per_slot=cores / budget.slots,
@@ -102,9 +102,11 @@ def hardware(cores: float, managed_memory: int = 0) -> HardwareDescription:
     )
 
 
-def host_key() -> str:
-    """Equal for processes that can reach each other by Unix sockets and share a loopback: kernel and
-    namespace.
+def host_key(resource_id: ResourceID, transport: taskmanager.DataTransport) -> str:
+    """Equal for processes that can reach each other by Unix sockets and share a loopback: kernel and namespace.
+
+    With `container` as the transport it has the TaskExecutor's own id as well: no other one shares its files.
     """
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot_id}/{os.readlink('/proc/self/ns/net')}"
+    key = f"{boot_id}/{os.readlink('/proc/self/ns/net')}"
+    return f"{key}/{resource_id}" if transport is taskmanager.DataTransport.CONTAINER else key

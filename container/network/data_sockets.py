@@ -22,6 +22,7 @@ from yarrow.container.network.tls import TlsContexts
 from yarrow.container.network.unix_sockets import bind_unix, connect_unix
 from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.config.options.taskmanager import DataTransport
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)
@@ -53,13 +54,13 @@ class DataSockets:
         listener: SocketListener,
         max_payload: int,
         *,
-        tcp_only: bool,
+        transport: DataTransport,
     ) -> None:
         self._settings = settings
         self._io = io_thread
         self._listener = listener
         self._max_payload = max_payload
-        self._tcp_only = tcp_only
+        self._transport = transport
         self._tls = TlsContexts.of(settings)
         #: Accepted, and not known to have proved anything yet.
         self._strangers: set[Connection] = set()
@@ -71,11 +72,11 @@ class DataSockets:
         """Opens the listening sockets; call before the I/O thread starts or on it."""
         settings = self._settings
         # Without certificates nobody could be let in there.
-        if self._tls is not None and (settings.listen_tcp or self._tcp_only):
+        if self._tls is not None and (settings.listen_tcp or self._transport is not DataTransport.AUTO):
             tcp = socket.create_server((settings.host, 0), backlog=256)
             self._port = tcp.getsockname()[1]
             self._listen(tcp)
-        if not self._tcp_only:
+        if self._transport is not DataTransport.TCP:
             self._listen_unix()
         return WorkerAddress(
             worker_id=settings.worker_id,
@@ -111,9 +112,8 @@ class DataSockets:
         """A connection to another worker, to be watched; OSError where it does not answer."""
         sock, tls_host = self._dial(consumer)
         handshake = ClientHandshake(self._settings.data_secret, self._settings.worker_id, consumer.worker_id)
-        _log.debug(
-            "data connection to %s over %s", consumer.worker_id, "TLS" if tls_host else "a Unix socket"
-        )
+        how = "TCP with TLS" if tls_host else "a Unix socket"
+        _log.debug("data connection to %s over %s", consumer.worker_id, how)
         return Connection(
             sock, handshake, self._listener, self._request_write, consumer.worker_id, self._max_payload
         )

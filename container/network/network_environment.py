@@ -67,8 +67,8 @@ class NetworkEnvironment:
         self._by_worker: dict[str, Connection] = {}
         options = Settings(settings.configuration, "the TaskExecutor")
         max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
-        tcp_only = options.get(taskmanager.DATA_TRANSPORT) is taskmanager.DataTransport.TCP
-        self._sockets = DataSockets(settings, io_thread, self, max_payload, tcp_only=tcp_only)
+        transport = options.get(taskmanager.DATA_TRANSPORT)
+        self._sockets = DataSockets(settings, io_thread, self, max_payload, transport=transport)
         #: Results of blocking edges.
         self.spool = ResultSpool(
             os.path.join(settings.working_directory, "spool"),

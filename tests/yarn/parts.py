@@ -14,7 +14,7 @@ from tests.yarn.clusters_of_runs import SHARED
 
 FAULTS = "tests/yarn/faults/"
 #: Those among the tests of faults that start what they need, each for itself.
-APART = ("test_cut_off_task_executor.py", "test_nemesis.py")
+APART = ("test_cut_off_task_executor.py", "test_nemesis.py", "test_spare_and_rescale.py")
 
 
 def part_of(nodeid: str) -> str:

@@ -60,11 +60,15 @@ class WatchedJob:
         """Id of the checkpoint that it was restored from last, 0 when it never was."""
         return self._latest("restored")
 
+    def subtasks(self, name: str = "") -> list[dict[str, Any]]:
+        """What REST tells of the subtasks of all vertices whose names hold `name`."""
+        vertices = [one["id"] for one in (self.get() or {}).get("vertices", []) if name in one["name"]]
+        found = [self.get(f"/vertices/{vertex}") or {} for vertex in vertices]
+        return [one for vertex in found for one in vertex.get("subtasks", [])]
+
     def attempts(self) -> int:
         """Sum of the attempts of all its subtasks: it rises with each restart."""
-        vertices = [vertex["id"] for vertex in (self.get() or {}).get("vertices", [])]
-        found = [self.get(f"/vertices/{vertex}") or {} for vertex in vertices]
-        return sum(int(one["attempt"]) for vertex in found for one in vertex.get("subtasks", []))
+        return sum(int(one["attempt"]) for one in self.subtasks())
 
     def until_running(self, seconds: float = GRACE) -> None:
         until(self.runs, seconds, f"job {self.job_id} runs")

@@ -1,14 +1,17 @@
-"""The nemesis: a seeded schedule of faults that overlap, carried out on a cluster under a running job, and what must
-hold afterwards: the job runs within its grace, its output is that without faults, once cancelled it never runs again.
+"""The nemesis: a seeded schedule of faults, carried out on a cluster under a running job, and what must hold
+afterwards: the job runs within its grace, its output is that without faults, once cancelled it never runs again.
 
 Owner: the caller's thread; blocks. The schedule is a function of seed, length and kinds alone: printed, it replays.
-What a fault does is the target's business.
+What a fault does is the target's business. A fault that meets nobody is tried until it hits, and the next one waits for
+a checkpoint that was completed since the last hit: faults that last overlap as far as checkpoints are completed
+meanwhile. An odd seed and the even one behind it have every kind between them.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -62,18 +65,28 @@ class Schedule:
         return f"nemesis, seed {self.seed}, {self.seconds:g} s:\n{lines}"
 
 
+def needed_kinds(seed: int, kinds: Sequence[Kind]) -> list[Kind]:
+    """The half of all kinds that a seed's schedule must have; an odd seed and the next one share them out."""
+    pair, second = divmod(seed + 1, 2)
+    dealt = random.Random(pair).sample(list(kinds), len(kinds))
+    return dealt[second::2]
+
+
 def make_schedule(seed: int, seconds: float, kinds: Sequence[Kind]) -> Schedule:
-    """The schedule of a seed; the last fault is over when `seconds` are."""
+    """The schedule of a seed: first what it must have, also where that takes longer than `seconds`, then by chance."""
     generator = random.Random(seed)
     left = {kind.name: kind.limit for kind in kinds}
     faults: list[PlannedFault] = []
     busy: dict[str, float] = {}
     at = generator.uniform(0.0, _GAPS[0])
-    while at < seconds:
+    needed = needed_kinds(seed, kinds)
+    while at < seconds or needed:
         free = [kind for kind in kinds if left[kind.name] != 0 and busy.get(kind.name, -1.0) < at]
-        if free:
-            kind = generator.choices(free, [one.weight for one in free])[0]
-            length = min(generator.uniform(*_LENGTHS), seconds - at) if kind.lasts else 0.0
+        if needed or free:
+            must = bool(needed)
+            kind = needed.pop(0) if must else generator.choices(free, [one.weight for one in free])[0]
+            length = generator.uniform(*_LENGTHS) if kind.lasts else 0.0
+            length = length if must else min(length, seconds - at)
             faults.append(PlannedFault(kind.name, round(at, 1), round(length, 1)))
             busy[kind.name] = at + length
             limit = left[kind.name]
@@ -89,8 +102,12 @@ class Target(Protocol):
         """What can be done to it."""
         ...
 
-    def begin(self, kind: str) -> Callable[[], None]:
-        """Does it; returns what heals it. Nothing happens where there is nobody whom it could hit."""
+    def begin(self, kind: str) -> Callable[[], None] | None:
+        """Does it; returns what heals it, or None where there is nobody whom it could hit."""
+        ...
+
+    def last_checkpoint(self) -> int:
+        """Id of the last completed checkpoint of the job, 0 while nobody can say."""
         ...
 
     def heal_all(self) -> None:
@@ -130,6 +147,8 @@ class Nemesis:
         self._say = say
         self._clock = clock or SystemClock()
         self._pause = pause
+        #: How often each kind has hit somebody.
+        self.hits: Counter[str] = Counter()
 
     def run(self, schedule: Schedule, then_cancel: bool = False) -> None:
         """The faults, then the proof; AssertionError says what did not hold. Everything is healed afterwards."""
@@ -138,6 +157,7 @@ class Nemesis:
             self._carry_out(schedule)
         finally:
             self._target.heal_all()
+        self._say(f"hit: {dict(self.hits)}")
         self._until_running()
         if then_cancel:
             self._target.cancel()
@@ -151,19 +171,38 @@ class Nemesis:
     def _carry_out(self, schedule: Schedule) -> None:
         began = self._clock.monotonic()
         healing: list[tuple[float, PlannedFault, Callable[[], None]]] = []
-        waiting = list(schedule.faults)
+        waiting = deque(schedule.faults)
+        #: Since when the next fault could have come, and the last checkpoint before the last hit.
+        due, checkpoint = 0.0, 0
         while waiting or healing:
             now = self._clock.monotonic() - began
             for entry in [entry for entry in healing if entry[0] <= now]:
                 healing.remove(entry)
                 self._say(f"{now:6.1f} s  over: {entry[1].kind}")
                 entry[2]()
-            while waiting and waiting[0].at <= now:
-                fault = waiting.pop(0)
-                self._say(f"{now:6.1f} s  {fault.kind}")
-                heal = self._target.begin(fault.kind)
-                # From the end of what may have taken long.
-                healing.append((self._clock.monotonic() - began + fault.length, fault, heal))
+            if waiting and waiting[0].at <= now:
+                fault = waiting[0]
+                due = max(due, fault.at)
+                if now > schedule.seconds and self.hits[fault.kind]:
+                    waiting.popleft()
+                elif (last := self._target.last_checkpoint()) > checkpoint and (
+                    heal := self._target.begin(fault.kind)
+                ) is not None:
+                    waiting.popleft()
+                    self._say(f"{now:6.1f} s  {fault.kind}")
+                    self.hits[fault.kind] += 1
+                    # Those from the end of what may have taken long.
+                    due = self._clock.monotonic() - began
+                    healing.append((due + fault.length, fault, heal))
+                    checkpoint = max(last, self._target.last_checkpoint())
+                else:
+                    # Nothing can be completed while what lasts is in the way.
+                    if healing:
+                        due = now
+                    assert now < due + self._grace, (
+                        f"the plan does not count: {fault.kind!r} met nobody, or no checkpoint was completed since"
+                        f" the last hit, within {self._grace:g} s"
+                    )
             self._pause(_LOOK)
 
     def _until_running(self) -> None:

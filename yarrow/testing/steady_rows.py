@@ -1,5 +1,6 @@
 """A job under faults of a real cluster, and what it must put out: numbered rows at a steady rate, counted by key, in
-files of a FileSink; no fault, however long, finds the job at its end or standing still.
+files of a FileSink; no fault, however long, finds the job at its end or standing still. A second pipeline of the job,
+without an exchange, writes other rows as they come: a fault of one of its subtasks is no matter to the other.
 
 Owner: `build_job` on the client, readers on their task's thread, `SteadyOutput` wherever the files can be read. Near
 its end a split gets slower and slower until the file `go` exists; then it brings the rest at once.
@@ -37,7 +38,9 @@ ROWS, SPLITS, KEYS = 15_000, 2, 24
 RATE = 200.0
 #: Seconds between two readings, and the part of the rest that is brought in each once a split is near its end.
 _PAUSE, _PART = 0.05, 0.002
-_TAG = "n"
+_TAG, _APART_TAG = "n", "a"
+#: Name of the only vertex of the pipeline without an exchange, and what the folder of its output ends with.
+APART = "apart"
 #: How the names of finished files begin.
 _PREFIX = "rows"
 
@@ -45,8 +48,8 @@ _PREFIX = "rows"
 class SteadySource(GatedSource):
     """Splits of numbered rows, see the module's docstring."""
 
-    def __init__(self, folder: str, *, splits: int = SPLITS, rows: int = ROWS) -> None:
-        super().__init__(_TAG, folder, splits=splits, rows=rows, keys=KEYS)
+    def __init__(self, folder: str, *, splits: int = SPLITS, rows: int = ROWS, tag: str = _TAG) -> None:
+        super().__init__(tag, folder, splits=splits, rows=rows, keys=KEYS)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, GatedSplit]:
         return _SteadyReader(self, context)
@@ -102,7 +105,7 @@ class _SteadyReader(SourceReader[Any, GatedSplit]):
             return None
         self._due[split.split_id] = 0.0 if at_once else self._due[split.split_id] - number
         rows = [
-            row_of(_TAG, split.number, index, self._source.keys)
+            row_of(self._source.tag, split.number, index, self._source.keys)
             for index in range(split.position, split.position + number)
         ]
         self._splits[split.split_id] = GatedSplit(split.number, split.position + number, split.end)
@@ -128,16 +131,22 @@ def build_job(
 
     `key`: the same as `key_of`, from wherever a test wants it to be loaded.
     """
-    sink = (
+    source = env.from_source(SteadySource(folder, rows=rows), WatermarkStrategy.no_watermarks(), "rows")
+    counted = source.uid("rows").key_by(key, Types.STRING()).process(Counting()).uid("counts")
+    counted.sink_to(_files(output)).uid("files")
+    others = SteadySource(folder, rows=rows, tag=_APART_TAG)
+    apart = env.from_source(others, WatermarkStrategy.no_watermarks(), APART)
+    apart.uid(APART).sink_to(_files(f"{output}-{APART}")).uid(f"{APART} files")
+
+
+def _files(output: str) -> FileSink:
+    return (
         FileSink.for_row_format(output, Encoder.simple_string_encoder())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         .with_output_file_config(OutputFileConfig.builder().with_part_prefix(_PREFIX).build())
         .build()
     )
-    source = env.from_source(SteadySource(folder, rows=rows), WatermarkStrategy.no_watermarks(), "rows")
-    counted = source.uid("rows").key_by(key, Types.STRING()).process(Counting()).uid("counts")
-    counted.sink_to(sink).uid("files")
 
 
 class SteadyOutput:
@@ -149,29 +158,37 @@ class SteadyOutput:
 
     def check(self) -> None:
         """After the end; AssertionError says what is missing, too much or out of order, or left over."""
-        parts, left = self._read()
-        assert not left, f"left over: {left[:5]}"
+        parts = self._read_whole(self._output)
         found = [row for part in parts for row in part]
-        expected = Counter(row[2] for row in SteadySource("", rows=self._rows).all_rows())
-        got = Counter(identity for _, _, identity in found)
+        self._check_once(_TAG, Counter(identity for _, _, identity in found))
+        _check_counts(found)
+        for part in parts:
+            _check_order(part)
+        apart = self._read_whole(f"{self._output}-{APART}")
+        self._check_once(_APART_TAG, Counter(row[2] for part in apart for row in part))
+
+    def _check_once(self, tag: str, got: Counter[str]) -> None:
+        expected = Counter(row[2] for row in SteadySource("", rows=self._rows, tag=tag).all_rows())
         missing, extra = expected - got, got - expected
         assert not missing and not extra, (
             f"{missing.total()} rows are missing, as {sorted(missing)[:3]}; "
             f"{extra.total()} are too many, as {sorted(extra)[:3]}"
         )
-        _check_counts(found)
-        for part in parts:
-            _check_order(part)
 
-    def _read(self) -> tuple[list[list[Any]], list[str]]:
+    def _read_whole(self, output: str) -> list[list[Any]]:
+        parts, left = self._read(output)
+        assert not left, f"left over: {left[:5]}"
+        return parts
+
+    def _read(self, output: str) -> tuple[list[list[Any]], list[str]]:
         """The rows of each finished file, and names of all other files."""
-        files = file_system_for(self._output)
-        parts, left, folders = [], [], [self._output]
+        files = file_system_for(output)
+        parts, left, folders = [], [], [output]
         while folders:
             for entry in files.list(folders.pop()):
                 if entry.is_dir:
                     folders.append(entry.path)
-                elif "/." not in entry.path[len(self._output) :] and entry.name.startswith(f"{_PREFIX}-"):
+                elif "/." not in entry.path[len(output) :] and entry.name.startswith(f"{_PREFIX}-"):
                     with files.open(entry.path) as opened:
                         parts.append([ast.literal_eval(line) for line in opened.read().decode().splitlines()])
                 else:

@@ -34,6 +34,7 @@ class DataTransport(enum.Enum):
     """How workers of one host exchange data."""
 
     AUTO = "auto"
+    CONTAINER = "container"
     TCP = "tcp"
 
 
@@ -237,5 +238,6 @@ DATA_TRANSPORT: Final = option(
     enum_of(DataTransport),
     "auto",
     "How workers exchange data: `auto` uses Unix sockets between workers of one host and TCP with mutual TLS"
-    " between hosts, `tcp` always the latter.",
+    " between hosts; with `container` each TaskExecutor counts as a host of its own, for containers that share the"
+    " network of their host and not its files; `tcp` is always TCP.",
 )

@@ -40,6 +40,12 @@ def test_what_does_not_exist_is_named(words: list[str], complaint: str) -> None:
         soak.replayed(words)
 
 
+def test_one_seed_of_the_nemesis_is_not_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        soak.main(["--nemesis", "1"])
+    assert "an odd one ends by comparing output" in capsys.readouterr().err
+
+
 @pytest.mark.fault
 def test_a_plan_runs_and_a_failure_sets_the_exit_status(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -29,7 +29,7 @@ def test_results_are_stored_as_they_come(tmp_path: Path, capsys: pytest.CaptureF
         ("4", "passed", COMMIT),
         ("14", "FAILED: a / b", COMMIT),
     ]
-    assert "| 4 | test_masters test_4_all_attempts | 35 s | passed |" in capsys.readouterr().out
+    assert "| 4 | test_masters test_4_all_attempts | 1 | 0 | 35 s | passed |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_no_test_fails_the_run_and_is_not_stored(tmp_path: Path) -> None
     assert [stored.test for stored in page.results()] == ["a test"]
 
 
-def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_later_run_adds_to_the_earlier_ones(tmp_path: Path) -> None:
     path = tmp_path / "soak.md"
     path.write_text(f"# Title\n\n{BEGIN}\n{END}\n\n## After it\n")
     page = ResultsPage(path)
@@ -69,6 +69,10 @@ def test_a_later_run_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
         ("m test_2_b", "passed", DAY),
         ("m test_9_a", "passed", "2026-11-22"),
     ]
+    stored = page.results()[1]
+    assert (stored.runs, stored.failed, stored.last_failure) == (2, 1, f"{DAY} {COMMIT}: x")
+    page.put([result("m test_9_a", "FAILED: y", "2026-11-23")])
+    assert page.results()[1].runs == 3 and page.results()[1].last_failure == f"2026-11-23 {COMMIT}: y"
     text = path.read_text()
     assert text.startswith(f"# Title\n\n{BEGIN}\n| fault |")
     assert text.endswith(f"{END}\n\n## After it\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.testing.steady_rows import SteadyOutput, SteadySource
+from yarrow.testing.steady_rows import APART, SteadyOutput, SteadySource
 
 ROWS = 40
 Rows = list[tuple[str, int, str]]
@@ -26,7 +26,11 @@ def whole() -> Rows:
 
 
 def write(folder: Path, rows: Rows) -> None:
-    """Two files, as of two checkpoints."""
+    """Two files, as of two checkpoints; what the pipeline without an exchange puts out is whole."""
+    apart = Path(f"{folder}-{APART}")
+    apart.mkdir()
+    others = SteadySource("", rows=ROWS, tag="a").all_rows()
+    (apart / "rows-0-0").write_text("".join(f"{row}\n" for row in others))
     half = len(rows) // 2
     for number, part in enumerate((rows[:half], rows[half:])):
         (folder / f"rows-0-{number}").write_text("".join(f"{row}\n" for row in part))
@@ -82,6 +86,17 @@ def count_late(rows: Rows) -> Rows:
 )
 def test_what_is_wrong_is_found(tmp_path: Path, fault: Callable[[Rows], Rows], message: str) -> None:
     write(tmp_path, fault(whole()))
+    with pytest.raises(AssertionError, match=message):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize(("fault", "message"), [(lose, "1 rows are missing"), (repeat, "1 are too many")])
+def test_the_pipeline_without_an_exchange_is_looked_at_too(
+    tmp_path: Path, fault: Callable[[Rows], Rows], message: str
+) -> None:
+    write(tmp_path, whole())
+    file = Path(f"{tmp_path}-{APART}") / "rows-0-0"
+    file.write_text("".join(fault(file.read_text().splitlines(keepends=True))))  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match=message):
         check(tmp_path)
 

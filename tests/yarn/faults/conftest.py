@@ -12,7 +12,7 @@ import pytest
 
 from tests.yarn.clusters_of_runs import SHARED
 from tests.yarn.conftest import KEPT, note_applications
-from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob
+from tests.yarn.faults.sessions import ROOT, FaultSession, SteadyJob, exchanges_by_tls
 from tests.yarn.highly_available import zookeeper_client
 from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -167,4 +167,5 @@ def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
     submitted.append(started)
     started.until_running()
     started.until_checkpoints()
+    assert exchanges_by_tls(*session.two_task_executors())
     return started

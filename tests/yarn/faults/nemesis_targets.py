@@ -35,21 +35,24 @@ class Hadoop:
     def __init__(self, cluster: HadoopCluster) -> None:
         self._cluster = cluster
 
-    def begin(self, kind: str) -> Heal:
+    def begin(self, kind: str) -> Heal | None:
         match kind:
             case "restart the NameNode":
                 return self.lose("namenode")
             case "restart ZooKeeper":
                 return self.lose("zookeeper")
             case "HDFS is read-only":
-                self._safe_mode("enter")
+                if self._cluster.run("hdfs", "dfsadmin", "-safemode", "enter").returncode != 0:
+                    return None
                 return lambda: self._safe_mode("leave")
         raise ValueError(f"there is no fault {kind!r}")
 
-    def lose(self, daemon: str) -> Heal:
-        """Kills it; it starts when that is healed."""
-        with contextlib.suppress(HadoopError):
+    def lose(self, daemon: str) -> Heal | None:
+        """Kills it, if it runs; it starts when that is healed."""
+        try:
             self._cluster.kill(daemon)
+        except HadoopError:
+            return None
         return lambda: self.start(daemon)
 
     def start(self, daemon: str) -> None:
@@ -75,6 +78,9 @@ class SteadyTarget:
 
     def runs(self) -> bool:
         return self.job.runs()
+
+    def last_checkpoint(self) -> int:
+        return self.job.last_checkpoint()
 
     def finish(self) -> None:
         self.job.finish()
@@ -104,7 +110,7 @@ class YarnTarget(SteadyTarget):
             *DAEMONS,
         )
 
-    def begin(self, kind: str) -> Heal:
+    def begin(self, kind: str) -> Heal | None:
         match kind:
             case "kill a TaskExecutor":
                 return self._signal(signal.SIGKILL, *self._task_executors())
@@ -148,11 +154,15 @@ class YarnTarget(SteadyTarget):
     def _masters(self) -> list[int]:
         return [one.pid for one in self._session.processes(MASTER)[-1:]]
 
-    def _signal(self, number: signal.Signals, *pids: int) -> Heal:
+    def _signal(self, number: signal.Signals, *pids: int) -> Heal | None:
         found = [one for one in self._session.hadoop.container_processes() if one.pid in pids]
+        hit = 0
         for one in found:
             with contextlib.suppress(ProcessLookupError):
                 kill(one, number)
+                hit += 1
+        if not hit:
+            return None
         if number != signal.SIGSTOP:
             return nothing
 
@@ -195,7 +205,7 @@ class StandaloneTarget(SteadyTarget):
             *DAEMONS,
         )
 
-    def begin(self, kind: str) -> Heal:
+    def begin(self, kind: str) -> Heal | None:
         match kind:
             case "kill a TaskExecutor":
                 self._masters.task_executors[-1].kill()
@@ -205,13 +215,14 @@ class StandaloneTarget(SteadyTarget):
                 return stopped(self._masters.task_executors[-1])
             case "kill the leader":
                 # Nobody leads while ZooKeeper is away, which only the end of another fault brings back.
-                if (leader := self._masters.present_leader()) is not None:
-                    leader.kill()
-                    self._masters.add_master()
+                if (leader := self._masters.present_leader()) is None:
+                    return None
+                leader.kill()
+                self._masters.add_master()
                 return nothing
             case "stop the leader":
                 leader = self._masters.present_leader()
-                return stopped(leader) if leader is not None else nothing
+                return stopped(leader) if leader is not None else None
         return self._hadoop.begin(kind)
 
     def heal_all(self) -> None:
@@ -237,9 +248,9 @@ class StandaloneTarget(SteadyTarget):
         )
 
 
-def stopped(process: Process) -> Heal:
+def stopped(process: Process) -> Heal | None:
     """Stops it, if it runs; heals by letting it go on."""
     if not process.runs:
-        return nothing
+        return None
     process.signal(signal.SIGSTOP)
     return lambda: process.signal(signal.SIGCONT) if process.runs else None

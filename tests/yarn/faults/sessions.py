@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import urllib.error
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -12,6 +13,8 @@ from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import psutil
 
 from tests.yarn.commands import Commands
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
@@ -21,15 +24,18 @@ from tests.yarn.watched_jobs import ENDED, RESTARTS, Cluster, WatchedJob
 from yarrow.cli.errors import CommandError
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
+from yarrow.runtime.yarn.layout import RESOURCE_ID
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.hadoop.containers import ContainerProcess
-from yarrow.testing.steady_rows import SteadyOutput
+from yarrow.testing.steady_rows import APART, SteadyOutput
 
 #: Of ZooKeeper, in seconds: what a new leader waits for at most.
 SESSION_TIMEOUT = 6.0
 MASTER = "-m yarrow.am.application_master"
 SKEIN_MASTER = "com.anaconda.skein.ApplicationMaster"
 TASK_EXECUTOR = "-m yarrow.container.yarn_task_executor"
+#: Of the steady job.
+TASK_EXECUTORS = 2
 ROOT = "/yarrow-faults"
 #: The tests that share a session end its master nine times in all.
 ATTEMPTS = "15"
@@ -67,7 +73,9 @@ class FaultSession:
                     quorum or hadoop.zookeeper_quorum, ROOT, f"{storage}/ha", f"{SESSION_TIMEOUT:g} s"
                 ),
                 "yarn.application-attempts": ATTEMPTS,
-                "taskmanager.numberOfTaskSlots": "2",
+                # Two containers, which count as two hosts: the exchange runs over TCP with TLS.
+                "taskmanager.numberOfTaskSlots": "1",
+                "taskmanager.data.transport": "container",
                 "taskmanager.memory.process.size": "1024m",
                 "parallelism.default": "2",
                 "heartbeat.interval": "1 s",
@@ -174,6 +182,11 @@ class FaultSession:
     def task_executors(self) -> list[ContainerProcess]:
         return self.processes(TASK_EXECUTOR)
 
+    def two_task_executors(self) -> list[ContainerProcess]:
+        """Those of the steady job, the older one first; a former job's have gone, or serve this one."""
+        until(lambda: len(self.task_executors()) == TASK_EXECUTORS, GRACE, "two TaskExecutors")
+        return self.task_executors()
+
     def node_of(self, container: str) -> str:
         """The daemon of the node that a container runs on."""
         (entry,) = [one for one in self.hadoop.containers(self.application) if one["id"] == container]
@@ -196,6 +209,76 @@ class FaultSession:
         arguments = (*dynamic, "-pyfs", MODULE_FILE, "steady.py", str(folder), output)
         outcome = self.commands.ok("run", "-d", "-yid", self.application, *arguments)
         return SteadyJob(self, outcome.job, folder, output)
+
+
+class Survivor:
+    """A TaskExecutor of the steady job that a fault must leave alone, with its worker and its own subtasks."""
+
+    def __init__(self, session: FaultSession, job: SteadyJob, executor: ContainerProcess) -> None:
+        self._session, self._job, self._executor = session, job, executor
+        self._workers = slot_workers(executor)
+        assert self._workers
+        apart = job.subtasks(APART)
+        self._apart = self._own(apart)
+        assert self._apart and len(self._apart) < len(apart)
+
+    def check(self) -> None:
+        """It is the same process with the same worker, and what has no exchange did not restart there."""
+        assert self._executor.pid in [one.pid for one in self._session.task_executors()]
+        assert slot_workers(self._executor) == self._workers
+        if self.has_enumerator:
+            # All readers restart with the enumerator of their source.
+            assert self._own(self._job.subtasks(APART)) == self._apart, "what has no exchange did not restart"
+
+    @property
+    def has_enumerator(self) -> bool:
+        """Whether the splits of the pipeline without an exchange are dealt out here: beside its first subtask."""
+        return 0 in self._apart
+
+    def _own(self, subtasks: list[dict[str, Any]]) -> dict[int, int]:
+        """Attempts by subtask."""
+        own = resource_id(self._executor)
+        return {one["subtask"]: one["attempt"] for one in subtasks if one["taskmanager-id"] == own}
+
+
+def victim_and_survivor(session: FaultSession, job: SteadyJob) -> tuple[ContainerProcess, Survivor]:
+    """Of the two TaskExecutors, the survivor is the one with the enumerator of the pipeline without an exchange."""
+    first, second = session.two_task_executors()
+    survivor = Survivor(session, job, second)
+    return (first, survivor) if survivor.has_enumerator else (second, Survivor(session, job, first))
+
+
+def slot_workers(executor: ContainerProcess) -> list[int]:
+    """Processes of a TaskExecutor's slots."""
+    found = psutil.Process(executor.pid).children(recursive=True)
+    return sorted(one.pid for one in found if one.name().startswith("yarrow-slot"))
+
+
+def resource_id(executor: ContainerProcess) -> str:
+    """Its name in REST."""
+    variables = Path(f"/proc/{executor.pid}/environ").read_text(errors="replace").split("\0")
+    (found,) = [one.partition("=")[2] for one in variables if one.startswith(f"{RESOURCE_ID}=")]
+    return found
+
+
+def exchanges_by_tls(first: ContainerProcess, second: ContainerProcess) -> bool:
+    """Whether workers of the two have a TCP connection between them, and who listens there speaks TLS."""
+    ends, others = _connections(first), _connections(second)
+    between = [end for here, there in ends if (there, here) in others for end in (here, there)]
+    return any(_speaks_tls(tuple(end)) for end in between)
+
+
+def _connections(executor: ContainerProcess) -> set[tuple[Any, Any]]:
+    found = [one for pid in slot_workers(executor) for one in psutil.Process(pid).net_connections("tcp")]
+    return {(one.laddr, one.raddr) for one in found if one.status == psutil.CONN_ESTABLISHED}
+
+
+def _speaks_tls(address: tuple[str, int]) -> bool:
+    """Of the two ends of a connection only one listens."""
+    try:
+        return "BEGIN CERTIFICATE" in ssl.get_server_certificate(address, timeout=GRACE)
+    except OSError:
+        return False
 
 
 class SteadyJob(WatchedJob):

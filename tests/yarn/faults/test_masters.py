@@ -12,6 +12,7 @@ import pytest
 
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
+from tests.yarn.faults.test_coordination import written_once
 from tests.yarn.highly_available import stored_files
 from tests.yarn.waiting import GRACE, until
 from yarrow.cli.applications import application_of, rest_of
@@ -23,6 +24,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 from yarrow.testing.hadoop.containers import ContainerProcess
+from yarrow.testing.tcp_relay import TcpRelay
 
 
 def lives(process: ContainerProcess) -> bool:
@@ -107,19 +109,46 @@ def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None
     job.finish()
 
 
-def test_6_its_node_is_lost_and_it_lives_on(session: FaultSession, job: SteadyJob) -> None:
+def test_6_its_node_is_cut_off_and_comes_back(session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
+    """YARN and ZooKeeper do not hear the master, and start the next attempt beside it."""
     epoch, last = session.epoch(), job.last_checkpoint()
     before = session.get("/overview")
     orphan, skein = session.master(), session.processes(SKEIN_MASTER)[-1]
-    session.hadoop.kill(session.node_of(orphan.container))
-    until(lambda: session.epoch() > epoch and job.runs(), GRACE, "another attempt leads")
-    assert job.restored_from() >= last
-    after = session.get("/overview")
-    assert after["yarn-attempt"] == before["yarn-attempt"] + 1
-    assert after["yarn-max-attempts"] == before["yarn-max-attempts"] + 1, "YARN does not count the lost one"
+    node = session.node_of(orphan.container)
+    session.hadoop.kill(node)
+    relay.cut([orphan.pid])
+    # Skein's half would end the container as soon as the ResourceManager no longer knows the attempt.
+    kill(skein, signal.SIGSTOP)
+    try:
+        until(lambda: session.epoch() > epoch and job.runs(), GRACE, "another attempt leads")
+        assert job.restored_from() >= last
+        after = session.get("/overview")
+        assert after["yarn-attempt"] == before["yarn-attempt"] + 1
+        assert after["yarn-max-attempts"] == before["yarn-max-attempts"] + 1, (
+            "YARN does not count the lost one"
+        )
+        job.until_checkpoints()
+        assert lives(orphan), "two masters at once"
+        epoch, attempts = session.epoch(), job.attempts()
+        executors = [one.pid for one in of_this_attempt(session)]
+        pointers = session.pointers(job.job_id)
+    finally:
+        kill(skein, signal.SIGCONT)
+        relay.heal()
+        session.hadoop.start(node)
     until(lambda: not lives(orphan) and not lives(skein), GRACE, "the former master has ended")
     job.until_checkpoints()
+    assert min(session.pointers(job.job_id)) >= min(pointers), "no checkpoint of the former one came back"
+    assert (session.epoch(), job.attempts()) == (epoch, attempts), "its return disturbs nobody"
+    assert [one.pid for one in of_this_attempt(session)] == executors, "it has released no container"
+    written_once(session, job)
     job.finish()
+
+
+def of_this_attempt(session: FaultSession) -> list[ContainerProcess]:
+    """The TaskExecutors in containers that the present attempt was given."""
+    attempt = session.master().container.rpartition("_")[0]
+    return [one for one in session.task_executors() if one.container.startswith(f"{attempt}_")]
 
 
 @pytest.mark.soak
@@ -134,9 +163,9 @@ def test_7_the_resource_manager_restarts(session: FaultSession, job: SteadyJob) 
     assert session.epoch() == epoch and job.attempts() == before, "nobody noticed"
     assert {one["id"] for one in session.hadoop.containers(session.application)} == containers
     # Containers are asked for and come as before.
-    (first,) = session.task_executors()
+    first, _ = session.two_task_executors()
     job.until_disturbed_and_back(lambda: kill(first))
-    assert len(session.task_executors()) == 1
+    assert len(session.task_executors()) == 2
     job.finish()
 
 

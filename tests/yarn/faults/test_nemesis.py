@@ -1,5 +1,6 @@
-"""The nemesis over YARN and over standalone masters: faults that overlap, by a seed that is printed. A failure replays
-with YARROW_NEMESIS_SEEDS=SEED; `bench/soak --nemesis` runs many seeds, and for longer."""
+"""The nemesis over YARN and over standalone masters: faults by a seed that is printed. A failure replays with
+YARROW_NEMESIS_SEEDS=SEED. The suite's two seeds have every kind of fault between them; `bench/soak --nemesis` runs
+many, and for longer."""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from tests.yarn.faults.sessions import SteadyJob
 from tests.yarn.standalone_masters import StandaloneMasters
 from tests.yarn.waiting import GRACE
 from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.nemesis import Nemesis, Target, make_schedule
+from yarrow.testing.nemesis import Nemesis, Target, make_schedule, needed_kinds
 from yarrow.testing.tcp_relay import TcpRelay
 
-SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1").split(",")]
+SEEDS = [int(seed) for seed in os.environ.get("YARROW_NEMESIS_SEEDS", "1,2").split(",")]
 SECONDS = float(os.environ.get("YARROW_NEMESIS_SECONDS", "25"))
 
 
 def unleash(target: Target, seed: int) -> None:
     # Every other seed ends with a cancel instead of the comparison of output.
-    Nemesis(target, GRACE).run(make_schedule(seed, SECONDS, target.kinds()), then_cancel=seed % 2 == 0)
+    nemesis = Nemesis(target, GRACE)
+    nemesis.run(make_schedule(seed, SECONDS, target.kinds()), then_cancel=seed % 2 == 0)
+    assert {kind.name for kind in needed_kinds(seed, target.kinds())} <= set(nemesis.hits)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

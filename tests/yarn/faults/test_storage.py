@@ -69,10 +69,10 @@ def test_13_read_only(hadoop: HadoopCluster, session: FaultSession, local_job: S
 def test_13_stopped_during_a_recovery(hadoop: HadoopCluster, session: FaultSession, job: SteadyJob) -> None:
     last = job.last_checkpoint()
     hadoop.kill("namenode")
-    (first,) = session.task_executors()
+    first, _ = session.two_task_executors()
     kill(first)
     until(lambda: job.state() == "RESTARTING" or not job.runs(), GRACE, "the job restarts")
-    until(lambda: len(session.task_executors()) == 1 and not job.runs(), GRACE, "another TaskExecutor")
+    session.two_task_executors()
     until(lambda: "WebHDFS cannot be reached" in json.dumps(job.get("/exceptions")), GRACE, "a restore fails")
     assert not job.runs()
     hadoop.start("namenode")

@@ -10,28 +10,30 @@ import signal
 import pytest
 
 from tests.yarn.faults.conftest import StartSession
-from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill
+from tests.yarn.faults.sessions import FaultSession, SteadyJob, Survivor, kill, victim_and_survivor
 from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.containers import ContainerProcess
 
 
 def test_1_killed_under_load(session: FaultSession, job: SteadyJob) -> None:
     epoch, attempts = session.epoch(), session.attempts()
-    (first,) = session.task_executors()
+    first, survivor = victim_and_survivor(session, job)
     job.until_disturbed_and_back(lambda: kill(first))
     job.until_checkpoints()
+    survivor.check()
     (failure, *_) = job.get("/exceptions")["exceptionHistory"]["entries"]
     assert failure["stacktrace"]
-    assert [one.pid for one in session.task_executors()] != [first.pid]
-    assert len(session.task_executors()) == 1, "no more than are needed"
+    assert first.pid not in pids(session)
+    assert len(session.task_executors()) == 2, "no more than are needed"
     assert session.epoch() == epoch and session.attempts() == attempts, "the master has nothing to do with it"
     job.finish()
 
 
 def test_10_stopped_and_continued(session: FaultSession, job: SteadyJob) -> None:
-    (first,) = session.task_executors()
+    first, survivor = victim_and_survivor(session, job)
     job.until_disturbed_and_back(lambda: kill(first, signal.SIGSTOP))
     job.until_checkpoints()
+    survivor.check()
     # YARN may have ended its container meanwhile: it was given back.
     with contextlib.suppress(ProcessLookupError):
         kill(first, signal.SIGCONT)
@@ -43,11 +45,14 @@ def test_5_its_node_is_lost(session: FaultSession, job: SteadyJob) -> None:
     epoch = session.epoch()
     away = on_another_node_than_the_master(session, job)
     node = session.node_of(away.container)
+    others = [one for one in session.task_executors() if session.node_of(one.container) != node]
+    survivor = Survivor(session, job, others[0]) if others else None
     # Its containers live on without it: who is replaced has to end by itself.
     job.until_disturbed_and_back(lambda: session.hadoop.kill(node))
     until(lambda: away.pid not in pids(session), GRACE, "the former one ends")
-    (replaced,) = session.task_executors()
-    assert session.node_of(replaced.container) != node
+    assert node not in {session.node_of(one.container) for one in session.two_task_executors()}
+    if survivor is not None:
+        survivor.check()
     assert session.epoch() == epoch
     job.until_checkpoints()
     job.finish()
@@ -65,31 +70,35 @@ def test_5_its_node_is_back_at_once(session: FaultSession, job: SteadyJob) -> No
     # The node knows nothing of the container, has removed its files and leaves its process alone.
     job.until_disturbed_and_back(lose_and_bring_back)
     until(lambda: away.pid not in pids(session), GRACE, "the former one ends")
-    assert len(session.task_executors()) == 1
+    assert len(session.task_executors()) == 2
     job.until_checkpoints()
     job.finish()
 
 
 def on_another_node_than_the_master(session: FaultSession, job: SteadyJob) -> ContainerProcess:
-    """The only TaskExecutor, after it was put there: while the master's node is stopped, nothing starts on it."""
+    """A TaskExecutor, put there if need be: while the master's node is stopped, nothing starts on it."""
     masters = session.node_of(session.master().container)
-    (found,) = session.task_executors()
-    if session.node_of(found.container) == masters:
+
+    def away() -> list[ContainerProcess]:
+        found = session.two_task_executors()
+        return [one for one in found if session.node_of(one.container) != masters]
+
+    if not away():
+        (found, _) = session.two_task_executors()
         # A moment only, or YARN takes the node for lost.
         session.hadoop.kill(masters, signal.SIGSTOP)
         try:
             job.until_disturbed_and_back(lambda: replace(session, found, masters))
         finally:
             session.hadoop.kill(masters, signal.SIGCONT)
-        (found,) = session.task_executors()
-    assert session.node_of(found.container) != masters
-    return found
+    return away()[0]
 
 
 def replace(session: FaultSession, found: ContainerProcess, stopped: str) -> None:
     """Kills a TaskExecutor on a node that stands still, and lets that go on once there is another."""
+    before = pids(session)
     kill(found)
-    until(lambda: bool(pids(session) - {found.pid}), GRACE, "another TaskExecutor starts")
+    until(lambda: bool(pids(session) - before), GRACE, "another TaskExecutor starts")
     session.hadoop.kill(stopped, signal.SIGCONT)
 
 
@@ -150,7 +159,7 @@ def test_2_a_burst_of_kills(session: FaultSession, job: SteadyJob) -> None:
                 kill(one)
                 killed.add(one.pid)
     job.until_running()
-    assert most == 1 and containers_so_far(session) - asked <= 21, "no more than are needed"
+    assert most <= 2 and containers_so_far(session) - asked <= 22, "no more than are needed"
     job.until_checkpoints()
     job.finish()
 
