@@ -44,6 +44,7 @@ class End:
         secret: bytes = SECRET,
         authority: CertificateAuthority | None = None,
         listen_tcp: bool = False,
+        transport: str = "tcp",
     ) -> None:
         home = folder / name
         home.mkdir(mode=0o700)
@@ -57,7 +58,7 @@ class End:
             working_directory=str(home),
             memory_budget_bytes=0,
             cpu_cores=1.0,
-            configuration={"taskmanager.data.transport": "tcp"} if authority is not None else {},
+            configuration={"taskmanager.data.transport": transport} if authority is not None else {},
             data_secret=secret,
             listen_tcp=listen_tcp,
             ca_certificate=identity.ca_certificate if identity is not None else b"",
