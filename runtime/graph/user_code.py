@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.class_layout import with_layout
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 
 #: Modules that every worker has, besides those of the standard library.
@@ -37,12 +38,13 @@ class UnpicklableFunctionError(InvalidProgramError):
 
 
 class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle that leaves what dataclasses compares by identity what it is: their fields refer to it."""
+    """cloudpickle that leaves classes their layout, and what dataclasses compares by identity what it is."""
 
     def reducer_override(self, obj: Any) -> Any:
         if obj is dataclasses.MISSING:
             return "MISSING"  # a global of its module
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        return with_layout(obj, reduced) if isinstance(obj, type) else reduced
 
 
 class _FunctionPickler(_CodePickler):
@@ -144,15 +146,15 @@ def main_definitions() -> bytes:
     if not classes:
         return b""
     try:
-        return _code(classes)
+        return _by_value(classes)
     except Exception:
         shippable = {name: value for name, value in classes.items() if _can_pickle(value)}
-        return _code(shippable) if shippable else b""
+        return _by_value(shippable) if shippable else b""
 
 
-def _code(classes: dict[str, type]) -> bytes:
+def _by_value(value: Any) -> bytes:
     buffer = io.BytesIO()
-    _CodePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(classes)
+    _CodePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getvalue()
 
 
@@ -238,7 +240,7 @@ def _captured(value: Any) -> Iterator[tuple[str, str, Any]]:
 
 def _can_pickle(value: Any) -> bool:
     try:
-        cloudpickle.dumps(value)
+        _by_value(value)
     except Exception:
         return False
     return True
