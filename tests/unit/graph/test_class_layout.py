@@ -134,7 +134,8 @@ if __name__ == "__main__":
     packer = UserCodePacker()
     made = local()
     function = packer.pickle(lambda: made, "Map")
-    records = pickle.dumps([Slotted("a", 1, [2]), Frozen("b"), Referable("c"), Child("d"), Box(1), Point(1), Outer.Inner(1)], 5)
+    values = [Slotted("a", 1, [2]), Frozen("b"), Referable("c"), Child("d"), Box(1), Point(1), Outer.Inner(1)]
+    records = pickle.dumps(values, 5)
     with open(sys.argv[1], "wb") as out:
         pickle.dump((main_definitions(), function, layouts(CLASSES), records), out)
 """
@@ -176,7 +177,8 @@ assert refuses(local()(1)) and refuses(main.Outer.Inner(1)) and refuses(main.Pri
 assert pickle.dumps(read, 5) == records
 assert weakref.ref(referable)() is referable
 assert main.Private().hidden() == 1
-assert (child.more, child.number, main.Frozen("b") == frozen, hash(main.Frozen("b")) == hash(frozen)) == (0.5, 0, True, True)
+assert (child.more, child.number) == (0.5, 0)
+assert main.Frozen("b") == frozen and hash(main.Frozen("b")) == hash(frozen)
 assert dataclasses.replace(slotted, number=3).number == 3 and slotted.tags == [2]
 assert main.Box[int](1) == box and main.IntBox(1) < main.IntBox(2)
 try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
-from yarrow.container.network.element_codec import ElementCodec
+from yarrow.container.network.element_codec import ElementCodec, estimated_bytes
 from yarrow.runtime.data.elements import RowBatch
 from yarrow.runtime.data.errors import SerializationError
 from yarrow.runtime.data.serializers import serializer_for
@@ -34,3 +36,57 @@ def test_a_number_beyond_its_width_is_not_sent(named: bool, rows: int) -> None:
         match=rf"field {'count' if named else 1} of row {rows}: expected an int of 32 bits .* got int 1099511627776",
     ):
         codec.encode_batch(RowBatch([*sent, row("a", 1 << 40)]))
+
+
+class Raising:
+    def __sizeof__(self) -> int:
+        raise ValueError("no size")
+
+
+class Text:
+    def __sizeof__(self) -> Any:
+        return "large"
+
+
+class Negative:
+    def __sizeof__(self) -> int:
+        return -1
+
+
+class OddTuple(tuple[Any, ...]):
+    def __getitem__(self, item: Any) -> Any:
+        raise LookupError(item)
+
+    def __iter__(self) -> Any:
+        raise LookupError
+
+
+class OddList(list[Any]):
+    def __getitem__(self, item: Any) -> Any:
+        raise LookupError(item)
+
+
+class OddDict(dict[Any, Any]):
+    def __len__(self) -> int:
+        raise LookupError
+
+
+ODD_ROWS = [
+    (int, 1),
+    [Raising],
+    Raising(),
+    (Raising(), 1),
+    [Text(), Negative()],
+    Text,
+    Negative(),
+    OddTuple([1]),
+    OddList([1, 2]),
+    OddDict(a=1),
+    {"a": Raising()},
+]
+
+
+@pytest.mark.parametrize("row", ODD_ROWS, ids=lambda row: type(row).__name__)
+def test_an_estimate_of_a_size_never_raises(row: Any) -> None:
+    assert 0 < estimated_bytes([row] * 3) < 10_000
+    assert estimated_bytes([row] * 3) == 3 * estimated_bytes([row])
