@@ -25,6 +25,7 @@ from yarrow.am.rest.api_page import API_PAGE
 from yarrow.am.rest.cluster_access import ClusterAccess
 from yarrow.am.rest.errors import status_of
 from yarrow.am.rest.middleware import JSON_TYPE, RequestGuard
+from yarrow.am.rest.pages import Pages
 from yarrow.am.rest.routes import (
     applications,
     checkpoints,
@@ -102,10 +103,13 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     settings = settings or RestSettings.of(services.settings)
     access = ClusterAccess.of(services, settings)
 
+    pages = Pages(settings.pages)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         access.close()
+        pages.close()
 
     app = RestApplication(
         title="Yarrow REST API",
@@ -127,8 +131,6 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
     app.add_exception_handler(YarrowError, _refuse_error)
     app.add_middleware(RequestGuard, settings=settings)
 
-    # Where a browser comes first, also from YARN's page, it finds what there is to ask for.
-    @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def show_api() -> HTMLResponse:
         return HTMLResponse(API_PAGE)
@@ -138,6 +140,8 @@ def create_app(services: RestServices, settings: RestSettings | None = None) -> 
         # It takes a moment the first time: not on the loop that runs the cluster.
         return FlinkJSONResponse(await asyncio.to_thread(app.openapi))
 
+    # Last: a page never takes the place of a path of the API.
+    app.router.routes.append(pages)
     return app
 
 

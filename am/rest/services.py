@@ -28,6 +28,7 @@ from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.web_pages import chosen_archive
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.gateways import (
     DispatcherGateway,
@@ -126,6 +127,8 @@ class RestSettings:
     upload_directory: Path | None = None
     temporary_directory: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     exception_history: int = 16
+    #: Archive of the pages that are shown at `/`; None = there is none.
+    pages: Path | None = None
     #: Raises YarrowError for a place of a savepoint that not all processes of this cluster reach.
     check_savepoint_target: Callable[[str], None] = lambda path: None
 
@@ -150,6 +153,7 @@ class RestSettings:
             upload_directory=Path(upload) if upload else None,
             temporary_directory=Path(temporary or tempfile.gettempdir()),
             exception_history=settings.get(web_options.EXCEPTION_HISTORY_SIZE),
+            pages=chosen_archive(settings),
         )
 
 

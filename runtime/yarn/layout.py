@@ -21,6 +21,8 @@ MASTER_SECRETS_FILE: Final = "yarrow-master.secret"
 TASK_EXECUTOR_SECRETS_FILE: Final = "yarrow-taskexecutor.secret"
 #: The job of a per-job application, with its files: runtime/yarn/packed_job.py writes and reads it.
 JOB_GRAPH_FILE: Final = "job.graph"
+#: The archive of pages that REST shows; in the master's container only, and only where the client has one.
+WEB_PAGES_FILE: Final = "yarrow-web-pages.jar"
 #: Folder of the unpacked environment archive (interpreter, engine, user's packages).
 ENVIRONMENT_FOLDER: Final = "environment"
 #: Folder with the program and its files (application mode) and what `yarn.provided.usrlib.dir` holds.

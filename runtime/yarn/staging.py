@@ -20,8 +20,10 @@ import msgspec
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import archive_of_interpreter, folder_of
 from yarrow.runtime.config.option import ConfigOption
-from yarrow.runtime.config.options import python, yarn
+from yarrow.runtime.config.options import python, web, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.web_pages import NONE as NO_PAGES
+from yarrow.runtime.config.web_pages import chosen_archive
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.shipped_files import archive_of
@@ -46,6 +48,7 @@ _RESERVED: Final = frozenset(
         layout.MASTER_SECRETS_FILE,
         layout.TASK_EXECUTOR_SECRETS_FILE,
         layout.JOB_GRAPH_FILE,
+        layout.WEB_PAGES_FILE,
         layout.ENVIRONMENT_FOLDER,
         layout.ENVIRONMENT_FOLDER + ARCHIVE_SUFFIX,
         layout.USER_FOLDER,
@@ -63,7 +66,7 @@ class StagedFiles:
 
     #: In master and TaskExecutors.
     both: tuple[Resource, ...]
-    #: In the master's container alone: the program, which ships to workers what they need.
+    #: In the master's container alone: pages, and the program, which ships to workers what they need.
     master: tuple[Resource, ...] = ()
     #: The program with the paths that it has in the container.
     program: ProgramDescription | None = None
@@ -137,12 +140,21 @@ def stage(config: Settings, folder: Path, program: ProgramDescription | None = N
         _check_interpreter(config, python.CLIENT_EXECUTABLE)
     made = _Made(folder)
     both = [*_shipped(config, made), *_provided(config)]
+    pages = tuple(_pages(config))
+    config = config.overlay({web.PAGES.key: pages[0].target if pages else NO_PAGES})
     if program is None:
-        return StagedFiles(_distinct(both), (), None, config)
+        return StagedFiles(_distinct(both), pages, None, config)
     master = _Master(made)
     staged = master.program(program)
     configuration = master.configuration(config)
-    return StagedFiles(_distinct(both), _distinct(master.resources), staged, configuration)
+    return StagedFiles(_distinct(both), _distinct([*master.resources, *pages]), staged, configuration)
+
+
+def _pages(config: Settings) -> Iterator[Resource]:
+    """The archive that REST is to show pages of: what the client has, not what lies on the master's node."""
+    archive = chosen_archive(config)
+    if archive is not None:
+        yield Resource(layout.WEB_PAGES_FILE, str(archive.absolute()))
 
 
 class _Made:

@@ -121,6 +121,18 @@ def proxy(
     run_proxy(application_settings(application, dynamic), port)
 
 
+def dashboard(
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PATH", help="The file, where it is at hand; Maven gets it without."),
+    ] = None,
+) -> None:
+    """Gets Flink's dashboard (flink-runtime-web, Apache License 2.0); clusters started from now on show it at /."""
+    from yarrow.cli.dashboard_command import get_dashboard
+
+    get_dashboard(source)
+
+
 def doctor(dynamic: Dynamic = None) -> None:
     """Looks at Java, Hadoop, HDFS, YARN and Python before a first submission: OK, WARN or FAIL with the setting."""
     from yarrow.cli.doctor import main as examine

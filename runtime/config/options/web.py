@@ -30,6 +30,12 @@ RESCALE_ENABLE: Final = option(
     "true",
     "Whether the dashboard offers to change the parallelism of running jobs.",
 )
+PAGES: Final = optional(
+    "web.pages",
+    STRING,
+    "The archive whose pages the REST server shows at `/`, such as Flink's `flink-runtime-web`; `none` shows none.",
+    unset="what `yarrow dashboard` keeps for this user, if it was run",
+)
 UPLOAD_DIR: Final = optional(
     "web.upload.dir",
     STRING,

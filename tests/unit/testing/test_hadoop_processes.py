@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from yarrow.runtime.common.cache_folder import cache_folder
 from yarrow.testing.hadoop import containers, jars, processes, state, system_packages
 from yarrow.testing.hadoop.__main__ import main
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -189,7 +190,7 @@ def test_failed_fetch_leaves_nothing(maven: Path, tmp_path: Path) -> None:
     pom.write_text("<project/>")
     with pytest.raises(HadoopError, match="no repository"):
         jars.jar_folder(pom)
-    assert list(jars.cache_folder().iterdir()) == []
+    assert list(cache_folder().iterdir()) == []
 
 
 def test_daemon_names_are_checked(tmp_path: Path) -> None:

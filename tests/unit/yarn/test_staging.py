@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.options import python
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.options import python, web
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import Resource, YarnError
@@ -36,6 +37,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("job.py", "json.py", "runtime.py", "words.txt", "model.zip", "needs.txt"):
         (folder / name).write_text(name)
     monkeypatch.chdir(folder)
+    # No pages of who runs the test.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
 
@@ -193,5 +196,24 @@ def test_a_program_that_is_not_there_is_refused(made: Path) -> None:
 @pytest.mark.parametrize("key", ["yarn.ship-files", "yarn.ship-archives"])
 def test_a_local_file_that_is_not_there_is_found_before_anything_is_made(files: Path, key: str) -> None:
     check_local_files(Settings({key: "model.zip;hdfs:///looked/for/later.zip"}))
-    with pytest.raises(InvalidProgramError, match=rf"gone\.zip is to be shipped \({key}\), and there is no such"):
+    with pytest.raises(
+        InvalidProgramError, match=rf"gone\.zip is to be shipped \({key}\), and there is no such"
+    ):
         check_local_files(Settings({key: "model.zip;gone.zip"}))
+
+
+def test_the_pages_of_the_client_go_to_the_master_alone(files: Path, made: Path) -> None:
+    nothing = stage(Settings(), made)
+    assert (nothing.master, nothing.configuration.get(web.PAGES)) == ((), "none")
+    with zipfile.ZipFile(files / "pages.jar", "w") as archive:
+        archive.writestr("web/index.html", "")
+    staged = stage(Settings({"web.pages": "pages.jar"}), made)
+    assert staged.both == ()
+    assert staged.master == (Resource("yarrow-web-pages.jar", str(files / "pages.jar")),)
+    assert staged.configuration.get(web.PAGES) == "yarrow-web-pages.jar"
+    program = ProgramDescription(path="job.py")
+    with_program = stage(Settings({"web.pages": "pages.jar"}), made, program)
+    assert "yarrow-web-pages.jar" in [resource.target for resource in with_program.master]
+    assert with_program.configuration.get(web.PAGES) == "yarrow-web-pages.jar"
+    with pytest.raises(ConfigError, match=r"web\.pages is missing\.jar"):
+        stage(Settings({"web.pages": "missing.jar"}), made)

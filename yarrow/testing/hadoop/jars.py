@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from yarrow.runtime.common.cache_folder import cache_folder
 from yarrow.testing.hadoop.errors import HadoopError
 from yarrow.testing.hadoop.system_packages import MAVEN_PACKAGE, program
 
@@ -21,12 +22,6 @@ POM = Path(__file__).parent / "pom.xml"
 #: Of the KDC of a secured cluster, apart: nothing of it is on the class path of Hadoop's daemons.
 KDC_POM = Path(__file__).parent / "kdc-pom.xml"
 _FETCH_SECONDS = 900.0
-
-
-def cache_folder() -> Path:
-    """Where jars are kept: below XDG_CACHE_HOME, or ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "yarrow"
 
 
 def jar_folder(pom: Path = POM) -> Path:

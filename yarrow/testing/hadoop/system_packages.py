@@ -1,7 +1,7 @@
-"""Java and Maven: found on this machine, or installed by its package manager where that is possible.
+"""Java, Maven and Chromium: found on this machine, or installed by its package manager where that is possible.
 
 Owner: the caller's thread; blocks. Installs only as root and only through apt-get; everywhere else the error
-names the package. Never changes a Java or Maven that is there.
+names the package. Never changes a program that is there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from yarrow.testing.hadoop.errors import MissingProgramError
 JAVA_VERSION = 17
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 MAVEN_PACKAGE = "maven"
+#: A browser for tests of pages, and what drives it: one version of both.
+CHROMIUM_PACKAGE = "chromium"
+CHROMIUM_DRIVER_PACKAGE = "chromium-driver"
 _INSTALL_SECONDS = 600.0
 
 

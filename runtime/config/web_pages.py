@@ -1,0 +1,67 @@
+"""Which archive REST shows pages out of: the one that `web.pages` names, or that which `yarrow dashboard` keeps.
+
+Owner: any thread; looks at files. It fetches nothing, and no server does.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from yarrow.runtime.common.cache_folder import cache_folder
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.options import web
+from yarrow.runtime.config.settings import ReadableConfig
+
+#: Flink's page, compiled: the artifact, its version, and the SHA-256 of the one file that is taken for it.
+GROUP: Final = "org.apache.flink"
+ARTIFACT: Final = "flink-runtime-web"
+VERSION: Final = "2.3.0"
+SHA256: Final = "c5476003a9357e6ce876a19d1daa7e37b573ad9fada6448fe665de8bad7162e8"
+#: Where the pages lie in the archive, and the first of them.
+FOLDER: Final = "web/"
+FIRST_PAGE: Final = "index.html"
+#: The value of web.pages that shows none.
+NONE: Final = "none"
+
+
+def kept_archive() -> Path:
+    """Where `yarrow dashboard` keeps the archive; its content is in its name."""
+    return cache_folder() / "dashboard" / f"{ARTIFACT}-{VERSION}-{SHA256[:16]}.jar"
+
+
+def chosen_archive(config: ReadableConfig) -> Path | None:
+    """The archive with the pages; None = none is wanted, or none is there and none was named.
+
+    Raises ConfigError for a file that is named and is no such archive.
+    """
+    named = config.get(web.PAGES)
+    if named is None:
+        kept = kept_archive()
+        return kept if kept.is_file() else None
+    if named.strip().lower() == NONE:
+        return None
+    path = Path(named)
+    why = refusal_of(path)
+    if why:
+        raise ConfigError(
+            f"{web.PAGES.key} is {named}: {why}. Name an archive with {FOLDER}{FIRST_PAGE} in it, as `yarrow dashboard`"
+            f" keeps one, or `{NONE}`.",
+            (web.PAGES.key,),
+        )
+    return path
+
+
+def refusal_of(path: Path) -> str:
+    """Why a file is no archive of pages; empty when it is one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.getinfo(FOLDER + FIRST_PAGE)
+    except OSError as error:
+        return error.strerror or str(error)
+    except zipfile.BadZipFile:
+        return "it is no zip or jar"
+    except KeyError:
+        return f"there is no {FOLDER}{FIRST_PAGE} in it"
+    return ""

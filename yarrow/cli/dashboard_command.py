@@ -1,0 +1,90 @@
+"""`yarrow dashboard`: gets Flink's compiled page once, for the clusters that this user starts from then on.
+
+Owner: the main thread; blocks while Maven runs. The archive appears under its final name only when it is whole and is
+the one file that is expected: its SHA-256 is pinned. Which server it comes from is Maven's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from yarrow.cli.errors import CommandError
+from yarrow.runtime.config.web_pages import ARTIFACT, GROUP, SHA256, VERSION, kept_archive
+from yarrow.testing.hadoop.system_packages import MAVEN_PACKAGE, program
+
+_FETCH_SECONDS = 600.0
+
+
+def get_dashboard(source: str | None = None, say: Callable[[str], None] = print) -> Path:
+    """Keeps the archive, from the file `source` or by Maven, and says where; one that is kept already stays.
+
+    Raises CommandError for another file than the expected one, and when Maven fails.
+    """
+    kept = kept_archive()
+    if source is None and kept.is_file() and _digest(kept) == SHA256:
+        say(f"Flink's dashboard {VERSION} is kept already, as {kept}.")
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".dashboard-", dir=kept.parent) as work:
+        copied = Path(work) / "archive"
+        if source is None:
+            say(f"Getting {GROUP}:{ARTIFACT}:{VERSION} by Maven (4 MB, once).")
+            _by_maven(Path(work), copied)
+        else:
+            _copy(source, copied)
+        found = _digest(copied)
+        if found != SHA256:
+            raise CommandError(
+                f"{source or 'what Maven brought'} is not {ARTIFACT} {VERSION}: its SHA-256 is {found}, expected"
+                f" {SHA256}. Nothing was kept."
+            )
+        copied.chmod(0o444)
+        os.replace(copied, kept)
+    say(
+        f"Flink's dashboard {VERSION} (Apache License 2.0) is kept as {kept}."
+        " Clusters started from now on show it at /."
+    )
+    return kept
+
+
+def _copy(source: str, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise CommandError(f"--from {source} cannot be read: {error.strerror}.") from None
+
+
+def _by_maven(work: Path, target: Path) -> None:
+    maven = program("mvn", MAVEN_PACKAGE)
+    folder = work / "maven"
+    artifact = f"{GROUP}:{ARTIFACT}:{VERSION}"
+    command = [
+        *(maven, "-q", "-B", "dependency:copy"),
+        *(f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=work, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise CommandError(
+            f"Maven did not bring {artifact} in {_FETCH_SECONDS:g} s. Get the file elsewhere and name it: --from PATH."
+        ) from None
+    brought = folder / f"{ARTIFACT}-{VERSION}.jar"
+    if done.returncode != 0 or not brought.is_file():
+        raise CommandError(
+            f"Maven could not bring {artifact}: check that it reaches its repository, or get the file elsewhere and"
+            f" name it: --from PATH. It said:\n{(done.stdout + done.stderr)[-2000:]}"
+        )
+    os.replace(brought, target)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
