@@ -137,12 +137,18 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
                 job.cancel().result(PATIENCE)
 
 
+def slowly(number: int) -> tuple[int, int]:
+    """So that the job leaves the machine to the browser."""
+    time.sleep(0.01)
+    return number % 10, 1
+
+
 def run_on(cluster: MiniCluster) -> Any:
     env = cluster.get_execution_environment(
         {"parallelism.default": "2", "execution.checkpointing.interval": "500 ms"}
     )
     pair = Types.TUPLE([Types.LONG(), Types.LONG()])
-    numbers = env.from_sequence(1, 10**12).map(lambda number: (number % 10, 1), output_type=pair)
+    numbers = env.from_sequence(1, 10**12).map(slowly, output_type=pair)
     sums = numbers.key_by(lambda row: row[0]).reduce(lambda first, second: (first[0], first[1] + second[1]))
     sums.filter(lambda row: False).print()
     return env.execute_async("sum by key")
