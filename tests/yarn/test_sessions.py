@@ -10,7 +10,10 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import urllib.error
+import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ import pytest
 from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
 from tests.yarn.rest import ask
 from tests.yarn.waiting import GRACE, until
+from yarrow.cli.applications import rest_of
+from yarrow.cli.relay import Relay
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
@@ -33,15 +38,20 @@ ROOT = f"/yarrow-ends-{os.getpid()}"
 #: The cluster may be used by others as well.
 NAME = f"session of tests {os.getpid()}"
 UNKNOWN = "application_1700000000000_0001"
+PAGE = "<!doctype html><title>of the client</title>"
 #: Nobody listens there.
 DEAD = "127.0.0.1:1"
 
 
 @pytest.fixture
 def settings(hadoop: HadoopCluster, hadoop_environment: None, tmp_path: Path) -> Settings:
-    """Small containers; what a client keeps lies in the test's own folder."""
+    """Small containers; what a client keeps lies in the test's own folder, and the page that REST shows."""
+    pages = tmp_path / "pages.jar"
+    with zipfile.ZipFile(pages, "w") as archive:
+        archive.writestr("web/index.html", PAGE)
     return Settings(
         {
+            "web.pages": str(pages),
             "yarn.application.name": NAME,
             "yarn.environment": "none",
             "yarn.properties-file.location": str(tmp_path / "files"),
@@ -81,6 +91,11 @@ def asked(cluster: YarnCluster, method: str, path: str, token: str | None = None
     return ask(cluster.rest_address, cluster.rest_token if token is None else token, path, method)
 
 
+def page_at(address: str) -> str:
+    with urllib.request.urlopen(f"{address}/", timeout=GRACE) as answer:
+        return str(answer.read().decode())
+
+
 def eventually(condition: Callable[[], bool], what: str) -> None:
     until(condition, PATIENCE, what)
 
@@ -107,6 +122,21 @@ def test_a_session_from_nothing_to_its_end(
     assert asked(session, "GET", "/overview")["slots-total"] == 0
     with pytest.raises(urllib.error.HTTPError, match="401"):
         asked(session, "GET", "/overview", token="guessed")
+
+    # The page came with the application; a browser, which sends no token, sees it through the relay.
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        page_at(session.rest_address)
+    secrets = descriptor.files.read_secrets(session.application_id)
+    assert secrets is not None
+    with Relay(rest_of(settings, secrets)) as relay:
+        serving = threading.Thread(target=relay.serve)
+        serving.start()
+        try:
+            assert page_at(relay.address) == PAGE
+        finally:
+            relay.close()
+            serving.join()
+    assert asked(session, "GET", "/applications/overview") == {"applications": []}
 
     kept = descriptor.files.folder / f".yarrow-application-{session.application_id}"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
