@@ -17,15 +17,21 @@ class InvalidSavepointPathError(YarrowError):
 
 
 def savepoint_target(requested: str | None, configured: str) -> str:
-    """The folder below which a savepoint is written: as asked for, else as configured."""
+    """The folder below which a savepoint is written: as asked for, else as configured; of this host as a plain path."""
     if requested is not None and requested.strip():
-        return checked_path(requested.strip(), "target directory of the savepoint")
+        return _one_form(checked_path(requested.strip(), "target directory of the savepoint"))
     if configured:
-        return configured
+        return _one_form(configured)
     raise InvalidSavepointPathError(
         "the request names no directory for the savepoint, and execution.checkpointing.savepoint-dir is not set:"
         " name one, or set the key."
     )
+
+
+def _one_form(path: str) -> str:
+    """`/data` for `file:///data` and `/data/`: what is printed does not depend on how it was asked for."""
+    plain = path.removeprefix("file://") if path.startswith("file:///") else path
+    return plain.rstrip("/") or "/"
 
 
 def checked_path(path: str, what: str) -> str:

@@ -9,6 +9,7 @@ and the carrying out of what its JobScheduler decides.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
@@ -32,6 +33,7 @@ from yarrow.am.jobmaster.slot_pool import SlotPool
 from yarrow.am.jobmaster.task_executor_heartbeats import TaskExecutorHeartbeats
 from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
+from yarrow.runtime.common.repeated_notice import RepeatedNotice
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
@@ -52,6 +54,10 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
 )
+
+_log = logging.getLogger(__name__)
+#: Seconds that a job waits for slots before anything is said: as a rule they are there by then.
+_SLOT_PATIENCE = 10.0
 
 
 async def _nothing(master: JobMaster) -> None:
@@ -133,6 +139,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
             interpreter_of(job),
         )
         self._not_started = ""
+        self._slot_notice = RepeatedNotice(patience=_SLOT_PATIENCE)
 
     # Life cycle.
 
@@ -291,3 +298,12 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
 
     def _check(self) -> None:
         self._carry_out(self._scheduler.check(self._now()))
+        self._say_what_it_waits_for()
+
+    def _say_what_it_waits_for(self) -> None:
+        waits = self._pool.waiting and self.graph.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
+        said = self._slot_notice.look(self.waiting_for() if waits else "", self._now())
+        if said:
+            _log.warning("the job %r %s", self.graph.job.name, said)
+        elif said is not None:
+            _log.warning("the job %r waits for slots no more", self.graph.job.name)

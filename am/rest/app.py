@@ -44,6 +44,8 @@ from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.errors import YarrowError
 
 _log = logging.getLogger(__name__)
+#: Characters of a bad body that its refusal quotes.
+_QUOTED = 40
 
 #: Where a more general path would take a more special one, the special one comes first.
 _ROUTERS = (
@@ -156,10 +158,12 @@ def _error(status: int, errors: Sequence[str], headers: dict[str, str] | None = 
 async def _refuse_invalid(request: Request, error: Exception) -> JSONResponse:
     """Every part of a request that does not fit, by name."""
     assert isinstance(error, RequestValidationError)
-    return _error(HTTPStatus.BAD_REQUEST, [_invalid_part(part) for part in error.errors()])
+    return _error(HTTPStatus.BAD_REQUEST, [_invalid_part(part, error.body) for part in error.errors()])
 
 
-def _invalid_part(part: dict[str, object]) -> str:
+def _invalid_part(part: dict[str, Any], body: object) -> str:
+    if part.get("type") == "json_invalid":
+        return _invalid_json(str(part.get("ctx", {}).get("error", "")), body, part["loc"][-1])
     location = part.get("loc")
     names = [str(name) for name in location] if isinstance(location, Sequence) else []
     where = (
@@ -171,11 +175,24 @@ def _invalid_part(part: dict[str, object]) -> str:
     return f"{where.strip() or 'request'}: {part.get('msg')} (given: {given[:200]})"
 
 
+def _invalid_json(why: str, body: object, position: int) -> str:
+    """What is wrong with a body that should be JSON, and where: its text from there on is quoted."""
+    text = body if isinstance(body, str) else ""
+    line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+    found = repr(text[position : position + _QUOTED]) if position < len(text) else "the end of the body"
+    return f"body: expected JSON: {why or 'it cannot be read'}, line {line}, column {column}, at {found}"
+
+
 async def _refuse_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     text = str(error.detail)
     if error.status_code == HTTPStatus.NOT_FOUND:
         text = f"Not found: {request.url.path}"
+    elif isinstance(error.__cause__, UnicodeDecodeError):
+        wrong = error.__cause__
+        text = f"body: expected JSON in UTF-8: byte {wrong.start} is 0x{wrong.object[wrong.start]:02x}: {wrong.reason}"
+    elif isinstance(error.__cause__, RecursionError):
+        text = "body: expected JSON: it is nested too deeply"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         text = f"Method {request.method} is not allowed for {request.url.path}."
     return _error(error.status_code, [text], dict(error.headers) if error.headers else None)

@@ -26,12 +26,14 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import (
     CheckpointFailedError,
     JobAlreadyEndedError,
     JobCancelledError,
     JobExecutionError,
 )
+from yarrow.runtime.common.repeated_notice import RepeatedNotice
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.runtime.security.result_proof import ResultProof
@@ -53,7 +55,11 @@ class RemoteJobClient(JobClient):
     """Follows one job by REST."""
 
     def __init__(
-        self, rest: RestClient, job_graph: JobGraph, heartbeats: HeartbeatSettings | None = None
+        self,
+        rest: RestClient,
+        job_graph: JobGraph,
+        heartbeats: HeartbeatSettings | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`job_graph` as it was submitted. With `heartbeats` the job is told, until it has ended, that its client
         lives.
@@ -64,7 +70,8 @@ class RemoteJobClient(JobClient):
         self._name = job_graph.name
         self._result: Future[JobExecutionResult] | None = None
         self._lock = threading.Lock()
-        self._waits = ""
+        self._waits = RepeatedNotice()
+        self._clock = clock or SystemClock()
         self._collected = CollectedResults(job_graph, ResultProof(rest.is_proved, rest.result_key))
 
     def get_job_id(self) -> JobID:
@@ -166,12 +173,12 @@ class RemoteJobClient(JobClient):
             seconds = min(seconds * 1.5, _LAST_PAUSE)
 
     def _say_what_it_waits_for(self) -> None:
-        """A line on standard error whenever what holds the job up is another thing than before."""
+        """A line on standard error whenever what holds the job up is another thing than before, and every minute."""
         waits = str(self._rest.get(f"/jobs/{self._job_id}").get("waiting-for", ""))
-        if waits != self._waits:
-            text = f"waits: it {waits}" if waits else "waits no more."
+        said = self._waits.look(waits, self._clock.monotonic())
+        if said is not None:
+            text = f"waits: it {said}" if said else "waits no more."
             print(f"Job {self._name!r} ({self._job_id}) {text}", file=sys.stderr, flush=True)
-        self._waits = waits
 
     def _ended(self, result: dict[str, Any]) -> JobExecutionResult:
         match result["application-status"]:

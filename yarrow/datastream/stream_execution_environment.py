@@ -221,12 +221,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Execute the program and wait for its end.
 
-        Raises JobExecutionError, which begins with the user's own traceback where a function failed, and
-        KeyboardInterrupt, after the job was cancelled, for Ctrl-C.
+        Raises JobExecutionError, which begins with the user's own traceback where a function failed, and, after the job
+        was cancelled, KeyboardInterrupt for Ctrl-C and BrokenPipeError where nobody reads this program's output.
         """
         try:
             return wait_for_job(self._submit(job_name))
-        except (YarrowError, ConfigError) as error:
+        except (YarrowError, ConfigError, BrokenPipeError) as error:
             # What is wrong is in the program, or with the cluster, and not on our way to finding it: the message says
             # it all, of a job that failed with the traceback of the user's function.
             raise error.with_traceback(None) from None

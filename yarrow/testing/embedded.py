@@ -6,6 +6,7 @@ it when its result is there. It needs no event loop of the caller and works insi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,21 @@ class EmbeddedExecutor:
         except BaseException:
             cluster.close()
             raise
+        _tell_address(cluster.web_address)
         return client
+
+
+#: Addresses that were told.
+_told: set[str] = set()
+
+
+def _tell_address(address: str | None) -> None:
+    """Says once where the job's page and REST API are; a program that executes again on the same port says no more."""
+    if address is None or address in _told:
+        return
+    _told.add(address)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(f"JobManager Web Interface: {address}", file=sys.stderr, flush=True)
 
 
 def _for_cluster(config: Settings, files: Sequence[LocalFile]) -> Settings:

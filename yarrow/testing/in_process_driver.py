@@ -12,7 +12,7 @@ from pathlib import Path
 from yarrow.am.resourcemanager.driver import ResourceEventHandler
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
 from yarrow.container.in_process_workers import InProcessLauncher
-from yarrow.container.output_files import OutputFiles
+from yarrow.container.output_files import OutputFiles, OutputSink
 from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.task_executor_settings import settings_of
 from yarrow.container.worker import WorkerThread
@@ -21,14 +21,16 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
-from yarrow.testing.output_relay import ClientOutput
 
 
 class InProcessDriver:
     """Makes TaskExecutor endpoints on the running loop."""
 
-    def __init__(self, settings: LocalProcessSettings, rpc: RpcService, ids: IdFactory) -> None:
+    def __init__(
+        self, settings: LocalProcessSettings, rpc: RpcService, ids: IdFactory, output: OutputSink
+    ) -> None:
         """`rpc` is the control plane's own service; commands and certificates of `settings` are not used."""
+        self._output = output
         self._settings = settings
         self._rpc = rpc
         self._ids = ids
@@ -106,7 +108,7 @@ class InProcessDriver:
         files = OutputFiles(
             Path(settings.log_directory),
             resource_id,
-            ClientOutput(),
+            self._output,
         )
         return TaskExecutor(
             settings_of(bootstrap),

@@ -28,7 +28,7 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.testing.cluster_shape import ClusterShape, embedded_settings
 from yarrow.testing.loop_thread import BlockingPool
-from yarrow.testing.output_relay import OutputRelay
+from yarrow.testing.output_relay import ClientOutput, OutputRelay
 
 if TYPE_CHECKING:
     from yarrow.am.cluster_entrypoint import ControlPlane
@@ -61,7 +61,11 @@ class LocalCluster:
         self.config = embedded_settings(config, shape.slots_per_task_executor)
         self.shape = shape
         self.application_id = RandomIdFactory().hex_id()
-        self.relay = OutputRelay()
+        self._output = ClientOutput(self._output_lost)
+        self.relay = OutputRelay(self._output.take)
+        #: Called on the loop when this process's standard output takes nothing more of what tasks print.
+        self.on_output_lost: Callable[[OSError], None] = lambda error: None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = pool
         self._folder: ClientFolder | None = None
         self._driver: LocalProcessDriver | InProcessDriver | None = None
@@ -103,6 +107,7 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Returns when jobs can be submitted; on an error nothing is left."""
+        self._loop = asyncio.get_running_loop()
         self._pool.acquire()
         try:
             await self._start()
@@ -164,6 +169,11 @@ class LocalCluster:
         if self.shape.processes:
             await asyncio.gather(*(asyncio.wrap_future(ticket) for ticket in self.relay.drain()))
 
+    def _output_lost(self, error: OSError) -> None:
+        """Any thread."""
+        assert self._loop is not None, "start comes first"
+        self._loop.call_soon_threadsafe(lambda: self.on_output_lost(error))
+
     def _driver_settings(self) -> LocalProcessSettings:
         log_directory = self.config.get(cluster.LOG_DIR) or os.path.join(self.folder, "log")
         os.makedirs(log_directory, exist_ok=True)
@@ -209,7 +219,7 @@ class LocalCluster:
         if self._driver is None:
             from yarrow.testing.in_process_driver import InProcessDriver
 
-            self._driver = InProcessDriver(settings, service, RandomIdFactory())
+            self._driver = InProcessDriver(settings, service, RandomIdFactory(), self._output)
         return ControlPlane(
             service,
             self._driver,

@@ -7,6 +7,7 @@ holds its result, and the rows that were not fetched yet, itself: the cluster ma
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,10 +19,11 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
+from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError, YarrowError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.states import JobStatus as RuntimeJobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,
@@ -67,6 +69,10 @@ class LocalJobClient(JobClient):
         #: The job has ended, and the cluster is about to: it may be gone before `_result` is there.
         self._ending = False
         self._details: ExecutionGraphDetails | None = None
+        #: The program has asked for it.
+        self.was_cancelled_here = False
+        #: Why the program's standard output takes nothing more: then the job is cancelled, and this is its end.
+        self._lost_output: OSError | None = None
         #: Why there are none.
         self._no_details = f"the cluster of job {self._job_id} has ended"
 
@@ -77,6 +83,8 @@ class LocalJobClient(JobClient):
 
     def follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         """Waits for the job's end, then calls `end`, which ends the cluster; called once, on the loop."""
+        if end is not None:
+            self._cluster.on_output_lost = self._output_lost
         self._following = asyncio.get_running_loop().create_task(self._follow(end))
 
     async def _follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
@@ -95,10 +103,22 @@ class LocalJobClient(JobClient):
                 )
             )
         else:
-            if isinstance(result, JobResult):
-                self._result.set_result(result)
-            else:
+            if isinstance(result, JobExecutionError):
                 self._result.set_exception(result)
+            elif self._lost_output is not None and result.status is not RuntimeJobStatus.FAILED:
+                self._result.set_exception(self._lost_output)
+            else:
+                self._result.set_result(result)
+
+    def _output_lost(self, error: OSError) -> None:
+        """As `print` would: what cannot be written ends the program, unless that looks for the error."""
+        self._lost_output = error
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel_unheard())
+
+    async def _cancel_unheard(self) -> None:
+        # One that has ended meanwhile needs no cancelling.
+        with contextlib.suppress(YarrowError):
+            await self._cluster.dispatcher.cancel_job(self._job_id)
 
     async def _end_of_job(self) -> JobResult | JobExecutionError:
         """Waits for it; the error where the job has ended and what it hands over does not fit a message."""
@@ -145,6 +165,8 @@ class LocalJobClient(JobClient):
         return self._ask(ask(), lambda result: public_status(result.status))
 
     def cancel(self) -> CompletableFuture[None]:
+        self.was_cancelled_here = True
+
         async def ask() -> None:
             await self._cluster.dispatcher.cancel_job(self._job_id)
 

@@ -180,6 +180,8 @@ def _end_clusters() -> None:
             # A forked child has the object, its parent has the cluster.
             continue
         for job in cluster.running_jobs():
+            if job.was_cancelled_here:
+                continue
             print(
                 f"Job {job.get_job_id()} was still running when the program ended: it was cancelled.",
                 file=sys.stderr,

@@ -16,40 +16,50 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
-from yarrow.runtime.rpc.output_stream import Forwarded, ForwardedOutput, LoggedRecord, read_output
+from yarrow.runtime.rpc.output_stream import Forwarded, LoggedRecord, read_output
 from yarrow.testing.client_logging import log_to_client, wanted_levels
 
 _CHUNK = 1 << 18
 _LENGTH = struct.Struct("<I")
 
 
-def write_to_client(output: ForwardedOutput) -> None:
-    """Writes whole lines to what sys.stdout or sys.stderr are at this moment."""
-    stream = sys.stderr if output.stream == "stderr" else sys.stdout
-    # A client that closed its output has no use for it; the job goes on.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        stream.write(output.text)
-        stream.flush()
-
-
-def hand_to_client(forwarded: Forwarded) -> None:
-    """Prints lines, and gives records to `logging`."""
-    if isinstance(forwarded, LoggedRecord):
-        log_to_client(forwarded)
-    else:
-        write_to_client(forwarded)
+def _ignore(error: OSError) -> None:
+    """Nobody has to know."""
 
 
 class ClientOutput:
-    """An OutputSink of a TaskExecutor in the client's own process."""
+    """The client's streams and `logging`: an OutputSink, and what takes everything that comes through a pipe."""
+
+    def __init__(self, on_lost: Callable[[OSError], None] = _ignore) -> None:
+        """`on_lost` is called once, on the writing thread, when standard output takes nothing more."""
+        self._on_lost = on_lost
+        self._lost = False
 
     def write(self, stream: str, text: str) -> None:
-        """Prints."""
-        write_to_client(ForwardedOutput(stream, text))
+        """Writes whole lines to what sys.stdout or sys.stderr are at this moment."""
+        if self._lost and stream != "stderr":
+            return
+        target = sys.stderr if stream == "stderr" else sys.stdout
+        # A stream that the program has closed or taken away gets nothing.
+        with contextlib.suppress(ValueError, AttributeError):
+            try:
+                target.write(text)
+                target.flush()
+            except OSError as error:
+                if stream != "stderr":
+                    self._lost = True
+                    self._on_lost(error)
 
     def write_record(self, record: LoggedRecord) -> None:
         """Logs."""
         log_to_client(record)
+
+    def take(self, forwarded: Forwarded) -> None:
+        """Writes lines, logs records."""
+        if isinstance(forwarded, LoggedRecord):
+            self.write_record(forwarded)
+        else:
+            self.write(forwarded.stream, forwarded.text)
 
 
 class _Frames:
@@ -138,7 +148,7 @@ class _PipeReader(threading.Thread):
 class OutputRelay:
     """The readers of one cluster's TaskExecutors; LocalProcessDriver attaches each pipe."""
 
-    def __init__(self, write: Callable[[Forwarded], None] = hand_to_client) -> None:
+    def __init__(self, write: Callable[[Forwarded], None]) -> None:
         self._write = write
         self._readers: list[_PipeReader] = []
 

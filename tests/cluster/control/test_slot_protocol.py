@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.unit.rpc.loops import run, settled
+from yarrow.am.jobmaster.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
@@ -130,6 +131,53 @@ def test_a_lost_registration_is_tried_again(tmp_path: Path) -> None:
                 await settled()
                 cluster.timers.advance(1)
             await eventually(lambda: executor.registrations == 1)
+
+    run(body())
+
+
+def test_a_job_says_what_it_waits_for_when_it_changes_and_every_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        """What the job has said since this was called last, up to the reasons."""
+        lines = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "yarrow.am.jobmaster.job_master"
+        ]
+        caplog.clear()
+        return [line.partition(";")[0] for line in lines]
+
+    async def body() -> None:
+        async with control_cluster(
+            tmp_path, 1, jobs=JobMasterSettings(slot_request_timeout=1000.0)
+        ) as cluster:
+            graph = linear_job(Stage(3))
+            job_id = await cluster.submit(graph)
+            job = f"the job {graph.name!r}"
+
+            async def has(slots: int) -> None:
+                async def reached() -> bool:
+                    details = await cluster.dispatcher.request_job_details(job_id)
+                    return f"needs 3 slots, has {slots} of them" in details.waiting_for
+
+                await eventually(reached)
+
+            await has(1)
+            cluster.timers.advance(5)
+            assert said() == []
+            await cluster.pass_time(10)
+            assert said() == [f"{job} needs 3 slots, has 1 of them"]
+            await cluster.pass_time(70)
+            assert said() == [f"{job} needs 3 slots, has 1 of them"]
+            await cluster.add(1)
+            await has(2)
+            await cluster.pass_time(10)
+            assert said() == [f"{job} needs 3 slots, has 2 of them"]
+            await cluster.add(1)
+            await cluster.until_running(job_id, 3)
+            await cluster.pass_time(10)
+            assert said() == [f"{job} waits for slots no more"]
 
     run(body())
 

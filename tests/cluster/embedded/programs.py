@@ -15,6 +15,7 @@ from tests.cluster.embedded.waiting import wait_until
 
 #: Seconds a program may take on a busy machine.
 DEADLINE = 60.0
+_ADDRESS = "JobManager Web Interface: "
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,10 @@ class Outcome:
 
     status: int
     out: str
+    #: But for the lines that tell the addresses of its clusters.
     err: str
+    #: URLs of the pages that it told.
+    addresses: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -72,7 +76,14 @@ class Program:
             self.process.kill()
             out, err = self.process.communicate()
             raise AssertionError(f"the program did not end\n{out}\n{err}") from None
-        return Outcome(self.process.returncode, out, err)
+        lines = err.splitlines(keepends=True)
+        told = [line for line in lines if line.startswith(_ADDRESS)]
+        return Outcome(
+            self.process.returncode,
+            out,
+            "".join(line for line in lines if line not in told),
+            tuple(line.removeprefix(_ADDRESS).strip() for line in told),
+        )
 
     def assert_nothing_left(self, seconds: float = 5.0) -> None:
         """No process after `seconds`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.embedded.programs import Program, run
+from tests.cluster.embedded.programs import DEADLINE, Program, run
 
 pytestmark = pytest.mark.cluster
 
@@ -44,6 +44,8 @@ print("after", len(str(result.get_job_id())))
     assert outcome.status == 0, outcome.err
     assert outcome.out.splitlines() == ["2", "4", "6", "after 32"]
     assert outcome.err == ""
+    (address,) = outcome.addresses
+    assert re.fullmatch(r"http://[a-z0-9.]+:\d+", address)
 
 
 def test_everything_is_printed_before_execute_returns(tmp_path: Path) -> None:
@@ -149,6 +151,33 @@ def test_a_program_that_does_not_wait_ends_its_job(tmp_path: Path) -> None:
     assert outcome.status == 0
     assert "was still running when the program ended: it was cancelled." in outcome.err
     program.assert_no_files_left()
+
+
+@pytest.mark.parametrize("in_process", ["false", "true"], ids=["processes", "threads"])
+def test_a_program_whose_reader_has_gone_is_cancelled_and_ends_as_any_other(
+    tmp_path: Path, in_process: str
+) -> None:
+    setting = f'env.get_configuration().set_string("execution.in-process", "{in_process}")\n'
+    text = setting + 'env.from_sequence(0, 10**15).print()\nenv.execute("endless")\nprint("not reached")\n'
+    program = Program(tmp_path, _HEAD + text)
+    assert program.read_line()
+    program.processes()
+    assert program.process.stdout is not None and program.process.stderr is not None
+    program.process.stdout.close()
+    with program.process.stderr as stream:
+        err = stream.read()
+    assert program.process.wait(DEADLINE) == 1, err
+    assert "BrokenPipeError: [Errno 32] Broken pipe" in err
+    assert "was still running" not in err
+    program.assert_nothing_left()
+    program.assert_no_files_left()
+
+
+def test_a_program_that_has_cancelled_its_job_is_not_told_that_it_ran(tmp_path: Path) -> None:
+    text = _ENDLESS.replace("env.execute(", "client = env.execute_async(") + "client.cancel()\n"
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0
+    assert outcome.err == ""
 
 
 def test_a_port_in_use_is_refused_before_the_job_starts(tmp_path: Path) -> None:

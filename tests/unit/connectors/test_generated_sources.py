@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.connectors.harness import ReaderContext, SourceHarness, run, run_with_restores
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
-from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
+from yarrow.datastream.connectors.base import NothingAvailable, Source, SourceRecords
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.connectors.datagen import (
     DataGeneratorReader,
@@ -39,6 +40,56 @@ def test_sequence_gives_each_number_once(start: int, length: int, parallelism: i
 def test_restored_sequence_goes_on(end: int, parallelism: int, max_rows: int, polls: int) -> None:
     rows = run_with_restores(NumberSequenceSource(0, end), parallelism, max_rows, polls)
     assert sorted(rows) == list(range(end + 1))
+
+
+class Assignments:
+    """A context of an enumerator of so many readers; what each was given, None = there is no more."""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+        self.given: list[tuple[int, str | None]] = []
+
+    registered_readers: Mapping[int, str] = {}
+
+    def assign_split(self, split: NumberRange, subtask: int) -> None:
+        self.given.append((subtask, split.id))
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self.given.append((subtask, None))
+
+    def send_event_to_reader(self, subtask: int, event: Any) -> None:
+        raise AssertionError(event)
+
+    def call_later(self, seconds: float, action: Any) -> None:
+        raise AssertionError(action)
+
+
+@pytest.mark.parametrize("source", [NumberSequenceSource(1, 9), DataGeneratorSource(str, 9)])
+def test_each_reader_has_its_share_however_late_it_asks(source: Source[Any, NumberRange]) -> None:
+    context = Assignments(3)
+    enumerator = source.create_enumerator(context)
+    for subtask in (1, 1, 0, 1, 0, 2, 2):
+        enumerator.handle_split_request(subtask, None)
+    assert context.given == [(1, "1"), (1, None), (0, "0"), (1, None), (0, None), (2, "2"), (2, None)]
+
+
+def test_a_share_that_comes_back_is_read_by_its_own_reader_or_by_any() -> None:
+    source = NumberSequenceSource(1, 9)
+    context = Assignments(3)
+    enumerator = source.create_enumerator(context)
+    for subtask in range(3):
+        enumerator.handle_split_request(subtask, None)
+    del context.given[:]
+    enumerator.add_splits_back([NumberRange("1", 5, 7), NumberRange("2", 8, 10)], 1)
+    # At another parallelism, and the readers 1 and 2 had ended: nobody else would ask for them.
+    following = Assignments(4)
+    restored = source.create_enumerator(following, enumerator.snapshot_state(1))
+    for subtask in (2, 3, 3):
+        restored.handle_split_request(subtask, None)
+    assert following.given == [(2, "2"), (3, "1"), (3, None)]
+    for subtask in (0, 1, 0):
+        enumerator.handle_split_request(subtask, None)
+    assert context.given == [(0, "1"), (1, "2"), (0, None)]
 
 
 def test_sequence_hands_out_ranges() -> None:

@@ -125,6 +125,27 @@ def test_wrong_method_names_the_right_ones(cluster: FakeCluster) -> None:
     assert request(cluster, "PUT", "/overview").headers["allow"] == "GET"
 
 
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (
+            b"{",
+            "expected JSON: Expecting property name enclosed in double quotes, line 1, column 2, at the end of the",
+        ),
+        (b'{"drain": yes}', "expected JSON: Expecting value, line 1, column 11, at 'yes}'"),
+        (b'{\n "drain" true}', "expected JSON: Expecting ':' delimiter, line 2, column 10, at 'true}'"),
+        (b'{"a": "\xff"}', "expected JSON in UTF-8: byte 7 is 0xff: invalid start byte"),
+        (b"[" * 200_000, "expected JSON: it is nested too deeply"),
+    ],
+)
+def test_bad_json_says_what_is_bad_and_where(cluster: FakeCluster, body: bytes, wrong: str) -> None:
+    path = f"/jobs/{JOB}/stop"
+    response = request(cluster, "POST", path, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    (text,) = response.json()["errors"]
+    assert text.startswith(f"body: {wrong}")
+
+
 def test_bad_json_is_the_callers_fault(cluster: FakeCluster) -> None:
     path = f"/jobs/{JOB}/checkpoints"
     response = request(cluster, "POST", path, content=b"{", headers={"content-type": "application/json"})

@@ -20,7 +20,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.number_seq import NumberRange, even_ranges, pending_numbers
-from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, unassigned_or
+from yarrow.datastream.connectors.split_reading import OneByOneReader, ShareEnumerator
 from yarrow.runtime.common.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -85,10 +85,10 @@ class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
-    ) -> OnRequestEnumerator[NumberRange]:
+    ) -> ShareEnumerator[NumberRange]:
         """One range of indexes for each reader."""
         fresh = even_ranges(0, self._count, context.parallelism)
-        return OnRequestEnumerator(context, unassigned_or(checkpoint, fresh))
+        return ShareEnumerator(context, fresh, checkpoint)
 
     def create_reader(self, context: SourceReaderContext) -> DataGeneratorReader[T]:
         """A reader with its share of the rate."""

@@ -18,7 +18,7 @@ from yarrow.datastream.connectors.base import (
     SourceSplit,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, unassigned_or
+from yarrow.datastream.connectors.split_reading import OneByOneReader, ShareEnumerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class NumberSequenceSource(Source[int, NumberRange]):
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
-    ) -> OnRequestEnumerator[NumberRange]:
+    ) -> ShareEnumerator[NumberRange]:
         """One range for each reader."""
         fresh = even_ranges(self._start, self._end + 1, context.parallelism)
-        return OnRequestEnumerator(context, unassigned_or(checkpoint, fresh))
+        return ShareEnumerator(context, fresh, checkpoint)
 
     def create_reader(self, context: SourceReaderContext) -> NumberSequenceReader:
         """A reader of ranges."""

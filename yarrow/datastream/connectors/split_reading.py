@@ -48,6 +48,40 @@ class OnRequestEnumerator(SplitEnumerator[SplitT], Generic[SplitT]):
         return list(self._unassigned)
 
 
+class ShareEnumerator(OnRequestEnumerator[SplitT], Generic[SplitT]):
+    """Gives each reader its own share, however late that asks: split i of a fresh start goes to reader i.
+
+    Splits that come back, or from a checkpoint, go to their own reader if that asks first, else to any: the reader may
+    have ended, or be one of another parallelism.
+    """
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[SplitT],
+        fresh: Iterable[SplitT],
+        checkpoint: Sequence[SplitT] | None,
+    ) -> None:
+        """Split ids of `fresh` are the numbers of their readers."""
+        super().__init__(context, unassigned_or(checkpoint, fresh))
+        #: Ids of splits that have been left to whoever asks.
+        self._free = set() if checkpoint is None else {split.split_id for split in checkpoint}
+
+    def handle_split_request(self, subtask: int, host: str | None) -> None:
+        """Assigns the reader's own share, else a split that is left to all, or says that there is none."""
+        own = [split for split in self._unassigned if split.split_id == str(subtask)]
+        free = [split for split in self._unassigned if split.split_id in self._free]
+        for split in (*own, *free)[:1]:
+            self._unassigned.remove(split)
+            self._context.assign_split(split, subtask)
+            return
+        self._context.signal_no_more_splits(subtask)
+
+    def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
+        """Puts splits back; from now on any reader may have them."""
+        self._free.update(split.split_id for split in splits)
+        super().add_splits_back(splits, subtask)
+
+
 class OneByOneReader(SourceReader[T, SplitT], Generic[T, SplitT]):
     """Reads its splits in the order they came and asks for another when none is left."""
 

@@ -143,6 +143,9 @@ def test_no_path_is_used_unchecked(path: str) -> None:
 def test_a_savepoint_needs_a_place() -> None:
     assert savepoint_target(None, "/configured") == "/configured"
     assert savepoint_target("/asked", "/configured") == "/asked"
+    for same in ("/data/sp", "/data/sp/", "file:///data/sp", " file:///data/sp/ "):
+        assert savepoint_target(same, "") == savepoint_target(None, same.strip()) == "/data/sp"
+    assert savepoint_target("hdfs://nn:9000/sp/", "") == "hdfs://nn:9000/sp"
     with pytest.raises(InvalidSavepointPathError, match="savepoint-dir is not set"):
         savepoint_target("", "")
 
