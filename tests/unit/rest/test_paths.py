@@ -26,7 +26,9 @@ from tests.unit.rest.fakes import (
     job_details,
 )
 from tests.unit.rest.running import run
+from yarrow.am.rest.errors import status_of
 from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 
 
@@ -155,6 +157,11 @@ def test_bad_json_is_the_callers_fault(cluster: FakeCluster) -> None:
     response = request(cluster, "POST", path, content=b'{"checkpointType": "SMALL"}', headers=form)
     assert response.status_code == 400
     assert "FULL" in response.text
+
+
+def test_an_answer_that_is_too_large_is_not_the_callers_fault() -> None:
+    assert status_of(AnswerTooLargeError("the reply has 16000000 bytes")) == 500
+    assert status_of(MessageTooLargeError("the request has 16000000 bytes")) == 413
 
 
 def test_job_details_sum_up_the_tasks(cluster: FakeCluster) -> None:
