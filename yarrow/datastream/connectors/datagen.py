@@ -20,7 +20,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.number_seq import NumberRange, even_ranges, pending_numbers
-from yarrow.datastream.connectors.split_reading import OneByOneReader, ShareEnumerator
+from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, ShareEnumerator
 from yarrow.runtime.common.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class DataGeneratorSource(Source[T, NumberRange], Generic[T]):
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
-    ) -> ShareEnumerator[NumberRange]:
+    ) -> OnRequestEnumerator[NumberRange]:
         """One range of indexes for each reader."""
         fresh = even_ranges(0, self._count, context.parallelism)
         return ShareEnumerator(context, fresh, checkpoint)

@@ -18,7 +18,7 @@ from yarrow.datastream.connectors.base import (
     SourceSplit,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.split_reading import OneByOneReader, ShareEnumerator
+from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator, ShareEnumerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class NumberSequenceSource(Source[int, NumberRange]):
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[NumberRange], checkpoint: Any = None
-    ) -> ShareEnumerator[NumberRange]:
+    ) -> OnRequestEnumerator[NumberRange]:
         """One range for each reader."""
         fresh = even_ranges(self._start, self._end + 1, context.parallelism)
         return ShareEnumerator(context, fresh, checkpoint)
