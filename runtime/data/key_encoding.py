@@ -47,6 +47,10 @@ TUPLE: Final = 0x0C
 ROW: Final = 0x0D
 RECORD: Final = 0x0E
 ENUM: Final = 0x0F
+DURATION: Final = 0x10
+BIG_DURATION: Final = 0x11
+FROZENSET: Final = 0x12
+RANGE: Final = 0x13
 
 MIN_INT64: Final = -(1 << 63)
 MAX_INT64: Final = (1 << 63) - 1
@@ -106,6 +110,12 @@ def _encode(key: Any, put: Append, depth: int) -> None:
             _encode(value, put, depth + 1)
     elif kind is RowKey:
         _encode_row(key, put, depth)
+    elif kind is frozenset:
+        put(_tag_len(FROZENSET, len(key)) + b"".join(sorted(_element(value, depth) for value in key)))
+    elif kind is range:
+        put(b"\x13")
+        for part in range_parts(key):
+            _encode(part, put, depth + 1)
     else:
         atom = _ATOMS.get(kind)
         if atom is not None:
@@ -124,6 +134,19 @@ def _encode(key: Any, put: Append, depth: int) -> None:
             )
 
 
+def _element(key: Any, depth: int) -> bytes:
+    out: list[bytes] = []
+    _encode(key, out.append, depth + 1)
+    return b"".join(out)
+
+
+def range_parts(key: range) -> tuple[int, int, int]:
+    """Count, start and step of a range: alike for ranges that are equal as sequences."""
+    start, stop, step = int(key.start), int(key.stop), int(key.step)
+    count = max(0, -((start - stop) // step))
+    return count, start if count else 0, step if count > 1 else 1
+
+
 def _encode_row(key: RowKey, put: Append, depth: int) -> None:
     put(_tag_len(ROW, len(key.values)) + (b"\x00" if key.names is None else b"\x01"))
     for name in key.names or ():
@@ -137,9 +160,16 @@ def _text(value: str) -> bytes:
     return _U32.pack(len(data)) + data
 
 
-def _big_int(key: int) -> bytes:
+def _big_int(key: int, tag: int = BIG_INT) -> bytes:
     data = key.to_bytes((key.bit_length() + 8) // 8, "big", signed=True)
-    return _tag_len(BIG_INT, len(data)) + data
+    return _tag_len(tag, len(data)) + data
+
+
+def _duration(key: dt.timedelta) -> bytes:
+    micros = key // _MICRO
+    if MIN_INT64 <= micros <= MAX_INT64:
+        return _tag_int(DURATION, micros)
+    return _big_int(micros, BIG_DURATION)
 
 
 def _float(key: float) -> bytes:
@@ -178,6 +208,7 @@ _ATOMS: Final[dict[type, Callable[[Any], bytes]]] = {
     dt.date: lambda key: _tag_int(DATE, key.toordinal() - _EPOCH_DAY),
     dt.time: lambda key: _tag_int(TIME, time_micros(key)),
     dt.datetime: _datetime,
+    dt.timedelta: _duration,
     uuid.UUID: lambda key: b"\x0b" + key.bytes,
 }
 
@@ -253,7 +284,7 @@ class _Decoder:
         if depth > MAX_DEPTH:
             raise KeyDecodeError(f"a key encoding is nested deeper than {MAX_DEPTH} levels")
         tag = self._take(1)[0]
-        if tag in (INT, DATE, TIME, DATETIME, INSTANT):
+        if tag in (INT, DATE, TIME, DATETIME, INSTANT, DURATION):
             return self._fixed(tag, _I64.unpack(self._take(8))[0])
         if tag == STR:
             return self._text()
@@ -285,9 +316,21 @@ class _Decoder:
         if tag == ENUM:
             name = self._text()
             return self._member(name, self._text())
+        if tag == BIG_DURATION:
+            return self._fixed(tag, int.from_bytes(self._sized(), "big", signed=True))
+        if tag == FROZENSET:
+            return frozenset([self._value(depth + 1) for _ in range(self._count(1))])
+        if tag == RANGE:
+            return self._range(depth)
         raise KeyDecodeError(
             f"a key encoding has the unknown tag {tag:#04x}; it was written by a later release or is damaged"
         )
+
+    def _range(self, depth: int) -> range:
+        count, start, step = parts = [self._value(depth + 1) for _ in range(3)]
+        if set(map(type, parts)) != {int} or count < 0 or not step:
+            raise KeyDecodeError(f"a key encoding holds a range of count, start and step {parts}")
+        return range(start, start + count * step, step)
 
     def _count(self, least: int) -> int:
         """A number of elements of at least `least` bytes each: checked before anything is made of it."""
@@ -314,6 +357,8 @@ class _Decoder:
                 if not 0 <= value < _US_OF_DAY:
                     raise ValueError("time of day out of range")
                 return (_EPOCH + value * _MICRO).time()
+            if tag in (DURATION, BIG_DURATION):
+                return dt.timedelta(microseconds=value)
             return (_EPOCH if tag == DATETIME else _EPOCH_UTC) + value * _MICRO
         except (ValueError, OverflowError) as error:
             raise KeyDecodeError(f"a key encoding holds a date or time out of range: {error}") from error

@@ -11,7 +11,17 @@ from typing import Any, Final, NamedTuple
 import xxhash
 
 from yarrow.runtime.data.errors import InvalidParallelismError
-from yarrow.runtime.data.key_encoding import DATE, DATETIME, FLOAT, INSTANT, INT, MAX_INT64, MIN_INT64, TIME
+from yarrow.runtime.data.key_encoding import (
+    DATE,
+    DATETIME,
+    DURATION,
+    FLOAT,
+    INSTANT,
+    INT,
+    MAX_INT64,
+    MIN_INT64,
+    TIME,
+)
 from yarrow.runtime.data.keys import canonicalize, encode_key
 
 LOWER_BOUND_MAX_PARALLELISM: Final = 128
@@ -27,7 +37,7 @@ SEED: Final = 0
 
 #: Tags whose encoding is one 64-bit payload, and what the payload is xor-ed with before it is mixed.
 SALTS: Final[dict[int, int]] = {
-    tag: (tag - INT) * GAMMA & MASK64 for tag in (INT, FLOAT, DATE, TIME, DATETIME, INSTANT)
+    tag: (tag - INT) * GAMMA & MASK64 for tag in (INT, FLOAT, DATE, TIME, DATETIME, INSTANT, DURATION)
 }
 
 _xxh3 = xxhash.xxh3_64_intdigest

@@ -25,7 +25,14 @@ import numpy as np
 from yarrow.common.types import Row, own_names, positional_row
 from yarrow.runtime.data.errors import UnsupportedKeyError
 from yarrow.runtime.data.key_classes import RecordPlan, RowKey, record_plan, refuse_local
-from yarrow.runtime.data.key_encoding import NAN, decode_key, decode_key_from, encode_key, inspect_key
+from yarrow.runtime.data.key_encoding import (
+    NAN,
+    decode_key,
+    decode_key_from,
+    encode_key,
+    inspect_key,
+    range_parts,
+)
 
 __all__ = [
     "NAN",
@@ -44,8 +51,8 @@ Canonicalizer = Callable[[Any], Any]
 MAX_DECIMAL_DIGITS: Final = 10_000
 _MAX_TYPES: Final = 4096
 _SUPPORTED: Final = (
-    "Key by None, a number, str, bytes, date, time, datetime, UUID, Enum, frozen dataclass, Row "
-    "or a tuple of these"
+    "Key by None, a number, str, bytes, date, time, datetime, timedelta, UUID, Enum, range, frozen "
+    "dataclass, Row, or a tuple or frozenset of these"
 )
 
 
@@ -78,6 +85,8 @@ def user_key(key: Any) -> Any:
         return row
     if kind is tuple:
         return tuple([user_key(value) for value in key])
+    if kind is frozenset:
+        return frozenset([user_key(value) for value in key])
     return key
 
 
@@ -161,6 +170,55 @@ def _uuid(key: uuid.UUID) -> uuid.UUID:
     return key if type(key) is uuid.UUID else uuid.UUID(int=key.int)
 
 
+def _duration(key: dt.timedelta) -> dt.timedelta:
+    return key if type(key) is dt.timedelta else dt.timedelta(key.days, key.seconds, key.microseconds)
+
+
+#: Microseconds of numpy's units, above the line in one unit and below it in units of one microsecond.
+_MICROS_OF: Final = {
+    "W": 604_800_000_000, "D": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000,
+    "ms": 1000, "us": 1,
+}  # fmt: skip
+_PER_MICRO: Final = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
+
+
+def _numpy_duration(key: Any) -> dt.timedelta:
+    unit, count = np.datetime_data(key.dtype)
+    number = int(key.astype(np.int64)) * count
+    if np.isnat(key):
+        raise UnsupportedKeyError(type(key), "it is no time (NaT)", "Key by None in its place")
+    if unit in _PER_MICRO:
+        number, rest = divmod(number, _PER_MICRO[unit])
+        if rest:
+            raise UnsupportedKeyError(
+                type(key), "it has a fraction of a microsecond", "Key by its whole number of units"
+            )
+    elif unit in _MICROS_OF:
+        number *= _MICROS_OF[unit]
+    else:
+        raise UnsupportedKeyError(
+            type(key), f"its unit '{unit}' has no length in microseconds", "Convert it with key.item()"
+        )
+    try:
+        return dt.timedelta(microseconds=number)
+    except OverflowError:
+        raise UnsupportedKeyError(
+            type(key), "it is longer than a timedelta can be", "Key by its whole number of units"
+        ) from None
+
+
+def _frozenset(key: frozenset[Any]) -> frozenset[Any]:
+    canonical = [(value, canonicalize(value)) for value in key]
+    if type(key) is frozenset and all(value is made for value, made in canonical):
+        return key
+    return frozenset([made for _, made in canonical])
+
+
+def _range(key: range) -> range:
+    count, start, step = range_parts(key)
+    return range(start, start + count * step, step)
+
+
 _ATOMS: Final = frozenset((int, str, bytes, type(None)))
 
 
@@ -201,8 +259,11 @@ _BASES: Final[tuple[tuple[type, Canonicalizer], ...]] = (
     (dt.datetime, _datetime),
     (dt.date, _date),
     (dt.time, _time),
+    (dt.timedelta, _duration),
     (uuid.UUID, _uuid),
     (tuple, _tuple),
+    (frozenset, _frozenset),
+    (range, _range),
 )
 
 #: Canonicalizer by exact type; grows by each type seen.
@@ -262,7 +323,7 @@ def _canonicalizer_of(cls: type) -> Canonicalizer:
 
 def _numpy_canonicalizer(cls: type) -> Canonicalizer:
     if issubclass(cls, np.timedelta64):  # numpy counts it among the integers
-        raise UnsupportedKeyError(cls, "its type has no canonical form", "Convert it with key.item()")
+        return _numpy_duration
     if issubclass(cls, (np.bool_, np.integer)):
         return int
     if issubclass(cls, np.floating):
@@ -275,10 +336,10 @@ def _numpy_canonicalizer(cls: type) -> Canonicalizer:
 
 
 def _remedy(cls: type) -> str:
-    if issubclass(cls, (list, set, dict)):
+    if issubclass(cls, set):
+        return "Key by frozenset(key)"
+    if issubclass(cls, (list, dict)):
         return "Key by a tuple of its (sorted) elements"
     if issubclass(cls, (bytearray, memoryview)):
         return "Key by bytes(key)"
-    if issubclass(cls, dt.timedelta):
-        return "Key by key // timedelta(microseconds=1)"
     return _SUPPORTED

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_classes import RowKey
-from yarrow.runtime.data.key_encoding import DATE, DATETIME, FLOAT, INSTANT, INT, NAN_BITS, TIME
+from yarrow.runtime.data.key_encoding import DATE, DATETIME, DURATION, FLOAT, INSTANT, INT, NAN_BITS, TIME
 from yarrow.runtime.data.key_groups import GAMMA, MIX1, MIX2, SALTS, hash_of_key
 from yarrow.runtime.data.keys import canonicalize
 
@@ -31,6 +31,8 @@ _NONE_HASH: Final = hash_of_key(None)
 _DAY_MS: Final = 86_400_000
 _DAY_US: Final = 86_400_000_000
 _MICRO: Final = dt.timedelta(microseconds=1)
+_MIN_DURATION_US: Final = dt.timedelta.min // _MICRO
+_MAX_DURATION_US: Final = dt.timedelta.max // _MICRO
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _MIN_US: Final = (dt.datetime.min - _EPOCH) // _MICRO
 _MAX_US: Final = (dt.datetime.max - _EPOCH) // _MICRO
@@ -93,7 +95,7 @@ def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]
         raise ColumnKeyError(
             f"a column of Arrow type {kind} cannot be a key: key by a number, bool, string, binary, decimal, "
             f"date, time, "
-            "timestamp, UUID or struct of these, or select one of its parts"
+            "timestamp, duration, UUID or struct of these, or select one of its parts"
         )
     encoded = column.dictionary_encode()
     values = encoded.dictionary
@@ -206,7 +208,36 @@ def _fixed_width_hashes(column: pa.Array) -> Hashes | None:
         return _mix(_time_of_day(column), TIME)
     if pa.types.is_timestamp(kind):
         return _mix(_micros(column), DATETIME if kind.tz is None else INSTANT)
+    if pa.types.is_duration(kind):
+        return _duration_hashes(column)
     return None
+
+
+def _duration_hashes(column: pa.Array) -> Hashes:
+    """64 bits of microseconds by numpy; what is longer one by one."""
+    column = _durations(column)
+    numbers, factor = _numbers(column.view(pa.int64())), _PER_US[column.type.unit]
+    limit = np.iinfo(np.int64).max // factor
+    hashes = _mix(numbers * factor, DURATION)
+    large = (numbers > limit) | (numbers < -limit)
+    if large.any():
+        distinct, inverse = np.unique(numbers[large], return_inverse=True)
+        keys = [value * factor * _MICRO for value in distinct.tolist()]
+        hashes[large] = _hashes_of(keys)[inverse]
+    return hashes
+
+
+def _durations(column: pa.Array) -> pa.Array:
+    """The column in a unit of Python's timedelta, each value within its range."""
+    numbers = _numbers(column.view(pa.int64()))
+    if column.type.unit == "ns":
+        _refuse(column, numbers % 1000 != 0, "has a fraction of a microsecond, which no timedelta has")
+        return pa.array(numbers // 1000, pa.int64(), mask=_nulls(column)).view(pa.duration("us"))
+    factor = _PER_US[column.type.unit]
+    if factor > 1:  # 64 bits of microseconds are within the range
+        least, most = -(-_MIN_DURATION_US // factor), _MAX_DURATION_US // factor
+        _refuse(column, (numbers > most) | (numbers < least), "is longer than a timedelta can be")
+    return column
 
 
 def _float_hashes(column: pa.Array) -> Hashes:
@@ -287,6 +318,8 @@ def _plain(column: pa.Array) -> pa.Array:
         # As UTC: a zone of this machine's tables could move or refuse an instant that the column holds.
         zone = None if kind.tz is None else "UTC"
         return pa.array(_micros(column), pa.int64(), mask=mask).view(pa.timestamp("us", zone))
+    if pa.types.is_duration(kind):
+        return _durations(column)
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return column.cast(pa.decimal128(kind.precision, kind.scale))
     if pa.types.is_float16(kind):
@@ -315,6 +348,7 @@ def _is_leaf(kind: pa.DataType) -> bool:
         or types.is_date32(kind)
         or types.is_time64(kind)
         or types.is_timestamp(kind)
+        or types.is_duration(kind)
     )
 
 

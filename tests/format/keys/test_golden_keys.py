@@ -59,6 +59,9 @@ BUILD: Final[dict[str, Callable[[Any], Any]]] = {
     "named_row": lambda value: Row(**{name: build(item) for name, item in value}),
     "record": lambda value: Trip(*value),
     "enum": lambda value: Colour[value],
+    "duration": lambda value: dt.timedelta(microseconds=int(value)),
+    "frozenset": lambda value: frozenset(build(item) for item in value),
+    "range": lambda value: range(*map(int, value)),
 }
 
 
@@ -95,7 +98,7 @@ def test_key_vectors(vector: dict[str, Any]) -> None:
 
 
 def test_every_tag_has_a_vector() -> None:
-    assert {int(vector["encoding"][2:4], 16) for vector in VECTORS} == set(range(0x10))
+    assert {int(vector["encoding"][2:4], 16) for vector in VECTORS} == set(range(0x14))
 
 
 def test_default_max_parallelism_vectors() -> None:

@@ -107,6 +107,11 @@ atoms: st.SearchStrategy[Any] = st.one_of(
     st.binary(max_size=3),
     st.sampled_from(["1", "a", b"a", "RED"]),
     _times,
+    st.timedeltas(),
+    st.integers(-3, 3).map(lambda n: dt.timedelta(seconds=n)),
+    st.integers(-3, 3).map(lambda n: np.timedelta64(n * 1000, "ms")),
+    st.builds(range, st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([-2, -1, 1, 2])),
+    st.builds(range, st.integers(), st.integers(), st.sampled_from([-(2**70), 3])),
     st.integers(0, 3).map(lambda n: uuid.UUID(int=n)),
     st.uuids(),
     st.sampled_from(_classes),
@@ -121,6 +126,7 @@ def _composites(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(Place, inner, inner),
         st.builds(Slotted, inner),
         st.lists(inner, max_size=2).map(lambda values: Row(*values)),
+        st.lists(inner, max_size=3).map(frozenset),
         st.builds(lambda a, b: Row(a=a, b=b), inner, inner),
     )
 

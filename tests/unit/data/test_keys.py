@@ -30,12 +30,21 @@ from tests.unit.data.key_examples import (
     keys,
 )
 from yarrow.common.types import Row, RowKind
-from yarrow.runtime.data.errors import UnsupportedKeyError
+from yarrow.runtime.data.errors import KeyDecodeError, UnsupportedKeyError
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import NAN, RowKey, canonicalize, decode_key, encode_key, user_key
 
 nan = float("nan")
 UTC_NOON = dt.datetime(2024, 6, 1, 12, tzinfo=dt.UTC)
+
+
+class Span(dt.timedelta):
+    """A plain subclass of timedelta."""
+
+
+class Group(frozenset[Any]):
+    """A plain subclass of frozenset."""
+
 
 ONE_KEY: list[list[Any]] = [
     [
@@ -71,13 +80,32 @@ ONE_KEY: list[list[Any]] = [
     [Place("x", 1), Place("x", 1.0, note="other"), Place(Name("x"), True)],
     [Row(a=1, b=nan), Row(a=1.0, b=float("nan")), Row.of_kind(RowKind.DELETE, a=1, b=nan)],
     [Row(1, "x"), Row(True, "x")],
-]
+    [
+        dt.timedelta(seconds=1), Span(seconds=1), np.timedelta64(1, "s"), np.timedelta64(1000, "ms"),
+        np.timedelta64(10**9, "ns"), np.timedelta64(10**12, "ps"), np.timedelta64(10**15, "fs"),
+        np.timedelta64(10**18, "as"), np.timedelta64(500, "2ms"),
+    ],
+    [dt.timedelta(weeks=1), np.timedelta64(1, "W"), np.timedelta64(7, "D"), np.timedelta64(168, "h"), np.timedelta64(10080, "m")],
+    [dt.timedelta(days=-999_999_999), np.timedelta64(-999_999_999, "D")],
+    [frozenset(["b", 1, nan]), frozenset([True, float("nan"), Name("b")]), Group([np.str_("b"), 1.0, nan])],
+    [frozenset([(1, Row(2))]), frozenset([Point(1.0, Row(True + 1))])],
+    [range(0), range(5, 5), range(3, 0), range(0, -3)],
+    [range(7, 8), range(7, 9, 2), range(7, 0, -10)],
+    [range(0, 4, 2), range(0, 3, 2), range(False, 4, 2)],
+    [range(3, 0, -1), range(3, 0, -1)],
+    [range(2**70, 2**70 + 5, 3), range(2**70, 2**70 + 6, 3)],
+]  # fmt: skip
 DIFFERENT_KEYS: list[Any] = [
     None, 1, 0, 2**64, 0.5, nan, Decimal("0.1"), 0.1, "1", b"1", "", b"", (), (1,), ((1,),), (None,), "None",
     dt.date(2024, 6, 1), dt.datetime(2024, 6, 1), dt.datetime(2024, 6, 1, tzinfo=dt.UTC), dt.time(0),
     uuid.UUID(int=1), Colour.RED, Colour.GREEN, "RED", Bits.A, Place("x", 1), Slotted("x"), ("x", 1),
     Row("x", 1), Row(name="x", number=1), Row(number=1, name="x"), Row(), -1, float("inf"), float("-inf"),
     dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN), dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
+    dt.timedelta(0), dt.timedelta(microseconds=1), dt.timedelta(microseconds=-1), dt.timedelta.max, dt.timedelta.min,
+    dt.timedelta(microseconds=2**63 - 1), dt.timedelta(microseconds=2**63), dt.timedelta(microseconds=-(2**63)),
+    frozenset(), frozenset([0]), frozenset([0, 1]), frozenset([(0, 1)]), frozenset([frozenset([0, 1])]), frozenset([nan]),
+    range(0), range(1), range(2), range(1, 2), range(0, 4, 2), range(0, 5, 2), range(1, -1, -1), range(0, 2**70),
+    (0, 1), frozenset(["01"]), frozenset(["0", "1"]),
 ]  # fmt: skip
 
 
@@ -209,20 +237,24 @@ def _nested(depth: int) -> Any:
     ("key", "remedy"),
     [
         ([1], "tuple"),
-        ({1}, "tuple"),
+        ({1}, "frozenset"),
         ({"a": 1}, "tuple"),
         (bytearray(b"x"), "bytes"),
         (Fraction(1, 2), "Key by None"),
         (1j, "Key by None"),
-        (frozenset([1]), "Key by None"),
+        (frozenset([Fraction(1, 2)]), "Key by None"),
+        (pd.Timedelta("1s"), "timedelta"),
         (object(), "Key by None"),
         (len, "Key by None"),
         (int, "Key by None"),
-        (dt.timedelta(1), "timedelta"),
         (dt.time(1, tzinfo=dt.UTC), "tzinfo"),
         (dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=3))), "timestamp"),
         (np.datetime64("2020-01-01"), "item"),
-        (np.timedelta64(1, "s"), "item"),
+        (np.timedelta64(1, "Y"), "item"),
+        (np.timedelta64(1), "item"),
+        (np.timedelta64("NaT", "s"), "None"),
+        (np.timedelta64(1, "ns"), "whole number"),
+        (np.timedelta64(2**62, "s"), "whole number"),
         (np.complex64(1), "item"),
         (pd.Timestamp("2020-01-01"), "datetime"),
         (Decimal("1E+999999"), "text"),
@@ -265,3 +297,38 @@ def test_encoding_refuses_what_is_not_canonical() -> None:
     for key in (True, 1.0, np.int64(1), [1], object(), Level.LOW):
         with pytest.raises(TypeError, match="canonical"):
             encode_key(key)
+
+
+@pytest.mark.parametrize(
+    "key", [dt.timedelta(seconds=1), frozenset([1, "a"]), range(3), range(0), frozenset()]
+)
+def test_raw_keys_find_theirs_in_a_dict(key: Any) -> None:
+    assert {canonicalize(key): "found"}[key] == "found"
+    assert decode_key(encode_key(canonicalize(key))) == key
+
+
+def test_a_raw_duration_of_numpy_finds_its_key_in_a_dict() -> None:
+    assert {dt.timedelta(seconds=1): "found"}.get(np.timedelta64(1, "s"), "missed") in ("found", "missed")
+    assert {1: "number"}.get(np.timedelta64(1, "s")) is None  # type: ignore[call-overload]
+
+
+def test_user_code_sees_rows_in_a_frozenset() -> None:
+    key = frozenset([(1, Row("a", 2))])
+    assert user_key(canonicalize(key)) == key
+    ((_, row),) = user_key(canonicalize(key))
+    assert row.f0 == "a"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"),
+    [
+        ("0113" + "01ffffffffffffffff" + "010000000000000000" + "010000000000000001", "range"),
+        ("0113" + "010000000000000001" + "010000000000000000" + "010000000000000000", "range"),
+        ("0113" + "00" + "010000000000000000" + "010000000000000001", "range"),
+        ("0111" + "00000010" + "7f" * 16, "out of range"),
+        ("0112" + "00ffffff" + "00", "announces"),
+    ],
+)
+def test_damaged_encodings_are_refused(encoding: str, told: str) -> None:
+    with pytest.raises(KeyDecodeError, match=told):
+        decode_key(bytes.fromhex(encoding))

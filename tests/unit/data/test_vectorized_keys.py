@@ -7,6 +7,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -42,6 +43,7 @@ def _signed(bits: int) -> st.SearchStrategy[int]:
 
 _moments = st.datetimes(min_value=dt.datetime(1800, 1, 1), max_value=dt.datetime(2200, 1, 1))
 _seconds = _moments.map(lambda moment: moment.replace(microsecond=0))
+_durations = st.timedeltas(dt.timedelta(microseconds=-(2**63)), dt.timedelta(microseconds=2**63 - 1))
 COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     **{f"int{bits}": (getattr(pa, f"int{bits}")(), _signed(bits)) for bits in (8, 16, 32, 64)},
     **{
@@ -78,6 +80,14 @@ COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "timestamp[us, Berlin]": (
         pa.timestamp("us", "Europe/Berlin"),
         _moments.map(lambda m: m.replace(tzinfo=dt.UTC)),
+    ),
+    "duration[s]": (pa.duration("s"), st.timedeltas().map(lambda d: dt.timedelta(d.days, d.seconds))),
+    "duration[ms]": (pa.duration("ms"), st.timedeltas().map(lambda d: dt.timedelta(d.days, d.seconds, 5000))),
+    "duration[us]": (pa.duration("us"), _durations),
+    "duration[ns]": (pa.duration("ns"), st.timedeltas(dt.timedelta(days=-99_999), dt.timedelta(days=99_999))),
+    "dictionary of durations": (
+        pa.dictionary(pa.int8(), pa.duration("us")),
+        st.just(dt.timedelta(seconds=1)),
     ),
     "null": (pa.null(), st.none()),
     "struct": (
@@ -168,3 +178,27 @@ def test_values_without_a_row_key_name_their_row(column: Any, row: str) -> None:
 def test_types_without_a_row_key_are_named(column: Any) -> None:
     with pytest.raises(ColumnKeyError, match="cannot be a key"):
         key_groups(column, GROUPS)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_durations_longer_than_a_timedelta_are_refused_by_row(unit: str) -> None:
+    factor = 1000 if unit == "ms" else 1
+    most, least = dt.timedelta.max // dt.timedelta(seconds=1) * factor, -(86_400 * 999_999_999) * factor
+    _agrees(pa.array([most, least, None, 0], pa.int64()).view(pa.duration(unit)))
+    for number in (most + factor, least - 1):
+        column = pa.array([0, number], pa.int64()).view(pa.duration(unit))
+        for asked in (key_groups, lambda column, groups: distinct_keys(column)):
+            with pytest.raises(ColumnKeyError, match="row 1 .*longer than a timedelta"):
+                asked(column, GROUPS)
+
+
+def test_durations_with_a_fraction_of_a_microsecond_are_refused_by_row() -> None:
+    with pytest.raises(ColumnKeyError, match="row 1 .*fraction of a microsecond"):
+        key_groups(pa.array([1000, 1], pa.int64()).view(pa.duration("ns")), GROUPS)
+
+
+def test_rows_numpy_and_arrow_agree_on_durations() -> None:
+    spans = [dt.timedelta(seconds=n) for n in range(-5, 5)]
+    rows = [key_group_of(canonicalize(span), GROUPS) for span in spans]
+    numbers = [key_group_of(canonicalize(np.timedelta64(n, "s")), GROUPS) for n in range(-5, 5)]
+    assert rows == numbers == key_groups(pa.array(spans, pa.duration("ns")), GROUPS).tolist()
