@@ -83,9 +83,10 @@ ONE_KEY: list[list[Any]] = [
     [
         dt.timedelta(seconds=1), Span(seconds=1), np.timedelta64(1, "s"), np.timedelta64(1000, "ms"),
         np.timedelta64(10**9, "ns"), np.timedelta64(10**12, "ps"), np.timedelta64(10**15, "fs"),
-        np.timedelta64(10**18, "as"), np.timedelta64(500, "2ms"),
+        np.timedelta64(10**18, "as"), np.timedelta64(500, ("ms", 2)),
     ],
-    [dt.timedelta(weeks=1), np.timedelta64(1, "W"), np.timedelta64(7, "D"), np.timedelta64(168, "h"), np.timedelta64(10080, "m")],
+    [dt.timedelta(weeks=1), np.timedelta64(1, "W"), np.timedelta64(7, "D")],
+    [dt.timedelta(hours=2), np.timedelta64(2, "h"), np.timedelta64(120, "m")],
     [dt.timedelta(days=-999_999_999), np.timedelta64(-999_999_999, "D")],
     [frozenset(["b", 1, nan]), frozenset([True, float("nan"), Name("b")]), Group([np.str_("b"), 1.0, nan])],
     [frozenset([(1, Row(2))]), frozenset([Point(1.0, Row(True + 1))])],
@@ -103,7 +104,8 @@ DIFFERENT_KEYS: list[Any] = [
     dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN), dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
     dt.timedelta(0), dt.timedelta(microseconds=1), dt.timedelta(microseconds=-1), dt.timedelta.max, dt.timedelta.min,
     dt.timedelta(microseconds=2**63 - 1), dt.timedelta(microseconds=2**63), dt.timedelta(microseconds=-(2**63)),
-    frozenset(), frozenset([0]), frozenset([0, 1]), frozenset([(0, 1)]), frozenset([frozenset([0, 1])]), frozenset([nan]),
+    frozenset(), frozenset([0]), frozenset([0, 1]), frozenset([(0, 1)]), frozenset([frozenset([0, 1])]),
+    frozenset([nan]),
     range(0), range(1), range(2), range(1, 2), range(0, 4, 2), range(0, 5, 2), range(1, -1, -1), range(0, 2**70),
     (0, 1), frozenset(["01"]), frozenset(["0", "1"]),
 ]  # fmt: skip
@@ -307,9 +309,9 @@ def test_raw_keys_find_theirs_in_a_dict(key: Any) -> None:
     assert decode_key(encode_key(canonicalize(key))) == key
 
 
-def test_a_raw_duration_of_numpy_finds_its_key_in_a_dict() -> None:
-    assert {dt.timedelta(seconds=1): "found"}.get(np.timedelta64(1, "s"), "missed") in ("found", "missed")
-    assert {1: "number"}.get(np.timedelta64(1, "s")) is None  # type: ignore[call-overload]
+def test_a_raw_duration_of_numpy_is_taken_for_no_number() -> None:
+    numbers: dict[Any, str] = {1: "number"}
+    assert numbers.get(np.timedelta64(1, "s")) is None
 
 
 def test_user_code_sees_rows_in_a_frozenset() -> None:

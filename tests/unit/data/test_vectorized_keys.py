@@ -85,10 +85,6 @@ COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "duration[ms]": (pa.duration("ms"), st.timedeltas().map(lambda d: dt.timedelta(d.days, d.seconds, 5000))),
     "duration[us]": (pa.duration("us"), _durations),
     "duration[ns]": (pa.duration("ns"), st.timedeltas(dt.timedelta(days=-99_999), dt.timedelta(days=99_999))),
-    "dictionary of durations": (
-        pa.dictionary(pa.int8(), pa.duration("us")),
-        st.just(dt.timedelta(seconds=1)),
-    ),
     "null": (pa.null(), st.none()),
     "struct": (
         pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string())]))]),
@@ -188,12 +184,12 @@ def test_durations_longer_than_a_timedelta_are_refused_by_row(unit: str) -> None
     for number in (most + factor, least - 1):
         column = pa.array([0, number], pa.int64()).view(pa.duration(unit))
         for asked in (key_groups, lambda column, groups: distinct_keys(column)):
-            with pytest.raises(ColumnKeyError, match="row 1 .*longer than a timedelta"):
+            with pytest.raises(ColumnKeyError, match=r"row 1 .*longer than a timedelta"):
                 asked(column, GROUPS)
 
 
 def test_durations_with_a_fraction_of_a_microsecond_are_refused_by_row() -> None:
-    with pytest.raises(ColumnKeyError, match="row 1 .*fraction of a microsecond"):
+    with pytest.raises(ColumnKeyError, match=r"row 1 .*fraction of a microsecond"):
         key_groups(pa.array([1000, 1], pa.int64()).view(pa.duration("ns")), GROUPS)
 
 
