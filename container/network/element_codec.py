@@ -30,6 +30,7 @@ from yarrow.runtime.data.elements import (
     Watermark,
     WatermarkStatus,
 )
+from yarrow.runtime.data.errors import SerializationError
 from yarrow.runtime.data.serializers import TypeSerializer, dump_timestamps, load_timestamps
 from yarrow.runtime.snapshot.options import decode_checkpoint_options, encode_checkpoint_options
 
@@ -50,12 +51,17 @@ class ElementCodec:
     """Frames for the elements of one edge.
 
     `schema` is what every record batch of the edge `edge` has, None where its producer may change it from batch to
-    batch: a frame of columns says itself what it holds.
+    batch: a frame of columns says itself what it holds. `producer` is the operator that emits its rows.
     """
 
     def __init__(
-        self, row_serializer: TypeSerializer, schema: pa.Schema | None = None, edge: str = ""
+        self,
+        row_serializer: TypeSerializer,
+        schema: pa.Schema | None = None,
+        edge: str = "",
+        producer: str = "",
     ) -> None:
+        self._producer = producer
         self._rows = row_serializer
         self._schema = schema
         self._edge = edge
@@ -67,13 +73,30 @@ class ElementCodec:
         return self._encode_arrow(batch)
 
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameType, list[Buffer], int]:
-        body: list[Buffer] = [self._rows.dump_rows(batch.rows)]
+        body: list[Buffer] = [self._dump(batch.rows)]
         if batch.timestamps is None and batch.kinds is None:
             return FrameType.ROWS, body, 0
         prefix, flags = _side_columns(
             None if batch.timestamps is None else dump_timestamps(batch.timestamps), batch.kinds
         )
         return FrameType.ROWS, [*prefix, *body], flags
+
+    def _dump(self, rows: list[Any]) -> bytes:
+        try:
+            return self._rows.dump_rows(rows)
+        except SerializationError as error:
+            if self._producer:
+                error.for_operator(self._producer)
+            raise
+
+    @property
+    def pickles(self) -> bool:
+        """Whether rows of the edge, or some of their fields, are pickled."""
+        return self._rows.pickles
+
+    def check_rows(self, rows: list[Any]) -> None:
+        """Raises SerializationError for rows that could not be sent to another worker."""
+        self._dump(rows)
 
     def _encode_arrow(self, batch: ArrowBatch) -> tuple[FrameType, list[Buffer], int]:
         sink = pa.BufferOutputStream()

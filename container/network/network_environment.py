@@ -140,7 +140,7 @@ class NetworkEnvironment:
     ) -> OutputChannel:
         """The producer's end of a channel; connects to the consumer's worker where that is another one."""
         if consumer.worker_id == self._settings.worker_id:
-            local = LocalOutputChannel(wake, copies_rows)
+            local = LocalOutputChannel(wake, copies_rows, codec)
             with self._lock:
                 target = self._inputs.get(key)
                 if target is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
@@ -18,6 +18,10 @@ from yarrow.container.network.input_channel import ChannelFailedError, InputChan
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch, Batch, CheckpointBarrier, ControlElement, RowBatch
 from yarrow.runtime.data.immutability import freeze_or_copy
+
+#: How many rows of a local edge are pickled to see whether they can be, and about how many bytes at once.
+_TRIED_ROWS = 16
+_TRIED_BYTES = 1 << 20
 
 
 class BatchTooLargeError(YarrowError):
@@ -204,10 +208,19 @@ class OutputChannel(ABC):
 
 
 class LocalOutputChannel(OutputChannel):
-    """To a task of the same process: elements pass by reference."""
+    """To a task of the same process: elements pass by reference.
 
-    def __init__(self, wake_producer: Callable[[], None], copies_rows: bool = False) -> None:
+    The first rows of an edge whose rows are pickled between workers are tried, so that a program does not fail only
+    when it runs in several workers.
+    """
+
+    def __init__(
+        self, wake_producer: Callable[[], None], copies_rows: bool = False, codec: ElementCodec | None = None
+    ) -> None:
         super().__init__(wake_producer)
+        self._codec = codec
+        #: Rows that are still to be tried.
+        self._untried = _TRIED_ROWS if codec is not None and codec.pickles else 0
         self._target: InputChannel | None = None
         self._copies_rows = copies_rows
         self._closed: str | None = None
@@ -223,6 +236,8 @@ class LocalOutputChannel(OutputChannel):
         assert self._target is not None
         if isinstance(batch, RowBatch):
             size = max(1, estimated_bytes(batch.rows))
+            if self._untried and batch.rows:
+                self._try(batch.rows, size // len(batch.rows))
             if self._copies_rows:
                 batch = RowBatch([freeze_or_copy(row) for row in batch.rows], batch.timestamps, batch.kinds)
         else:
@@ -230,6 +245,12 @@ class LocalOutputChannel(OutputChannel):
         self.sent_batches += 1
         self.sent_bytes += size
         self._target.append(batch, size)
+
+    def _try(self, rows: list[Any], row_bytes: int) -> None:
+        assert self._codec is not None
+        tried = rows[: max(1, min(self._untried, _TRIED_BYTES // max(1, row_bytes)))]
+        self._untried = max(0, self._untried - len(tried))
+        self._codec.check_rows(tried)
 
     def send_control(self, element: ControlElement) -> None:
         if self._target is None:

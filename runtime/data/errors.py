@@ -53,9 +53,7 @@ class SerializationError(DataError):
     """
 
     def __init__(self, row: int, field: str, expected: str, got: object) -> None:
-        shown = repr(got)
-        if len(shown) > 120:
-            shown = shown[:117] + "..."
+        shown = _shortened(got)
         at = f"field {field} of row {row}" if field else f"row {row}"
         super().__init__(
             f"{at}: expected {expected}, got {type(got).__qualname__} {shown}. "
@@ -64,6 +62,34 @@ class SerializationError(DataError):
         self.row = row
         self.field = field
         self.expected = expected
+        self.got = got
+
+    def for_operator(self, operator: str) -> SerializationError:
+        """The same error naming the operator that emitted the row."""
+        self.args = (f"operator '{operator}': {self}",)
+        return self
+
+
+class UnpicklableRowError(SerializationError):
+    """A row of no declared type that cannot be pickled; names the record and the member to blame."""
+
+    def __init__(self, row: int, record: object, place: str, member: object, error: BaseException) -> None:
+        super().__init__(row, place, "a value that pickles", record)
+        kind = f"{type(member).__module__}.{type(member).__qualname__}"
+        because = f" because of its member {place}, {_shortened(member)} of type {kind}" if place else ""
+        self.args = (
+            f"row {row}, {_shortened(record)}, cannot be pickled{because}: {type(error).__name__}: {error}. Rows of "
+            "no declared type travel between workers as pickles: emit plain data, or objects of classes and "
+            "functions at the top level of a module, and make what cannot travel in open() where it is used.",
+        )
+
+
+def _shortened(value: object) -> str:
+    try:
+        shown = repr(value)
+    except Exception as error:  # a user's __repr__
+        shown = f"<{type(value).__qualname__} whose repr raised {type(error).__name__}>"
+    return shown if len(shown) <= 120 else shown[:117] + "..."
 
 
 class RowFormatError(DataError):

@@ -27,7 +27,12 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.runtime.data.errors import RowFormatError, SerializationError, UnsupportedTypeInfoError
+from yarrow.runtime.data.errors import (
+    RowFormatError,
+    SerializationError,
+    UnpicklableRowError,
+    UnsupportedTypeInfoError,
+)
 from yarrow.runtime.data.serializers_columns import (
     MISFITS,
     Buffer,
@@ -48,6 +53,7 @@ from yarrow.runtime.data.serializers_numbers import (
 from yarrow.runtime.data.serializers_texts import BytesCoder, PickledCoder, TextCoder
 from yarrow.runtime.data.serializers_times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
 from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
+from yarrow.runtime.data.unpicklable import unpicklable_member
 
 __all__ = [
     "ColumnarRows",
@@ -73,6 +79,10 @@ class TypeSerializer(Protocol):
         came.
         """
 
+    @property
+    def pickles(self) -> bool:
+        """Whether rows, or some of their fields, are pickled."""
+
     def load_rows(self, data: Buffer) -> list[Any]:
         """The rows of an encoding. Raises RowFormatError for bytes that `dump_rows` of this type did not
         write.
@@ -88,6 +98,11 @@ class ColumnarRows:
 
     def __init__(self, coder: ColumnCoder) -> None:
         self._coder = coder
+
+    @property
+    def pickles(self) -> bool:
+        """See TypeSerializer."""
+        return self._coder.pickles
 
     def dump_rows(self, rows: list[Any]) -> bytes:
         """See TypeSerializer."""
@@ -141,6 +156,11 @@ class TupleRows:
         self._columns = columns
         self._message = message
 
+    @property
+    def pickles(self) -> bool:
+        """See TypeSerializer."""
+        return self._columns.pickles
+
     def dump_rows(self, rows: list[Any]) -> bytes:
         """See TypeSerializer; a value of another class, a str among numbers, may be found only by `load_rows`, which
         names it, too.
@@ -168,6 +188,11 @@ class PickledRows:
 
     __slots__ = ()
 
+    @property
+    def pickles(self) -> bool:
+        """See TypeSerializer."""
+        return True
+
     def dump_rows(self, rows: list[Any]) -> bytes:
         """See TypeSerializer."""
         transposed = dump_transposed(rows)
@@ -176,11 +201,12 @@ class PickledRows:
         try:
             return pickle.dumps(rows, 5)
         except Exception as error:
-            coder = PickledCoder()
             for index, row in enumerate(rows):
-                misfit = coder.check(row, "")
-                if misfit is not None:
-                    raise SerializationError(index, "", misfit.expected, row) from error
+                place, member = unpicklable_member(row)
+                try:
+                    pickle.dumps(row, 5)
+                except Exception as of_row:  # a user's __reduce__ may raise anything
+                    raise UnpicklableRowError(index, row, place, member, of_row) from error
             raise
 
     def load_rows(self, data: Buffer) -> list[Any]:

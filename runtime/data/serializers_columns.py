@@ -44,6 +44,8 @@ class ColumnCoder(ABC):
 
     #: What `check` says was expected.
     expected: str
+    #: Whether values, or parts of them, are pickled.
+    pickles = False
 
     @abstractmethod
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:

@@ -41,6 +41,7 @@ class TupleCoder(ColumnCoder):
 
     def __init__(self, fields: Sequence[ColumnCoder]) -> None:
         self._fields = tuple(fields)
+        self.pickles = any(field.pickles for field in fields)
         self.expected = f"a tuple of {len(self._fields)} fields"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
@@ -100,6 +101,7 @@ class RowCoder(ColumnCoder):
 
     def __init__(self, names: Sequence[str], named: bool, fields: Sequence[ColumnCoder]) -> None:
         self._fields = tuple(fields)
+        self.pickles = any(field.pickles for field in fields)
         self._names = tuple(names)
         #: What the Rows bear that are read, and what stands in their identity.
         self._borne = self._names if named else positional_names(len(self._names))
@@ -197,6 +199,7 @@ class ListCoder(ColumnCoder):
 
     def __init__(self, element: ColumnCoder, nullable: bool) -> None:
         self._element = element
+        self.pickles = element.pickles
         self._nullable = nullable
         self.expected = "a list"
 
@@ -248,6 +251,7 @@ class MapCoder(ColumnCoder):
     def __init__(self, key: ColumnCoder, value: ColumnCoder) -> None:
         self._key = key
         self._value = value
+        self.pickles = key.pickles or value.pickles
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         if set(map(type, values)) != {dict}:

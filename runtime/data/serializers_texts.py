@@ -93,6 +93,7 @@ class PickledCoder(ColumnCoder):
     """Anything that pickles: one pickle, protocol 5, of the list of values."""
 
     expected = "a value that pickles"
+    pickles = True
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         try:

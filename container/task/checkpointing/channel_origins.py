@@ -53,7 +53,8 @@ def checking_codec_of(graph: JobGraph, edge: JobEdge) -> ElementCodec:
     """The same, which refuses batches that this job's producer cannot have sent."""
     source, target = graph.vertex(edge.source), graph.vertex(edge.target)
     name = f"{edge.index} from '{source.name}' to '{target.name}'"
-    return ElementCodec(serializer_for(edge_type(edge)), enforced_schema(graph, edge), name)
+    producer = source.operators[edge.source_operator].name
+    return ElementCodec(serializer_for(edge_type(edge)), enforced_schema(graph, edge), name, producer)
 
 
 def enforced_schema(graph: JobGraph, edge: JobEdge) -> pa.Schema | None:

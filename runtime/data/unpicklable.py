@@ -1,0 +1,59 @@
+"""The part of a value that keeps it from being pickled.
+
+Owner: the thread that failed to pickle; pure but for what users' `__reduce__` does. Only for the text of an error: it
+pickles part after part.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from yarrow.common.types import Row
+from yarrow.runtime.data.plain_classes import fields_of_plain_class
+
+_MAX_DEPTH: Final = 16
+
+
+def unpicklable_member(value: Any) -> tuple[str, Any]:
+    """Where the deepest part lies that cannot be pickled, as Python writes it behind the value, and that part.
+
+    The place is empty where it is the value itself.
+    """
+    place = ""
+    for _ in range(_MAX_DEPTH):
+        found = next(((at, part) for at, part in _parts(value) if not _pickles(part)), None)
+        if found is None:
+            break
+        place, value = place + found[0], found[1]
+    return place, value
+
+
+def _pickles(value: Any) -> bool:
+    try:
+        pickle.dumps(value, 5)
+    except Exception:  # a user's __reduce__ may raise anything
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    kind = type(value)
+    if kind is Row:
+        names = value.get_field_names()
+        for position, item in enumerate(value):
+            yield f".{names[position]}" if names else f"[{position}]", item
+    elif kind is dict:
+        for key, item in value.items():
+            yield f" key {key!r}", key
+            yield f"[{key!r}]", item
+    elif kind in (set, frozenset):
+        yield from ((f" element {item!r}", item) for item in value)
+    elif kind in (tuple, list, deque) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        yield from ((f"[{position}]", item) for position, item in enumerate(value))
+    elif not isinstance(value, type) and (fields := fields_of_plain_class(kind)) is not None:
+        slots, has_dict = fields
+        names = [*slots, *(vars(value) if has_dict else ())]
+        yield from ((f".{name}", getattr(value, name)) for name in names if hasattr(value, name))
