@@ -23,6 +23,13 @@ __all__ = ["Configuration"]
 T = TypeVar("T")
 D = TypeVar("D")
 
+#: Parts of keys whose values Flink hides, and what stands in their place.
+_SECRET_PARTS = (
+    "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params", "service-key", "token",
+    "basic-auth", "jaas.config", "http-headers",
+)  # fmt: skip
+_HIDDEN = "******"
+
 # The class has a method `set`, which hides the built-in inside it.
 _Keys: TypeAlias = set[str]
 
@@ -46,10 +53,15 @@ class Configuration:
         return configuration
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """Return the elements of a list written as `a;b` or as `[a, b]`."""
-        text = value.strip()
-        if text.startswith("[") and text.endswith("]"):
+    def parse_list_value(value: str | None) -> list[str]:
+        """Return the elements of a list written as `a;b`, as `[a, b]` or as lines `- a` and `- b`; none of None."""
+        text = "" if value is None else value.strip()
+        lines = text.splitlines()
+        if lines and all(
+            line.strip() == "-" or line.lstrip().startswith("- ") for line in lines if line.strip()
+        ):
+            items = [line.strip()[1:].strip().strip("'\"") for line in lines]
+        elif text.startswith("[") and text.endswith("]"):
             items = [item.strip().strip("'\"") for item in text[1:-1].split(",")]
         else:
             items = [item.strip() for item in text.split(";")]
@@ -174,10 +186,23 @@ class Configuration:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        """The hash of what is set now: it changes with the keys and values, as in Flink."""
+        return hash(frozenset(self.to_dict().items()))
+
+    def __str__(self) -> str:
+        """Return the keys and values as Flink writes them, `{a=1, b=2}`, with the values of secrets hidden."""
+        return f"{{{', '.join(f'{key}={value}' for key, value in self._shown().items())}}}"
 
     def __repr__(self) -> str:
-        return f"Configuration({self._values!r})"
+        return f"Configuration({self._shown()!r})"
+
+    def _shown(self) -> dict[str, str]:
+        return {key: _HIDDEN if _is_secret(key) else value for key, value in self.to_dict().items()}
+
+
+def _is_secret(key: str) -> bool:
+    return any(part in key.lower() for part in _SECRET_PARTS)
 
 
 def _render(value: Any) -> str:

@@ -204,6 +204,19 @@ class ExecutionConfig:
         )
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
+
+    def __hash__(self) -> int:
+        """The hash of what is set now: it changes with the settings, as in Flink."""
+        return hash(self._configuration)
+
+    def __str__(self) -> str:
+        return f"ExecutionConfig{{configuration={self._configuration}}}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
     def _value(self, option: ConfigOption[T]) -> T:
         value = self._configuration.get(option)
         assert value is not None, f"{option} is read here as if it had a default"

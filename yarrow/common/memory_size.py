@@ -6,6 +6,7 @@ an amount of memory as an immutable value. Usable from any thread; it never meas
 from __future__ import annotations
 
 import re
+from functools import total_ordering
 
 __all__ = ["MemorySize"]
 
@@ -21,6 +22,7 @@ _UNITS = {"": 1, "b": 1, "bytes": 1} | {
 }
 
 
+@total_ordering
 class MemorySize:
     """A number of bytes. As in Flink, `kb`, `mb`, `gb` and `tb` are powers of 1024.
 
@@ -75,8 +77,8 @@ class MemorySize:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemorySize) and self._bytes == other._bytes
 
-    def __lt__(self, other: MemorySize) -> bool:
-        return self._bytes < other._bytes
+    def __lt__(self, other: object) -> bool:
+        return self._bytes < other._bytes if isinstance(other, MemorySize) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._bytes)

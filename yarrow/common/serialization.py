@@ -83,7 +83,7 @@ class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
 
 
 class RowFieldExtractorSchema(SerializationSchema[Row]):
-    """One field of a Row, which holds bytes. Raises ValueError for a negative position."""
+    """One field of a Row, which holds bytes or a bytearray. Raises ValueError for a negative position."""
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
@@ -95,6 +95,8 @@ class RowFieldExtractorSchema(SerializationSchema[Row]):
         value = element[self._field_index]
         if value is None:
             return b""
+        if isinstance(value, bytearray):
+            return bytes(value)
         if not isinstance(value, bytes):
             raise TypeError(
                 f"field {self._field_index} must hold bytes, not {type(value).__name__}: {element!r}"

@@ -15,6 +15,14 @@ __all__ = [
 ]
 
 
+def without_last_slash(path: str) -> str:
+    """A path or URI as Flink's paths are: without slashes at its end, but for the root of a file system."""
+    head = len(path) - len(path.partition("://")[2]) if "://" in path else 0
+    if path.startswith("file:") and not head:
+        head = len("file:")
+    return path[:head] + (path[head:].rstrip("/") or path[head : head + 1])
+
+
 class CheckpointStorage:
     """Where checkpoints are written."""
 
@@ -43,7 +51,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
         if size < 1:
             raise ValueError(f"max_state_size must be positive, not {size}")
-        self._checkpoint_path = checkpoint_path
+        self._checkpoint_path = None if checkpoint_path is None else without_last_slash(checkpoint_path)
         self._max_state_size = size
 
     def get_checkpoint_path(self) -> str | None:
@@ -93,7 +101,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
                 f"file_state_size_threshold must be 0 to {self.MAX_FILE_STATE_THRESHOLD} bytes, not "
                 f"{threshold}"
             )
-        self._checkpoint_path = checkpoint_path
+        self._checkpoint_path = without_last_slash(checkpoint_path)
         self._file_state_size_threshold = threshold
         self._write_buffer_size = write_buffer_size
 

@@ -45,7 +45,11 @@ class SlotSharingGroup:
             return self
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
-            """Set the memory for Python objects of a slot."""
+            """Set the memory for Python objects of a slot. Raises ValueError unless positive."""
+            if task_heap_memory.get_bytes() <= 0:
+                raise ValueError(
+                    f"task_heap_memory of slot sharing group {self._name!r} must be positive, not {task_heap_memory}"
+                )
             self._task_heap_memory = task_heap_memory
             return self
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from yarrow.datastream.checkpoint_storage import without_last_slash
+
 __all__ = [
     "CustomStateBackend",
     "EmbeddedRocksDBStateBackend",
@@ -190,7 +192,7 @@ class FsStateBackend(HashMapStateBackend):
             raise ValueError(
                 "the directory of FsStateBackend is empty: pass a path or a URI such as hdfs:///checkpoints"
             )
-        self._checkpoint_directory = checkpoint_directory_uri
+        self._checkpoint_directory = without_last_slash(checkpoint_directory_uri)
         self._savepoint_directory = default_savepoint_directory_uri
         self._threshold = file_state_size_threshold
 
