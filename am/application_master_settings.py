@@ -144,4 +144,5 @@ def _rpc_settings(
         identity=secrets.identity if config.get(security.INTERNAL_ENABLED) else PemIdentity(),
         max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
         ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+        connect_timeout=config.get(rpc.CONNECT_TIMEOUT).seconds,
     )

@@ -60,6 +60,7 @@ async def start_rpc(bootstrap: TaskExecutorBootstrap, config: Settings) -> RpcSe
                         identity=bootstrap.identity,
                         max_message_bytes=bootstrap.max_message_bytes,
                         ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+                        connect_timeout=config.get(rpc.CONNECT_TIMEOUT).seconds,
                     )
                 )
             ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from yarrow.container.slot_workers import SlotWorkerSettings
 from yarrow.runtime.common.ids import ResourceID
+from yarrow.runtime.config.data_ports import data_port_problem
 from yarrow.runtime.config.memory import reserved_memory, task_executor_budget
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
@@ -51,6 +52,10 @@ def settings_of(bootstrap: TaskExecutorBootstrap) -> TaskExecutorSettings:
     """The settings a bootstrap gives; a ConfigError names what is wrong."""
     config = Settings(bootstrap.configuration, "the bootstrap of the TaskExecutor")
     budget = task_executor_budget(config, bootstrap.slots or None)
+    transport = config.get(taskmanager.DATA_TRANSPORT)
+    uses_tcp = bootstrap.listen_tcp or transport is not taskmanager.DataTransport.AUTO
+    if uses_tcp and (problem := data_port_problem(config, budget.slots)) is not None:
+        raise problem
     cores = config.get(taskmanager.CPU_CORES) or float(available_cores())
     working_directory = Path(bootstrap.working_directory)
     return TaskExecutorSettings(

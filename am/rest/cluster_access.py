@@ -47,7 +47,7 @@ class ClusterAccess:
         """With a store of programs of its own."""
         store = ProgramStore(settings.upload_directory, settings.temporary_directory, services.ids)
         programs = ProgramJobs(services, settings)
-        operations = Operations(services.clock, services.ids)
+        operations = Operations(services.clock, services.ids, settings.operation_store_seconds)
         return cls(services, settings, store, programs, CollectReader(services.dispatcher), operations)
 
     def now(self) -> int:

@@ -17,7 +17,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.rpc.errors import qualified_name
 
-#: Seconds for which results are kept, and how many of them at most.
+#: Seconds for which results are kept where nothing else is set, and how many of them at most.
 KEPT_SECONDS = 300.0
 KEPT_AT_MOST = 1000
 #: Seconds that the answer of an operation waits to be asked for when the server ends.
@@ -49,8 +49,10 @@ class _Operation:
 class Operations:
     """Operations of one REST server."""
 
-    def __init__(self, clock: Clock, ids: IdFactory) -> None:
+    def __init__(self, clock: Clock, ids: IdFactory, kept_seconds: float = KEPT_SECONDS) -> None:
+        """`kept_seconds`: rest.async.store-duration."""
         self._clock = clock
+        self._kept_seconds = kept_seconds
         self._ids = ids
         self._operations: dict[tuple[str, str], _Operation] = {}
 
@@ -71,7 +73,7 @@ class Operations:
         operation = self._operations.get((scope, trigger_id.lower()))
         if operation is None:
             raise NotFoundError(
-                f"no operation {trigger_id} was begun here, or it ended more than {KEPT_SECONDS:g} s ago"
+                f"no operation {trigger_id} was begun here, or it ended more than {self._kept_seconds:g} s ago"
             )
         if not operation.task.done():
             return None
@@ -101,7 +103,7 @@ class Operations:
         operation.ended = self._clock.monotonic()
 
     def _forget(self) -> None:
-        limit = self._clock.monotonic() - KEPT_SECONDS
+        limit = self._clock.monotonic() - self._kept_seconds
         ended = [(key, item.ended) for key, item in self._operations.items() if item.ended is not None]
         surplus = len(ended) - KEPT_AT_MOST
         for number, (key, when) in enumerate(ended):

@@ -26,7 +26,7 @@ from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.application import WholeApplication
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
-from yarrow.runtime.config.options import security
+from yarrow.runtime.config.options import cluster, security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.web_pages import chosen_archive
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -129,6 +129,10 @@ class RestSettings:
     exception_history: int = 16
     #: Archive of the pages that are shown at `/`; None = there is none.
     pages: Path | None = None
+    #: For which the result of an asynchronous operation can be asked for.
+    operation_store_seconds: float = 300.0
+    #: Where plain paths in requests lie: fs.default-scheme.
+    default_scheme: str | None = None
     #: Raises YarrowError for a place of a savepoint that not all processes of this cluster reach.
     check_savepoint_target: Callable[[str], None] = lambda path: None
 
@@ -154,6 +158,8 @@ class RestSettings:
             temporary_directory=Path(temporary or tempfile.gettempdir()),
             exception_history=settings.get(web_options.EXCEPTION_HISTORY_SIZE),
             pages=chosen_archive(settings),
+            operation_store_seconds=settings.get(rest_options.ASYNC_STORE_DURATION).seconds,
+            default_scheme=settings.get(cluster.DEFAULT_SCHEME),
         )
 
 

@@ -15,6 +15,7 @@ import ssl
 from typing import Protocol
 
 from yarrow.container.network.connection import Connection, ConnectionListener
+from yarrow.container.network.data_ports import DataPorts
 from yarrow.container.network.frames import WireProtocolError
 from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
 from yarrow.container.network.io_thread import IoThread
@@ -53,6 +54,7 @@ class DataSockets:
         io_thread: IoThread,
         listener: SocketListener,
         max_payload: int,
+        ports: DataPorts,
         *,
         transport: DataTransport,
     ) -> None:
@@ -61,6 +63,7 @@ class DataSockets:
         self._listener = listener
         self._max_payload = max_payload
         self._transport = transport
+        self._ports = ports
         self._tls = TlsContexts.of(settings)
         #: Accepted, and not known to have proved anything yet.
         self._strangers: set[Connection] = set()
@@ -73,8 +76,7 @@ class DataSockets:
         settings = self._settings
         # Without certificates nobody could be let in there.
         if self._tls is not None and (settings.listen_tcp or self._transport is not DataTransport.AUTO):
-            tcp = socket.create_server((settings.host, 0), backlog=256)
-            self._port = tcp.getsockname()[1]
+            tcp, self._port = self._ports.listen(settings.host)
             self._listen(tcp)
         if self._transport is not DataTransport.TCP:
             self._listen_unix()

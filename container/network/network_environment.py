@@ -17,6 +17,7 @@ import msgspec
 from yarrow.container.network.blocking_partition import LocalFrames, ResultKey, ResultSpool
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.connection import Connection
+from yarrow.container.network.data_ports import DataPorts
 from yarrow.container.network.data_sockets import DataSockets
 from yarrow.container.network.element_codec import Buffer, ElementCodec
 from yarrow.container.network.frames import (
@@ -68,7 +69,9 @@ class NetworkEnvironment:
         options = Settings(settings.configuration, "the TaskExecutor")
         max_payload = options.get(taskmanager.MAX_FRAME_SIZE).bytes
         transport = options.get(taskmanager.DATA_TRANSPORT)
-        self._sockets = DataSockets(settings, io_thread, self, max_payload, transport=transport)
+        self._sockets = DataSockets(
+            settings, io_thread, self, max_payload, DataPorts.of(options), transport=transport
+        )
         #: Results of blocking edges.
         self.spool = ResultSpool(
             os.path.join(settings.working_directory, "spool"),

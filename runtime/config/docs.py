@@ -28,8 +28,8 @@ a line) from the directory that `YARROW_CONF_DIR` or `FLINK_CONF_DIR` names, els
 `-D key=value` come before those of the file, and values a program sets come before both.
 
 Keys and defaults are Flink's, or the text says why not; keys marked *Yarrow* exist only here. A key of Flink
-that has no effect in Yarrow is accepted with one warning. A key that neither has, or a value of the wrong
-type, is refused before anything starts.
+that has no effect in Yarrow is accepted with one warning; where it stands here it is marked *no effect*, with
+the reason. A key that neither has, or a value of the wrong type, is refused before anything starts.
 
 | type | how it is written |
 | --- | --- |
@@ -72,6 +72,8 @@ def _row(option: ConfigOption[Any]) -> str:
     shown = f"`{_cell(default)}`" if option.default is not None else _cell(default)
     also = [f"`{name}`" for name in option.names[1:]]
     meaning = _cell(option.doc) + (f" Also read from {', '.join(also)}." if also else "")
+    if option.no_effect:
+        meaning = f"*No effect*: {_cell(option.no_effect)}. In Flink: {meaning[0].lower()}{meaning[1:]}"
     if option.type.name == "Enum":
         values = option.type.expected.removeprefix("one of ")
         meaning += f" Values: {_cell(values)}."

@@ -32,8 +32,6 @@ class MemoryBudget:
     slots: int
     #: The equal share of each slot, which is what its worker process may use.
     slot: MemorySize
-    #: The part of `slot` that batches on their way between tasks may hold.
-    slot_network: MemorySize
 
 
 def divide_memory(
@@ -41,12 +39,10 @@ def divide_memory(
     supervisor: MemorySize,
     slots: int,
     minimum_per_slot: MemorySize,
-    network: MemorySize | None = None,
 ) -> MemoryBudget:
     """Takes the supervisor's part from the process size and divides the rest equally among the slots.
 
-    `network` is the exchange memory of the whole TaskExecutor, also divided. Raises MemoryBudgetError when
-    a slot would get less than `minimum_per_slot` or the exchange as much as all there is.
+    Raises MemoryBudgetError when a slot would get less than `minimum_per_slot`.
     """
     if slots < 1:
         raise MemoryBudgetError(
@@ -69,15 +65,7 @@ def divide_memory(
             ),
         )
     slot = MemorySize((process.bytes - supervisor.bytes) // slots)
-    slot_network = MemorySize((network or MemorySize(0)).bytes // slots)
-    if slot_network >= slot:
-        raise MemoryBudgetError(
-            f"The exchange memory of {slot_network.human()} a slot leaves nothing of the"
-            f" slot's {slot.human()}."
-            f" Lower {taskmanager.NETWORK_MIN.key} or raise {taskmanager.PROCESS_SIZE.key}.",
-            (taskmanager.NETWORK_MIN.key, taskmanager.PROCESS_SIZE.key),
-        )
-    return MemoryBudget(process, supervisor, slots, slot, slot_network)
+    return MemoryBudget(process, supervisor, slots, slot)
 
 
 def process_size_for(slots: int, slot: MemorySize, supervisor: MemorySize) -> MemorySize:
@@ -90,30 +78,12 @@ def task_executor_budget(config: ReadableConfig, slots: int | None = None) -> Me
 
     Raises MemoryBudgetError or InvalidOptionValue.
     """
-    process = config.get(taskmanager.PROCESS_SIZE)
     return divide_memory(
-        process,
+        config.get(taskmanager.PROCESS_SIZE),
         config.get(taskmanager.SUPERVISOR_SIZE),
         config.get(taskmanager.NUMBER_OF_TASK_SLOTS) if slots is None else slots,
         config.get(taskmanager.SLOT_MINIMUM_SIZE),
-        exchange_memory(config, process),
     )
-
-
-def exchange_memory(config: ReadableConfig, process: MemorySize) -> MemorySize:
-    """The memory for batches between tasks: a fraction of the process size within its bounds.
-
-    Raises MemoryBudgetError when the lower bound is above the upper one.
-    """
-    least, most = config.get(taskmanager.NETWORK_MIN), config.get(taskmanager.NETWORK_MAX)
-    if least > most:
-        raise MemoryBudgetError(
-            f"{taskmanager.NETWORK_MIN.key} ({least.human()}) is more than {taskmanager.NETWORK_MAX.key}"
-            f" ({most.human()}). Lower the first or raise the second.",
-            (taskmanager.NETWORK_MIN.key, taskmanager.NETWORK_MAX.key),
-        )
-    share = MemorySize(int(process.bytes * config.get(taskmanager.NETWORK_FRACTION)))
-    return min(max(share, least), most)
 
 
 def managed_memory(config: ReadableConfig, slot: MemorySize) -> MemorySize:

@@ -59,6 +59,8 @@ class ConfigOption(Generic[T]):
     deprecated_keys: tuple[str, ...] = ()
     #: What holds when an option without default is not set; shown in docs/config.md.
     unset: str = ""
+    #: Why the option does nothing in Yarrow: who sets it is told so once. "" = it has an effect.
+    no_effect: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,9 +93,12 @@ def option(
     *,
     fallback_keys: tuple[str, ...] = (),
     deprecated_keys: tuple[str, ...] = (),
+    no_effect: str = "",
 ) -> ConfigOption[T]:
     """An option with a default, which is written as the file would write it."""
-    return ConfigOption(key, type, type.parse(default), doc, fallback_keys, deprecated_keys)
+    return ConfigOption(
+        key, type, type.parse(default), doc, fallback_keys, deprecated_keys, no_effect=no_effect
+    )
 
 
 def optional(
@@ -104,7 +109,8 @@ def optional(
     unset: str = "",
     fallback_keys: tuple[str, ...] = (),
     deprecated_keys: tuple[str, ...] = (),
+    no_effect: str = "",
 ) -> ConfigOption[T | None]:
     """An option without default: None when it is not set; `unset` says what then holds."""
     widened = cast("ValueType[T | None]", type)  # its parse never returns None, its render never gets one
-    return ConfigOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset)
+    return ConfigOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset, no_effect)

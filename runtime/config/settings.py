@@ -11,14 +11,15 @@ import datetime
 import enum
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from yarrow.common.quoted_lists import join_quoted
-from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.errors import ConfigError, InvalidOptionValue
 from yarrow.runtime.config.option import REDACTED, ConfigOption, is_secret_key
-from yarrow.runtime.config.options import OPTION_OF_NAME
+from yarrow.runtime.config.options import OPTION_OF_NAME, cluster
 from yarrow.runtime.config.quantities import Duration, MemorySize
 from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
 
 T = TypeVar("T")
 
@@ -73,7 +74,19 @@ class Settings:
                 return option.parse(self._with_entries(name, entries), origin=self.origin_of(name or ""))
         if name is None:
             return option.default
-        return option.parse(self._values[name], name, self.origin_of(name))
+        value = option.parse(self._values[name], name, self.origin_of(name))
+        if option.type.is_path and isinstance(value, str):
+            return cast(T, self._in_file_system(option, name, value))
+        return value
+
+    def _in_file_system(self, option: ConfigOption[Any], name: str, path: str) -> str:
+        """A path of the configuration with the scheme that fs.default-scheme gives to plain ones."""
+        try:
+            return with_default_scheme(path, self.get(cluster.DEFAULT_SCHEME))
+        except FileSystemError as error:
+            raise InvalidOptionValue(
+                name, repr(path), str(error), option.type.expected, option.type.example, self.origin_of(name)
+            ) from None
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
         """Whether the option or one of its other names is set."""

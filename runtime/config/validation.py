@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from yarrow.runtime.config.checkpoint_rules import CHECKPOINT_RULES
+from yarrow.runtime.config.data_ports import data_port_problem
 from yarrow.runtime.config.errors import (
     ConfigError,
     ContradictoryOptions,
@@ -24,7 +25,6 @@ from yarrow.runtime.config.memory import check_job_manager_memory, task_executor
 from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
-    blob,
     high_availability,
     jobmanager,
     pipeline,
@@ -104,9 +104,16 @@ def check(settings: Settings) -> Findings:
             # One text may be read by several options (`rest.port`); it is wrong once.
             unreadable.setdefault(error.keys[0], error)
         name = settings.name_in_use(option)
-        if name in option.deprecated_keys:
+        if name in option.deprecated_keys and not option.no_effect:
             warnings.append(
                 ConfigWarning(name, f"{name} is an older name of {option.key}{_set_in(settings, name)}.")
+            )
+        if option.no_effect and name in (option.key, *option.deprecated_keys):
+            warnings.append(
+                ConfigWarning(
+                    option.key,
+                    f"{name}{_set_in(settings, name)} has no effect in Yarrow: {option.no_effect}.",
+                )
             )
     problems += unreadable.values()
     if not unreadable:
@@ -199,7 +206,7 @@ def _slot_bounds(settings: Settings) -> Iterator[ConfigError]:
 
 #: Ports that one process listens on, so that no two may be the same.
 _PORTS_OF_ONE_PROCESS: Final[tuple[tuple[ConfigOption[Any], ...], ...]] = (
-    (jobmanager.RPC_PORT, rest.BIND_PORT, blob.SERVER_PORT),
+    (jobmanager.RPC_PORT, rest.BIND_PORT),
     (taskmanager.RPC_PORT, taskmanager.DATA_PORT),
 )
 
@@ -221,6 +228,12 @@ def _ports(settings: Settings) -> Iterator[ConfigError]:
             taken.setdefault(port, name)
 
 
+def _data_ports(settings: Settings) -> Iterator[ConfigError]:
+    problem = data_port_problem(settings, settings.get(taskmanager.NUMBER_OF_TASK_SLOTS))
+    if problem is not None:
+        yield problem
+
+
 def _high_availability(settings: Settings) -> Iterator[ConfigError]:
     if settings.get(high_availability.TYPE).lower() != "zookeeper":
         return
@@ -240,6 +253,7 @@ RULES: Final[tuple[Callable[[Settings], Iterator[ConfigError]], ...]] = (
     _heartbeats,
     _slot_bounds,
     _ports,
+    _data_ports,
     _high_availability,
     *CHECKPOINT_RULES,
 )

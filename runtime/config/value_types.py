@@ -35,6 +35,8 @@ class ValueType(Generic[T]):
     render: Callable[[T], str]
     #: True for maps, whose entries may also be written as keys of their own below the option's key.
     is_map: bool = False
+    #: True for paths in a file system that several processes reach: plain ones lie in that of `fs.default-scheme`.
+    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,10 @@ def _render_map(pairs: Mapping[str, str]) -> str:
 
 
 STRING: Final = ValueType("String", "a text that is not empty", "text", _string, str)
+#: A path in a file system; one without a scheme lies in that of `fs.default-scheme`.
+FILE_SYSTEM_PATH: Final = ValueType(
+    "String", "a path that is not empty", "hdfs://host:9000/path", _string, str, is_path=True
+)
 #: A text that may be empty.
 TEXT: Final = ValueType("String", "a text", "text", str, str)
 BOOLEAN: Final = ValueType(

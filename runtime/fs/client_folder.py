@@ -17,6 +17,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from yarrow.runtime.config.errors import InvalidOptionValue
+from yarrow.runtime.config.options import cluster, taskmanager
+from yarrow.runtime.config.settings import ReadableConfig
+
 #: How the folders of embedded clusters begin.
 EMBEDDED: Final = "yarrow-embedded-"
 #: And those of standalone masters.
@@ -26,6 +30,31 @@ _LOCK: Final = "lock"
 _ATTEMPTS, _PAUSE = 5, 0.05
 #: How the working directories of TaskExecutors begin.
 WORKING_DIRECTORY_PREFIX: Final = "yarrow-te-"
+
+
+def parent_folder(config: ReadableConfig) -> str | None:
+    """Where a process makes its folder: process.working-dir, else the first of io.tmp.dirs, else None: the system's.
+
+    Raises InvalidOptionValue where process.working-dir cannot be made or written in.
+    """
+    working = config.get(cluster.WORKING_DIR)
+    if working is None:
+        directories = config.get(taskmanager.TMP_DIRS) or ()
+        return directories[0] if directories else None
+    path = os.path.abspath(working)
+    try:
+        os.makedirs(path, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError("it may not be written in")
+    except OSError as error:
+        raise InvalidOptionValue(
+            cluster.WORKING_DIR.key,
+            repr(working),
+            str(error),
+            "a folder that can be made and written in",
+            "/data/yarrow",
+        ) from None
+    return path
 
 
 class ClientFolder:

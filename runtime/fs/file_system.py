@@ -14,10 +14,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
+from urllib.parse import urlsplit
 
 from yarrow.runtime.common.errors import YarrowError
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+#: Flink writes local files as file:/path too.
+_NAMES_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -87,6 +90,23 @@ def scheme_of(path: str) -> str:
     """The scheme of a path in lower case; `file` for a plain path."""
     found = _SCHEME.match(path)
     return found.group(1).lower() if found else "file"
+
+
+def with_default_scheme(path: str, default: str | None) -> str:
+    """`path` as it is where it names its scheme; a plain one lies in the file system `default`, Flink's
+    fs.default-scheme (`hdfs://host:port/`, None = local).
+
+    Raises FileSystemError for a relative path, which only a local process has a folder for.
+    """
+    if default is None or scheme_of(default) == "file" or _NAMES_SCHEME.match(path):
+        return path
+    if not path.startswith("/"):
+        raise FileSystemError(
+            f"{path}: a relative path, while fs.default-scheme is {default}: write the whole path, such as"
+            f" {default.rstrip('/')}/{path}, or file:///... for a local one"
+        )
+    found = urlsplit(default)
+    return f"{found.scheme}://{found.netloc}{path}"
 
 
 def file_system_for(path: str) -> FileSystem:

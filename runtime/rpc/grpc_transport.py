@@ -71,6 +71,8 @@ class GrpcSettings:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     #: Deadline of a call (akka.ask.timeout); methods marked `@waits` have none.
     ask_timeout: float = 10.0
+    #: How long one attempt to reach a peer may take, its handshake included (rpc.connect.timeout).
+    connect_timeout: float = 20.0
     keepalive_seconds: float = 20.0
 
 
@@ -190,6 +192,8 @@ class GrpcTransport:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
+            # gRPC's name for how long it waits for one connection.
+            ("grpc.min_reconnect_backoff_ms", int(self._settings.connect_timeout * 1000)),
         ]
 
     def open_channel(self, authority: str, role: Role | None) -> Any:
@@ -206,6 +210,11 @@ class GrpcTransport:
         expected = role.server_name if role is not None and has_roles else identity.server_name
         options = [*self._options(server=False), ("grpc.ssl_target_name_override", expected)]
         return grpc.aio.secure_channel(authority, credentials, options=options)
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that reaching a peer may take."""
+        return self._settings.connect_timeout
 
     @property
     def offer(self) -> dict[str, str]:
@@ -295,19 +304,20 @@ class _Channel:
         self._agreed = False
         self._lock = asyncio.Lock()
 
-    async def unary(self, method: MethodSchema, request: bytes, deadline: float | None, ask: float) -> bytes:
+    async def unary(self, method: MethodSchema, request: bytes, deadline: float | None) -> bytes:
         """Sends one request; raises RpcUnavailableError, RpcTimeoutError or HandshakeError."""
         if not self._agreed:
             async with self._lock:
                 if not self._agreed:
-                    await self._shake_hands(ask)
+                    await self._shake_hands()
         return await self._send(self._call, request, deadline, method.title)
 
-    async def _shake_hands(self, deadline: float) -> None:
+    async def _shake_hands(self) -> None:
         if self._channel is None:
             self._channel = self.transport.open_channel(self.authority, self._role)
             self._call = self._channel.unary_unary(_CALL)
         shake = self._channel.unary_unary(_HANDSHAKE)
+        deadline = self.transport.connect_timeout
         answer = await self._send(shake, encode_offer(self.transport.offer), deadline, "handshake")
         check_offers(self.transport.offer, decode_offer(answer), self.authority)
         self._agreed = True
@@ -354,4 +364,4 @@ class GrpcCaller:
         channel = self._transport.channel(self._authority, method.gateway)
         request = self._transport.envelope(self._name, method, self._token, arguments)
         ask = self._settings.ask_timeout
-        return await channel.unary(method, request, None if method.waits else ask, ask)
+        return await channel.unary(method, request, None if method.waits else ask)

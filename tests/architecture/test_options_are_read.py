@@ -1,4 +1,6 @@
-"""Every option is read by what it is for, or is listed here as declared ahead of the part that will read it."""
+"""Every option is read by what it is for, or says that it has no effect: then who sets it is warned, and docs/config.md
+marks it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from tests.architecture.source_tree import ROOT, engine_files, parse
 from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
 
-#: Modules that name options without acting on them: the declarations themselves, checks of values, and the
+#: Modules that name options without acting on them: the declarations themselves, checks and sums of values, and the
 #: objects in which a program keeps its settings.
 NOT_READERS = (
     "runtime/config/options/",
     "runtime/config/validation.py",
+    "runtime/config/checkpoint_rules.py",
     "runtime/yarn/shared_places.py",
     "yarrow/common/pipeline_options.py",
     "yarrow/common/execution_config.py",
@@ -26,50 +29,6 @@ NOT_READERS = (
 
 #: Options that are read through the object in which a program keeps its settings: key -> the method that is called.
 READ_BY_METHOD = {"pipeline.auto-generate-uids": "has_auto_generated_uids_enabled"}
-
-#: Keys that are declared, checked and documented, and that nothing reads yet, by the part that will read them. The list
-#: may only shrink.
-NOT_YET_READ: dict[str, set[str]] = {
-    "checkpoints, savepoints and event time": {
-        "execution.checkpointing.local-backup.dirs",
-        "execution.checkpointing.local-backup.enabled",
-        "execution.state-recovery.from-local",
-    },
-    "blobs fetched by TaskExecutors": {
-        "blob.fetch.num-concurrent",
-        "blob.fetch.retries",
-        "blob.offload.minsize",
-        "blob.server.port",
-        "blob.service.cleanup.interval",
-        "blob.storage.directory",
-    },
-    "clusters whose workers come and go": {
-        "cluster.registration.error-delay",
-        "cluster.registration.refused-registration-delay",
-        "resourcemanager.job.timeout",
-        "resourcemanager.rpc.port",
-        "resourcemanager.standalone.start-up-time",
-    },
-    "the rest": {
-        "cluster.io-pool.size",
-        "cluster.services.shutdown-timeout",
-        "fs.default-scheme",
-        "jobmanager.resource-id",
-        "metrics.fetcher.update-interval",
-        "process.working-dir",
-        "rest.async.store-duration",
-        "rest.flamegraph.enabled",
-        "rpc.connect.timeout",
-        "task.cancellation.interval",
-        "taskmanager.data.bind-port",
-        "taskmanager.data.port",
-        "taskmanager.log.path",
-        "web.backpressure.cleanup-interval",
-        "web.backpressure.refresh-interval",
-        "web.history",
-        "web.log.path",
-    },
-}
 
 _PACKAGE = "yarrow.runtime.config.options"
 _KEY_OF_NAME = {
@@ -119,19 +78,25 @@ def read() -> set[str]:
     return by_method | {key for tree in trees for key in keys_named(tree)}
 
 
-def test_every_option_is_read_or_listed(read: set[str]) -> None:
-    unread = {option.key for option in ALL_OPTIONS} - read - _listed()
-    assert not unread, f"nothing reads these options: {sorted(unread)}"
+def test_every_option_is_read_or_has_no_effect(read: set[str]) -> None:
+    unread = {option.key for option in ALL_OPTIONS} - read - _without_effect()
+    assert not unread, f"nothing reads these options, make them work or declare no_effect: {sorted(unread)}"
 
 
-def test_the_list_names_only_what_is_not_read(read: set[str]) -> None:
-    gone = _listed() - {option.key for option in ALL_OPTIONS}
-    assert not gone, f"these are no options any more, take them out of the list: {sorted(gone)}"
-    assert not _listed() & read, f"these are read now, take them out of the list: {sorted(_listed() & read)}"
+def test_what_is_read_does_not_say_that_it_has_no_effect(read: set[str]) -> None:
+    assert not _without_effect() & read, f"these are read: {sorted(_without_effect() & read)}"
 
 
-def _listed() -> set[str]:
-    return {key for keys in NOT_YET_READ.values() for key in keys}
+def test_those_that_users_rely_on_work() -> None:
+    relied_on = {
+        "taskmanager.data.port", "taskmanager.data.bind-port", "fs.default-scheme", "rpc.connect.timeout",
+        "process.working-dir", "rest.async.store-duration",
+    }  # fmt: skip
+    assert not relied_on & _without_effect()
+
+
+def _without_effect() -> set[str]:
+    return {option.key for option in ALL_OPTIONS if option.no_effect}
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from yarrow.runtime.fs.client_folder import (
     STANDALONE_MASTER,
     WORKING_DIRECTORY_PREFIX,
     ClientFolder,
+    parent_folder,
     remove_abandoned,
 )
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
@@ -170,6 +171,7 @@ async def _started_plane(
             identity=_identity(config, secrets.job_manager),
             max_message_bytes=limit,
             ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+            connect_timeout=config.get(rpc.CONNECT_TIMEOUT).seconds,
         )
         plane = ControlPlane(
             RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
@@ -430,7 +432,6 @@ def _own_address(config: Settings) -> str:
 
 def _own_folder(config: Settings, prefix: str) -> ClientFolder:
     """A new one of this process, after those that killed processes of its kind have left are gone."""
-    folders = config.get(taskmanager.TMP_DIRS)
-    parent = folders[0] if folders else None
+    parent = parent_folder(config)
     remove_abandoned(parent, prefix)
     return ClientFolder(parent, prefix)

@@ -47,6 +47,7 @@ class StreamEnds(ProgramStream):
             raise TypeError(
                 f"sink_to takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink"
             )
+        sink = self._environment.in_default_file_system(sink)
         sink.validate()
         spec = SinkWriterOperator(sink=self._builder.pickle(sink, "sink_to", "sink"))
         read = self.transformation if sink.accepts_columns else self._builder.as_rows(self.transformation)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
 import yarrow.runtime.config.options.checkpointing as checkpointing_options
+import yarrow.runtime.config.options.cluster as cluster_options
 import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
 import yarrow.runtime.config.options.python as python_options
@@ -25,7 +26,7 @@ from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.blocking_exchange import refuse_endless_results
-from yarrow.datastream.connectors.base import Boundedness, Source
+from yarrow.datastream.connectors.base import Boundedness, Sink, Source
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.data_stream import DataStream, check_strategy, refuse
 from yarrow.datastream.environment_settings import LOCAL_TARGET, EnvironmentSettings, refuse_batch
@@ -51,6 +52,10 @@ __all__ = ["StreamExecutionEnvironment"]
 #: Flink's, so that scripts that look for it find it.
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 REMOTE_TARGET = "remote"
+
+
+#: A source or a sink.
+C = TypeVar("C", bound="Source[Any, Any] | Sink[Any]")
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):
@@ -192,6 +197,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         strategy: WatermarkStrategy | None = None,
         **settings: Any,
     ) -> DataStream:
+        source = self.in_default_file_system(source)
         source.validate()
         schema = source.produced_schema()
         if schema is not None:
@@ -278,6 +284,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         if added is None:
             return code
         return msgspec.structs.replace(code, python_path=(*added.split(os.pathsep), *code.python_path))
+
+    def in_default_file_system(self, connector: C) -> C:
+        """Return a source or sink whose plain paths lie in the file system of fs.default-scheme."""
+        default = self._settings().get(cluster_options.DEFAULT_SCHEME)
+        return connector if default is None else cast("C", connector.with_default_scheme(default))
 
     def new_collect_id(self) -> str:
         """Return a name for the results of one execute_and_collect."""

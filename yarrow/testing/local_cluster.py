@@ -19,9 +19,9 @@ from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import cluster, rpc, taskmanager
+from yarrow.runtime.config.options import cluster, rpc
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder, remove_abandoned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.bootstrap import PemIdentity
@@ -116,8 +116,7 @@ class LocalCluster:
             raise
 
     async def _start(self) -> None:
-        directories = self.config.get(taskmanager.TMP_DIRS) or ()
-        parent = directories[0] if directories else None
+        parent = parent_folder(self.config)
         self._folder = ClientFolder(parent)
         settings = self._driver_settings()
         if self.shape.processes:
@@ -212,6 +211,7 @@ class LocalCluster:
                 identity=authority.issue("jobmanager", Role.JOB_MANAGER),
                 max_message_bytes=settings.max_message_bytes,
                 ask_timeout=self.config.get(rpc.ASK_TIMEOUT).seconds,
+                connect_timeout=self.config.get(rpc.CONNECT_TIMEOUT).seconds,
             )
             transports.insert(0, GrpcTransport(grpc_settings))
         service = RpcService(transports)

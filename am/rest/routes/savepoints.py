@@ -5,6 +5,7 @@ Owner: the event loop of the REST server. Paths of requests are checked by the J
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter
 
 from yarrow.am.checkpoint.targets import checked_path
@@ -22,6 +23,7 @@ from yarrow.am.rest.models.checkpoints import (
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.fs.file_system import with_default_scheme
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 from yarrow.runtime.snapshot.options import SnapshotKind
 
@@ -59,11 +61,18 @@ async def stop_with_savepoint(
     return await _begin(access, job_id, asked.trigger_id, wanted)
 
 
+def _place(access: ClusterAccess, path: str, what: str) -> str:
+    """A path of a request, in the file system of fs.default-scheme where it names none."""
+    default = access.settings.default_scheme
+    return checked_path(with_default_scheme(path, default) if path.startswith("/") else path, what)
+
+
 async def _begin(
     access: ClusterAccess, job_id: str, trigger_id: str | None, wanted: SavepointRequest
 ) -> Trigger:
     if wanted.target_directory:
-        target = checked_path(wanted.target_directory, "target directory of the savepoint")
+        target = _place(access, wanted.target_directory, "target directory of the savepoint")
+        wanted = msgspec.structs.replace(wanted, target_directory=target)
         try:
             access.settings.check_savepoint_target(target)
         except YarrowError as error:
@@ -98,7 +107,7 @@ async def dispose_savepoint(access: Access, request: SavepointDisposal | None = 
     """Deletes the files of a savepoint; GET with the id that is answered tells how it goes."""
     if request is None:
         raise BadRequestError("the body is missing: it names the savepoint, as savepoint-path")
-    path = checked_path(request.savepoint_path, "savepoint to dispose of")
+    path = _place(access, request.savepoint_path, "savepoint to dispose of")
     dispatcher = access.services.dispatcher
     trigger = access.operations.begin(_DISPOSALS, None, lambda: dispatcher.dispose_savepoint(path))
     return Trigger(request_id=trigger)

@@ -15,6 +15,7 @@ from yarrow.runtime.config.value_types import (
     COUNT,
     DIRECTORIES,
     DURATION,
+    FILE_SYSTEM_PATH,
     POSITIVE,
     STRING,
     enum_of,
@@ -81,14 +82,14 @@ EXTERNALIZED_RETENTION: Final = option(
 )
 DIRECTORY: Final = optional(
     "execution.checkpointing.dir",
-    STRING,
+    FILE_SYSTEM_PATH,
     "Where checkpoints are written, a path all processes reach.",
     unset="checkpoints stay in the master process",
     deprecated_keys=("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
 )
 SAVEPOINT_DIRECTORY: Final = optional(
     "execution.checkpointing.savepoint-dir",
-    STRING,
+    FILE_SYSTEM_PATH,
     "Where savepoints are written when the request names no place.",
     unset="the request must name it",
     deprecated_keys=("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
@@ -181,6 +182,7 @@ LOCAL_BACKUP: Final = option(
     BOOLEAN,
     "false",
     "Whether a copy of the last checkpoint stays on the local disk.",
+    no_effect="every checkpoint is read from its storage",
 )
 LOCAL_RECOVERY: Final = option(
     "execution.state-recovery.from-local",
@@ -188,6 +190,7 @@ LOCAL_RECOVERY: Final = option(
     "false",
     "Whether a restart reads the copy on the local disk.",
     deprecated_keys=("state.backend.local-recovery",),
+    no_effect="every checkpoint is read from its storage",
 )
 LOCAL_BACKUP_DIRS: Final = optional(
     "execution.checkpointing.local-backup.dirs",
@@ -195,4 +198,5 @@ LOCAL_BACKUP_DIRS: Final = optional(
     "Directories of these copies.",
     unset="below `process.working-dir`",
     deprecated_keys=("taskmanager.state.local.root-dirs",),
+    no_effect="every checkpoint is read from its storage",
 )

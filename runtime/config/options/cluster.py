@@ -29,30 +29,36 @@ REGISTRATION_ERROR_DELAY: Final = option(
     DURATION,
     "10 s",
     "Pause after an attempt to register that failed with an error.",
+    no_effect="pauses grow from `cluster.registration.initial-timeout` to"
+    " `cluster.registration.max-timeout` after errors too",
 )
 REGISTRATION_REFUSED_DELAY: Final = option(
     "cluster.registration.refused-registration-delay",
     DURATION,
     "30 s",
     "Pause after a registration that was refused.",
+    no_effect="a refusal is final for the leader that gave it",
 )
 SHUTDOWN_TIMEOUT: Final = option(
     "cluster.services.shutdown-timeout",
     DURATION,
     "30 s",
     "How long the services of a process may take to shut down.",
+    no_effect="each service has a bound of its own",
 )
 IO_POOL_SIZE: Final = optional(
     "cluster.io-pool.size",
     POSITIVE,
     "Threads for blocking calls of a control process.",
     unset="four times its cores",
+    no_effect="blocking calls run on the thread pool of the event loop",
 )
 WORKING_DIR: Final = optional(
     "process.working-dir",
     STRING,
-    "Where processes keep what a restart on the same host can use again.",
-    unset="a directory below `io.tmp.dirs`",
+    "Where processes of embedded and standalone clusters make the folders they work in. In containers of YARN these lie"
+    " in the container's own folder, which YARN removes.",
+    unset="the first of `io.tmp.dirs`",
 )
 LOG_DIR: Final = optional(
     "env.log.dir", STRING, "Where processes write their logs.", unset="`log` beside `conf`"

@@ -13,6 +13,7 @@ from yarrow.runtime.config.option import MemorySize, option, optional
 from yarrow.runtime.config.quantities import Duration
 from yarrow.runtime.config.value_types import (
     BOOLEAN,
+    FILE_SYSTEM_PATH,
     POSITIVE,
     STRING,
     duration,
@@ -128,7 +129,7 @@ EXCHANGE_MODE: Final = option(
 )
 SAVEPOINT_PATH: Final = optional(
     "execution.state-recovery.path",
-    STRING,
+    FILE_SYSTEM_PATH,
     "The savepoint or checkpoint a job restores from.",
     unset="the job starts without state",
     deprecated_keys=("execution.savepoint.path",),

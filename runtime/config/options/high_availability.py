@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from yarrow.runtime.config.option import option, optional
-from yarrow.runtime.config.value_types import COUNT, DURATION, PORT_RANGE, STRING
+from yarrow.runtime.config.value_types import COUNT, DURATION, FILE_SYSTEM_PATH, PORT_RANGE, STRING
 
 TYPE: Final = option(
     "high-availability.type",
@@ -27,7 +27,7 @@ CLUSTER_ID: Final = option(
 )
 STORAGE_DIR: Final = optional(
     "high-availability.storageDir",
-    STRING,
+    FILE_SYSTEM_PATH,
     "Where job graphs and pointers to checkpoints are kept.",
     unset="required with `zookeeper`",
     deprecated_keys=("high-availability.zookeeper.storageDir", "recovery.zookeeper.storageDir"),

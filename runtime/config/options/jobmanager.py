@@ -11,6 +11,7 @@ from typing import Final
 
 from yarrow.runtime.config.option import MemorySize, option, optional
 from yarrow.runtime.config.value_types import (
+    FILE_SYSTEM_PATH,
     PORT,
     POSITIVE,
     STRING,
@@ -90,10 +91,11 @@ RESOURCE_ID: Final = optional(
     STRING,
     "The ResourceID of the JobManager.",
     unset="a random id",
+    no_effect="the JobManager is named by its address",
 )
 ARCHIVE_DIR: Final = optional(
     "jobmanager.archive.fs.dir",
-    STRING,
+    FILE_SYSTEM_PATH,
     "Folder in which each job that has ended is archived, in a file named by its id, for Flink's HistoryServer.",
     unset="finished jobs are not archived",
 )

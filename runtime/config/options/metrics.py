@@ -58,6 +58,7 @@ FETCHER_UPDATE_INTERVAL: Final = option(
     DURATION,
     "10 s",
     "Age at which metrics that REST serves are fetched anew; 0: they are not fetched.",
+    no_effect="workers report about once a second, and REST shows the last report",
 )
 PROMETHEUS_FACTORY: Final = optional(
     "metrics.reporter.prom.factory.class",

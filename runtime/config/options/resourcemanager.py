@@ -37,18 +37,21 @@ JOB_TIMEOUT: Final = option(
     DURATION,
     "5 min",
     "How long a job may be without a leading JobMaster.",
+    no_effect="JobMasters live in the process of the ResourceManager and come and go with it",
 )
 RPC_PORT: Final = option(
     "resourcemanager.rpc.port",
     PORT,
     "0",
     "The port of the ResourceManager where it is not the JobManager's; 0: the same.",
+    no_effect="the ResourceManager is served on the JobManager's port (`jobmanager.rpc.port`)",
 )
 STANDALONE_START_UP_TIME: Final = optional(
     "resourcemanager.standalone.start-up-time",
     DURATION,
     "Time at the start of a standalone cluster in which slot requests wait for TaskExecutors to register.",
     unset="`slot.request.timeout`",
+    no_effect="slot requests wait for `slot.request.timeout` at any time",
 )
 START_WORKER_MAX_FAILURE_RATE: Final = option(
     "resourcemanager.start-worker.max-failure-rate",

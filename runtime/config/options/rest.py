@@ -99,4 +99,5 @@ FLAMEGRAPH_ENABLED: Final = option(
     BOOLEAN,
     "false",
     "Whether flame graphs of running tasks can be asked for.",
+    no_effect="there are no flame graphs yet",
 )

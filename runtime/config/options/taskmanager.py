@@ -81,6 +81,7 @@ NETWORK_FRACTION: Final = option(
     " `taskmanager.memory.network.min` and `taskmanager.memory.network.max`; divided"
     " equally among the slots.",
     deprecated_keys=("taskmanager.network.memory.fraction",),
+    no_effect="what may be on its way is bounded for each task by `taskmanager.memory.network.task-pool.size`",
 )
 NETWORK_MIN: Final = option(
     "taskmanager.memory.network.min",
@@ -88,6 +89,7 @@ NETWORK_MIN: Final = option(
     "64 mb",
     "Lower bound of the memory for batches on their way between tasks.",
     deprecated_keys=("taskmanager.network.memory.min",),
+    no_effect="as for `taskmanager.memory.network.fraction`",
 )
 NETWORK_MAX: Final = option(
     "taskmanager.memory.network.max",
@@ -95,6 +97,7 @@ NETWORK_MAX: Final = option(
     "9223372036854775807",
     "Upper bound of the memory for batches on their way between tasks.",
     deprecated_keys=("taskmanager.network.memory.max",),
+    no_effect="as for `taskmanager.memory.network.fraction`",
 )
 NETWORK_TASK_POOL_SIZE: Final = option(
     "taskmanager.memory.network.task-pool.size",
@@ -186,12 +189,12 @@ DATA_PORT: Final = option(
     "taskmanager.data.port",
     PORT_RANGE,
     "0",
-    "The port, or the range to choose from, for data between workers.",
+    "The ports by which workers are reached for data over TCP, one for each slot of each TaskExecutor of a host.",
 )
 DATA_BIND_PORT: Final = optional(
     "taskmanager.data.bind-port",
     PORT_RANGE,
-    "The local port for data between workers, where it differs.",
+    "The local ports for data over TCP where they differ, each with the one of `taskmanager.data.port` at its place.",
     unset="`taskmanager.data.port`",
 )
 RESOURCE_ID: Final = optional(
@@ -219,6 +222,7 @@ LOG_PATH: Final = optional(
     STRING,
     "The log file of a TaskExecutor.",
     unset="a file below `env.log.dir`",
+    no_effect="REST shows the log that the TaskExecutor writes below `env.log.dir`",
 )
 CANCELLATION_TIMEOUT: Final = option(
     "task.cancellation.timeout",
@@ -232,6 +236,8 @@ CANCELLATION_INTERVAL: Final = option(
     "30 s",
     "Time between two attempts to interrupt a task that is being cancelled.",
     deprecated_keys=("task.cancellation-interval",),
+    no_effect="a task is cancelled between two slices, Python code is not interrupted, and `task.cancellation.timeout`"
+    " ends what does not end",
 )
 DATA_TRANSPORT: Final = option(
     "taskmanager.data.transport",

@@ -62,6 +62,7 @@ HISTORY: Final = option(
     "5",
     "Finished jobs that the dashboard lists.",
     deprecated_keys=("jobmanager.web.history",),
+    no_effect="the dashboard lists the jobs that the master keeps (`jobstore.max-capacity`)",
 )
 CHECKPOINTS_HISTORY: Final = option(
     "web.checkpoints.history",
@@ -96,6 +97,7 @@ LOG_PATH: Final = optional(
     "The log file of the master process.",
     unset="a file below `env.log.dir`",
     deprecated_keys=("jobmanager.web.log.path",),
+    no_effect="REST shows the log that the process writes below `env.log.dir`",
 )
 BACKPRESSURE_REFRESH_INTERVAL: Final = option(
     "web.backpressure.refresh-interval",
@@ -103,6 +105,7 @@ BACKPRESSURE_REFRESH_INTERVAL: Final = option(
     "60000",
     "Age at which the back-pressure of a vertex is measured anew when it is asked for.",
     deprecated_keys=("jobmanager.web.backpressure.refresh-interval",),
+    no_effect="back pressure is measured all the time",
 )
 BACKPRESSURE_CLEANUP_INTERVAL: Final = option(
     "web.backpressure.cleanup-interval",
@@ -110,4 +113,5 @@ BACKPRESSURE_CLEANUP_INTERVAL: Final = option(
     "600000",
     "Age at which a back-pressure measurement that nobody asks for is dropped.",
     deprecated_keys=("jobmanager.web.backpressure.cleanup-interval",),
+    no_effect="back pressure is measured all the time",
 )

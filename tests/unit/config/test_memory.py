@@ -37,7 +37,6 @@ def test_the_default_budget() -> None:
     budget = task_executor_budget(Settings())
     assert (budget.process, budget.supervisor, budget.slots) == (MIB(1024), MIB(192), 1)
     assert budget.slot == MIB(832)
-    assert budget.slot_network == MemorySize((1 << 30) // 10)
 
 
 def test_slots_of_the_job_instead_of_the_configured_number() -> None:
@@ -60,11 +59,6 @@ def test_the_error_says_what_to_set() -> None:
 def test_no_slots_is_an_error() -> None:
     with pytest.raises(MemoryBudgetError, match="at least one slot"):
         divide_memory(MIB(300), MIB(100), 0, MIB(64))
-
-
-def test_exchange_memory_must_leave_something() -> None:
-    with pytest.raises(MemoryBudgetError, match="leaves nothing"):
-        divide_memory(MIB(300), MIB(100), 2, MIB(64), network=MIB(200))
 
 
 def test_state_backends_have_their_share_of_a_slot_where_it_is_a_bound() -> None:

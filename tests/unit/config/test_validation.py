@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
+from yarrow.runtime.config import docs
 from yarrow.runtime.config.errors import (
     ConfigError,
     ContradictoryOptions,
@@ -15,6 +17,8 @@ from yarrow.runtime.config.errors import (
     UnknownOption,
 )
 from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, kind_of, nearest_keys
+from yarrow.runtime.config.option import ConfigOption
+from yarrow.runtime.config.options import ALL_OPTIONS, checkpointing, high_availability, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import OnceLog, check, validate
 
@@ -98,6 +102,82 @@ def test_what_programs_set_without_need_is_told_with_its_reason(key: str) -> Non
     )
 
 
+def test_an_option_without_effect_is_said_once_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    log = OnceLog()
+    values = {
+        "resourcemanager.rpc.port": "7000",
+        "blob.server.port": "7001",
+        "state.backend.local-recovery": "true",
+        "taskmanager.memory.network.min": "1m",
+    }
+    with caplog.at_level(logging.WARNING, logger="yarrow.config"):
+        validate(Settings(values, "conf/config.yaml"), log)
+        validate(Settings(values, "conf/config.yaml"), log)
+    said = sorted(record.getMessage() for record in caplog.records)
+    assert [message.split(" ")[0] for message in said] == sorted(values)
+    assert all("(set in conf/config.yaml) has no effect in Yarrow: " in message for message in said)
+    assert said[1].endswith("on the JobManager's port (`jobmanager.rpc.port`).")
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in ALL_OPTIONS if option.no_effect], ids=lambda o: o.key
+)
+def test_what_has_no_effect_warns_and_is_marked(option: ConfigOption[Any]) -> None:
+    value = option.type.example if option.default is None else option.type.render(option.default)
+    (warning,) = check(Settings({option.key: value})).warnings
+    assert warning.key == option.key and option.no_effect in warning.message
+    (row,) = [row for row in docs.render().splitlines() if row.startswith(f"| `{option.key}`")]
+    assert f"*No effect*: {option.no_effect}." in row
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"taskmanager.data.port": "50100"}, None),
+        ({"taskmanager.data.port": "50100-50103", "taskmanager.numberOfTaskSlots": "4"}, None),
+        (
+            {"taskmanager.data.port": "50100-50102", "taskmanager.numberOfTaskSlots": "4"},
+            "taskmanager.data.port is 50100-50102, 3 port(s), but each of the 4 slots",
+        ),
+        (
+            {"taskmanager.data.bind-port": "50100", "taskmanager.numberOfTaskSlots": "2"},
+            "taskmanager.data.bind-port is 50100, 1 port(s), but each of the 2 slots",
+        ),
+        (
+            {"taskmanager.data.bind-port": "50100-50101", "taskmanager.data.port": "6000-6002"},
+            "differ in length, 3 and 2",
+        ),
+    ],
+)
+def test_every_slot_has_a_data_port(values: dict[str, object], said: str | None) -> None:
+    if said is None:
+        assert check(Settings(values)).problems == ()
+        return
+    problem = only_problem(values)
+    assert said in str(problem)
+    assert "taskmanager.data" in problem.keys[0]
+
+
+def test_plain_paths_lie_in_the_default_file_system() -> None:
+    settings = Settings(
+        {
+            "fs.default-scheme": "hdfs://name-node:9000/",
+            "execution.checkpointing.dir": "/checkpoints",
+            "execution.checkpointing.savepoint-dir": "file:///savepoints",
+            "high-availability.storageDir": "hdfs://other:1/ha",
+            "io.tmp.dirs": "/tmp",
+        }
+    )
+    assert settings.get(checkpointing.DIRECTORY) == "hdfs://name-node:9000/checkpoints"
+    assert settings.get(checkpointing.SAVEPOINT_DIRECTORY) == "file:///savepoints"
+    assert settings.get(high_availability.STORAGE_DIR) == "hdfs://other:1/ha"
+    assert settings.get(taskmanager.TMP_DIRS) == ("/tmp",)
+    relative = settings.overlay({"execution.state-recovery.path": "savepoint-1"})
+    problem = check(relative).problems[0]
+    assert "hdfs://name-node:9000/savepoint-1" in str(problem)
+    assert problem.keys == ("execution.state-recovery.path",)
+
+
 def test_an_older_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="yarrow.config"):
         validate(Settings({"state.backend": "hashmap", "akka.framesize": "10485760b"}), OnceLog())
@@ -110,15 +190,10 @@ def test_an_older_name_is_said(caplog: pytest.LogCaptureFixture) -> None:
     [
         ({"taskmanager.memory.process.size": "200m"}, {"taskmanager.memory.process.size"}),
         (
-            {"taskmanager.memory.supervisor.size": "2g", "taskmanager.memory.network.min": "1m"},
+            {"taskmanager.memory.supervisor.size": "2g"},
             {"taskmanager.memory.supervisor.size"},
         ),
         ({"taskmanager.numberOfTaskSlots": 64}, {"taskmanager.numberOfTaskSlots"}),
-        (
-            {"taskmanager.memory.network.min": "2g", "taskmanager.memory.network.max": "1g"},
-            {"taskmanager.memory.network.max"},
-        ),
-        ({"taskmanager.memory.network.min": "900m"}, {"taskmanager.memory.network.min"}),
         ({"jobmanager.memory.process.size": "100m"}, {"jobmanager.memory.process.size"}),
         ({"jobstore.cache-size": "2g"}, {"jobstore.cache-size"}),
         (

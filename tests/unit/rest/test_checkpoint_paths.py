@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from httpx import AsyncClient
 from tests.unit.rest.fakes import JOB, FakeCluster, client_of
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 from yarrow.runtime.yarn.shared_places import check_savepoint_target
@@ -208,6 +210,19 @@ def test_on_yarn_a_savepoint_goes_to_no_disk_of_a_node(tmp_path: Path, target: s
         assert [request[0] for request in cluster.dispatcher.requests] == ["savepoint"]
 
     run(tmp_path, body, RestSettings(check_savepoint_target=check_savepoint_target))
+
+
+def test_a_plain_target_lies_in_the_default_file_system(tmp_path: Path) -> None:
+    async def body(cluster: FakeCluster, client: AsyncClient) -> None:
+        cluster.dispatcher.may_complete.set()
+        answer = await client.post(f"/jobs/{JOB}/savepoints", json={"target-directory": "/savepoints"})
+        assert answer.status_code == 202
+        await settled(client, f"/jobs/{JOB}/savepoints/{answer.json()['request-id']}")
+        ((_, _, request),) = cluster.dispatcher.requests
+        assert request is not None and request.target_directory == "hdfs://name-node:9000/savepoints"
+
+    settings = Settings({"fs.default-scheme": "hdfs://name-node:9000"})
+    run(tmp_path, body, replace(RestSettings.of(settings), check_savepoint_target=check_savepoint_target))
 
 
 def test_a_savepoint_is_disposed_of(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from tests.unit.rest.running import run
 from yarrow.am.rest import operations
+from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.operations import Operations
-from yarrow.runtime.common.clock import SystemClock
+from yarrow.am.rest.services import RestSettings
+from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.settings import Settings
 
 
 async def done() -> str:
@@ -44,6 +47,27 @@ def test_it_does_not_wait_long_for_who_never_asks(monkeypatch: pytest.MonkeyPatc
         here, _ = begun()
         await here.answer()
         here.close()
+
+    run(main())
+
+
+def test_results_are_kept_as_long_as_set() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        kept = RestSettings.of(Settings({"rest.async.store-duration": "10 s"})).operation_store_seconds
+        here = Operations(clock, RandomIdFactory(), kept)
+        ended = asyncio.Event()
+
+        async def work() -> None:
+            asyncio.get_running_loop().call_later(0, ended.set)
+
+        trigger = here.begin("savepoints", None, work)
+        await ended.wait()
+        clock.advance(9.0)
+        assert here.outcome("savepoints", trigger) is not None
+        clock.advance(2.0)
+        with pytest.raises(NotFoundError, match="ended more than 10 s ago"):
+            here.outcome("savepoints", trigger)
 
     run(main())
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -298,6 +300,21 @@ def test_the_deadline_ends_a_call_but_not_its_effect() -> None:
         await server.stop()
 
     run(body())
+
+
+def test_a_peer_that_never_answers_is_given_up_after_the_connect_timeout() -> None:
+    async def body(port: int) -> None:
+        wanted = replace(settings("client", ask_timeout=600.0), connect_timeout=0.5)
+        client = RpcService([GrpcTransport(wanted)])
+        echo = client.connect(f"grpc://127.0.0.1:{port}/echo", ECHO)
+        # By gRPC's own end of the connection, or by the deadline of the handshake.
+        with pytest.raises((RpcTimeoutError, RpcUnavailableError), match="handshake to 127"):
+            await echo.tick()
+        await client.stop()
+
+    # The kernel takes connections, and nobody reads them.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        run(body(silent.getsockname()[1]))
 
 
 def test_a_port_in_use_is_named() -> None:

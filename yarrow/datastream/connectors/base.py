@@ -241,6 +241,12 @@ class Source(ABC, Generic[T, SplitT]):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
         """A reader for one subtask."""
 
+    def with_default_scheme(self, default: str) -> Source[T, SplitT]:
+        """The source with its plain paths in the file system `default`, the job's fs.default-scheme; called on the
+        client. Itself where it reads no files.
+        """
+        return self
+
     def produced_type(self) -> TypeInformation | None:
         """The declared type of rows; None = undeclared."""
         return None
@@ -397,6 +403,10 @@ class Sink(ABC, Generic[T]):
     accepts_columns: bool = False
     #: True when `write`, `flush` or a commit may block for long: the task then has a thread of its own.
     blocking: bool = False
+
+    def with_default_scheme(self, default: str) -> Sink[T]:
+        """As for a Source."""
+        return self
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[T]:

@@ -22,7 +22,13 @@ from yarrow.datastream.connectors.file_sink_policies import (
 from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, scheme_of
+from yarrow.runtime.fs.file_system import (
+    FileSystemError,
+    exists,
+    file_system_for,
+    scheme_of,
+    with_default_scheme,
+)
 
 
 class FileSink(Sink[Any]):
@@ -37,6 +43,10 @@ class FileSink(Sink[Any]):
         self._settings = settings
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
         self.blocking = scheme_of(settings.base_path) != "file"
+
+    def with_default_scheme(self, default: str) -> FileSink:
+        path = with_default_scheme(self._settings.base_path, default)
+        return FileSink(replace(self._settings, base_path=path))
 
     class BaseBuilder:
         """Collects what a FileSink needs."""

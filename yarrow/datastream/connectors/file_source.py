@@ -32,7 +32,13 @@ from yarrow.datastream.connectors.file_format import (
 from yarrow.datastream.connectors.line_blocks import is_compressed
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, find_files, scheme_of
+from yarrow.runtime.fs.file_system import (
+    FileStatus,
+    FileSystemError,
+    find_files,
+    scheme_of,
+    with_default_scheme,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,6 +124,10 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         self._enumerator = enumerator
         self._discovery_seconds = discovery_seconds
         self.blocking = any(scheme_of(path) != "file" for path in self._paths)
+
+    def with_default_scheme(self, default: str) -> FileSource[T]:
+        paths = [with_default_scheme(path, default) for path in self._paths]
+        return FileSource(self._format, paths, self._enumerator, self._discovery_seconds)
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat[T], *paths: str) -> FileSourceBuilder[T]:

@@ -1,0 +1,52 @@
+"""DataPorts: the TCP ports on which the workers of a TaskExecutor take data, and those by which others reach them.
+
+Owner: none (frozen values, pure checks); only `listen` touches the network. taskmanager.data.bind-port names the ports
+to listen on, taskmanager.data.port those that peers are told, which differ behind a forwarding of ports.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.options import taskmanager
+from yarrow.runtime.config.settings import ReadableConfig
+from yarrow.runtime.config.value_types import PortRange
+
+_BACKLOG = 256
+
+
+class NoFreeDataPortError(YarrowError):
+    """Every port that a worker may listen on is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPorts:
+    """Ports in order; a worker takes the first that is free."""
+
+    bound: PortRange
+    #: As many as `bound`, one for each, unless it is any: then peers are told the port that is listened on.
+    told: PortRange
+
+    @staticmethod
+    def of(config: ReadableConfig) -> DataPorts:
+        """From the configuration."""
+        told, bound = config.get(taskmanager.DATA_PORT), config.get(taskmanager.DATA_BIND_PORT)
+        return DataPorts(told, PortRange.of(0)) if bound is None else DataPorts(bound, told)
+
+    def listen(self, host: str) -> tuple[socket.socket, int]:
+        """A listening socket and the port that peers are told. Raises NoFreeDataPortError."""
+        told = list(self.told)
+        for index, port in enumerate(self.bound):
+            try:
+                server = socket.create_server((host, port), backlog=_BACKLOG)
+            except OSError:
+                if self.bound.is_any:
+                    raise
+                continue
+            return server, server.getsockname()[1] if self.told.is_any else told[index]
+        raise NoFreeDataPortError(
+            f"no port of {self.bound} is free on {host} for data between workers: each slot of each TaskExecutor of a"
+            f" host needs one. Widen {taskmanager.DATA_BIND_PORT.key} or {taskmanager.DATA_PORT.key}"
+        )

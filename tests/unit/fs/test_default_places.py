@@ -1,0 +1,76 @@
+"""Where plain paths lie and where processes make their folders, as fs.default-scheme and process.working-dir say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yarrow.common.configuration import Configuration
+from yarrow.common.serialization import Encoder
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.config.errors import InvalidOptionValue
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder
+from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
+
+DEFAULT = "hdfs://name-node:9000/"
+
+
+@pytest.mark.parametrize(
+    ("path", "default", "where"),
+    [
+        ("/data/in", DEFAULT, "hdfs://name-node:9000/data/in"),
+        ("/data/in", None, "/data/in"),
+        ("data/in", None, "data/in"),
+        ("/data/in", "file:///", "/data/in"),
+        ("file:///data/in", DEFAULT, "file:///data/in"),
+        ("file:/data/in", DEFAULT, "file:/data/in"),
+        ("hdfs://other/in", DEFAULT, "hdfs://other/in"),
+    ],
+)
+def test_only_a_plain_path_takes_the_default(path: str, default: str | None, where: str) -> None:
+    assert with_default_scheme(path, default) == where
+
+
+def test_a_relative_path_is_refused_beside_a_default() -> None:
+    with pytest.raises(FileSystemError, match=r"data/in: a relative path.*hdfs://name-node:9000/data/in"):
+        with_default_scheme("data/in", DEFAULT)
+
+
+def test_files_of_a_program_lie_there() -> None:
+    configuration = Configuration()
+    configuration.set_string("fs.default-scheme", DEFAULT)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    lines = StreamFormat.text_line_format()
+    source: Any = FileSource.for_record_stream_format(lines, "/in", "file:///local").build()
+    sink: Any = FileSink.for_row_format("/out", Encoder.simple_string_encoder()).build()
+    assert not sink.blocking
+    read = env.in_default_file_system(source)
+    written = env.in_default_file_system(sink)
+    assert read._paths == ("hdfs://name-node:9000/in", "file:///local")
+    assert written._settings.base_path == "hdfs://name-node:9000/out"
+    assert read.blocking and written.blocking
+    numbers = NumberSequenceSource(1, 2)
+    assert env.in_default_file_system(numbers) is numbers
+
+
+def test_folders_lie_in_the_working_directory(tmp_path: Path) -> None:
+    working = tmp_path / "made" / "here"
+    settings = Settings({"process.working-dir": str(working), "io.tmp.dirs": str(tmp_path)})
+    folder = ClientFolder(parent_folder(settings), "yarrow-test-")
+    try:
+        assert Path(folder.path).parent == working
+    finally:
+        folder.remove()
+    assert parent_folder(Settings({"io.tmp.dirs": str(tmp_path)})) == str(tmp_path)
+    assert parent_folder(Settings()) is None
+
+
+def test_a_working_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidOptionValue, match=r"process\.working-dir"):
+        parent_folder(Settings({"process.working-dir": str(tmp_path / "file" / "below")}))
