@@ -11,10 +11,8 @@ import shutil
 import sys
 import threading
 import types
-import zipfile
 from collections.abc import Mapping
 
-from yarrow.container.shipped_content import install_content
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, is_this_interpreter
 from yarrow.runtime.config.options import python
@@ -41,8 +39,12 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
             "use the same minor version, e.g. by pointing python.executable at it"
         )
     _check_interpreter(graph)
-    for entry in install_content(code.files, file_paths) if own_main else ():
-        sys.path.insert(0, entry)
+    if own_main and any(file.kind in ("archive", "requirements") for file in code.files):
+        # What unpacks is loaded where there is something to unpack: all other workers do without its megabyte.
+        from yarrow.container.shipped_content import install_content
+
+        for entry in install_content(code.files, file_paths):
+            sys.path.insert(0, entry)
     for shipped in reversed(code.files):
         path = file_paths.get(shipped.blob_key)
         if path is not None and shipped.kind == "python_file":
@@ -102,6 +104,8 @@ def _is_this(wanted: str) -> bool:
 
 def _put_on_path(path: str) -> None:
     """A .py file by its folder; a zip (or a folder) itself."""
+    import zipfile  # few jobs ship files, and all workers would hold it
+
     entry = path if os.path.isdir(path) or zipfile.is_zipfile(path) else os.path.dirname(path)
     if entry not in sys.path:
         sys.path.insert(0, entry)

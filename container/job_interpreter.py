@@ -14,7 +14,6 @@ from pathlib import Path
 
 from yarrow.container.errors import UnfitInterpreterError, WorkerStartError
 from yarrow.container.job_files import JobFiles
-from yarrow.container.shipped_content import unpack_archive
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.config.interpreter import refused_interpreter, unfit
 from yarrow.runtime.config.options import python
@@ -72,6 +71,9 @@ class OwnInterpreter:
         archive = ShippedFile(
             name=wanted.archive, kind="archive", blob_key=wanted.blob_key, target=wanted.folder
         )
+        # Loaded for a job that brings one: what unpacks takes megabytes.
+        from yarrow.container.shipped_content import unpack_archive
+
         folder = unpack_archive(archive, source)
         # As it is named: through links an environment would not know that it is one.
         path = os.path.join(folder, wanted.executable)

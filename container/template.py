@@ -40,7 +40,7 @@ from yarrow.runtime.common.ids import WorkerID
 #: What every worker has imported at birth. Never: grpc, polars, pandas (a child of a parent that used them
 #: hangs), fastapi (no worker needs it). The module of the worker's main, and with it our own modules, comes
 #: on top.
-PRELOADED = ("numpy", "numpy.random", "pyarrow", "msgspec", "cloudpickle")
+PRELOADED = ("numpy", "pyarrow", "msgspec", "cloudpickle")
 
 _PACKET_BYTES = 64 * 1024
 _ENCODER = msgspec.msgpack.Encoder()

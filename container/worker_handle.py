@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from yarrow.container.errors import FrameError, WorkerStartError
-from yarrow.container.framing import FrameChannel
+from yarrow.container.frame_channel import FrameChannel
 from yarrow.container.worker_launcher import RunningWorker, WorkerExit
 from yarrow.container.worker_protocol import (
     MessageFromWorker,

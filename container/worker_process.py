@@ -9,7 +9,6 @@ Run as `python -m yarrow.container.worker_process --fd N`, it is the start witho
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import faulthandler
@@ -96,9 +95,10 @@ def prepare_process(control_fd: int, raw_output: int | None, process_name: str, 
 def reseed() -> None:
     """Fresh randomness: a forked child would repeat what its brothers draw."""
     random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
+    # Not loaded for this: it seeds itself where a function imports it.
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
@@ -124,6 +124,8 @@ def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
 
 def main(arguments: list[str]) -> NoReturn:
     """The start without a fork: this process was executed for one worker."""
+    import argparse  # the supervisor and forked workers take only functions from here
+
     parser = argparse.ArgumentParser(prog="python -m yarrow.container.worker_process", add_help=False)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

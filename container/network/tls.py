@@ -1,12 +1,14 @@
 """TLS of the data plane: the contexts of a worker's two sides.
 
-Owner: the thread that starts the worker; the contexts are used by the task threads that dial and by the I/O thread.
-Both ends of a connection must show a certificate of the application's own authority; nothing falls back to plain text.
+Owner: the worker; the client's context is used by the task threads that dial, the server's by the I/O thread. Both ends
+of a connection must show a certificate of the application's own authority; nothing falls back to plain text. Workers of
+one host talk over Unix sockets: a context costs megabytes and is made for the first connection that needs it.
 """
 
 from __future__ import annotations
 
 import ssl
+from functools import cached_property
 
 from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.runtime.security.keystores import load_pair
@@ -15,23 +17,31 @@ from yarrow.runtime.security.keystores import load_pair
 class TlsContexts:
     """Client and server contexts of one application: both ends must show a certificate of its authority."""
 
-    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-        self.client = client
-        self.server = server
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
 
     @staticmethod
     def of(settings: WorkerSettings) -> TlsContexts | None:
         """The contexts for the certificate in the settings; None without one."""
-        if not settings.certificate:
-            return None
-        contexts = []
-        for side in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
-            context = ssl.SSLContext(side)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.verify_mode = ssl.CERT_REQUIRED
-            # A pinned certificate is trusted by itself, whoever signed it.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.load_verify_locations(cadata=settings.ca_certificate.decode())
-            load_pair(context, settings.certificate, settings.private_key, settings.working_directory)
-            contexts.append(context)
-        return TlsContexts(*contexts)
+        return TlsContexts(settings) if settings.certificate else None
+
+    @cached_property
+    def client(self) -> ssl.SSLContext:
+        """For connections that this worker opens."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    @cached_property
+    def server(self) -> ssl.SSLContext:
+        """For connections that it accepts."""
+        return self._context(ssl.PROTOCOL_TLS_SERVER)
+
+    def _context(self, side: int) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(side)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        # A pinned certificate is trusted by itself, whoever signed it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=settings.ca_certificate.decode())
+        load_pair(context, settings.certificate, settings.private_key, settings.working_directory)
+        return context

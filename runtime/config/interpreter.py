@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -96,6 +95,8 @@ def unfit(path: str, environment: Mapping[str, str]) -> str:
     """
     if not os.access(path, os.X_OK) or os.path.isdir(path):
         return NO_SUCH_PROGRAM
+    import subprocess  # workers know the rest of this module and try no interpreter
+
     try:
         probe = subprocess.run(
             [path, "-c", _PROBE],

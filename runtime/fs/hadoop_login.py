@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -202,6 +201,8 @@ def _class_path(environment: Mapping[str, str]) -> str:
 
 
 def _run(command: list[str], environment: Mapping[str, str], what: str, both: bool = True) -> str:
+    import subprocess  # workers know of logins and make none
+
     try:
         done = subprocess.run(
             command,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +90,13 @@ def hadoop_configuration() -> dict[str, str]:
     """Properties of core-site.xml and hdfs-site.xml in that folder; empty where there is none."""
     folder = configuration_folder()
     properties: dict[str, str] = {}
-    for name in _FILES if folder is not None else ():
-        file = (folder or Path()) / name
+    if folder is None:
+        return properties
+    # Without Hadoop every process of a cluster does without the parser.
+    from xml.etree import ElementTree
+
+    for name in _FILES:
+        file = folder / name
         if not file.exists():
             continue
         try:

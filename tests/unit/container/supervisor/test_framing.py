@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.container.supervisor.conftest import eventually, run
 from yarrow.container import framing
 from yarrow.container.errors import FrameError
-from yarrow.container.framing import FrameChannel, FramedSocket, encode_frame
+from yarrow.container.frame_channel import FrameChannel
+from yarrow.container.framing import FramedSocket, encode_frame
 from yarrow.container.worker_protocol import MAX_FRAME_BYTES, LogLines, OutputLines
 
 MESSAGES = [LogLines(text="a"), LogLines(text=""), LogLines(text="\U0001f40b" * 1000)]

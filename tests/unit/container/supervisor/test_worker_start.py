@@ -22,7 +22,7 @@ from tests.unit.container.supervisor.conftest import (
     run,
     within,
 )
-from yarrow.container.framing import FrameChannel
+from yarrow.container.frame_channel import FrameChannel
 from yarrow.container.template_client import TemplateLauncher
 from yarrow.container.worker_launcher import RunningWorker, WorkerExit, worker_environment
 from yarrow.container.worker_protocol import (

@@ -1,0 +1,35 @@
+"""What processes of a cluster load before they need it: each module is paid for in every worker of every slot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+#: What unpacks, parses or serves is loaded where there is something to unpack, parse or serve.
+_COSTLY = (
+    "asyncio", "email", "http", "importlib.metadata", "numpy.random", "polars", "pandas", "grpc", "fastapi",
+    "statistics", "subprocess", "tarfile", "xml.etree", "zipfile",
+)  # fmt: skip
+_NEEDED_BY_SUPERVISOR = ("asyncio", "subprocess", "zipfile")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules of a fresh interpreter that has run the code."""
+    script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(found.stdout))
+
+
+def test_a_template_has_loaded_nothing_that_most_workers_do_without() -> None:
+    loaded = loaded_by(
+        "from yarrow.container.template import preload; preload('yarrow.container.worker:run_worker')"
+    )
+    assert "yarrow.container.task.stream_task" in loaded
+    assert loaded.isdisjoint(_COSTLY), sorted(loaded & set(_COSTLY))
+
+
+def test_a_supervisor_has_loaded_nothing_that_most_jobs_do_without() -> None:
+    loaded = loaded_by("import yarrow.container.task_executor")
+    costly = set(_COSTLY) - set(_NEEDED_BY_SUPERVISOR)
+    assert loaded.isdisjoint(costly), sorted(loaded & costly)
