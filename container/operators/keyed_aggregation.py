@@ -39,6 +39,11 @@ class FoldingOperator(KeyReadingOperator):
     _selector_blob: bytes
     _type: TypeInformation | None
 
+    @property
+    def uses_current_key(self) -> bool:
+        """Whether what combines has keyed state of its own; known when the operator is open."""
+        return False
+
     @abstractmethod
     def bind_combination(self, code: CodeWriter) -> str:
         """The name in the code of (value so far, new record) -> new value."""
@@ -52,10 +57,13 @@ class FoldingOperator(KeyReadingOperator):
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         combine = self.bind_combination(code)
+        key = generate_key(code, self._selector, value, self._table if is_head else None)
+        if self.uses_current_key:
+            code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         result = generate_keyed_update(
             code,
             self._table,
-            generate_key(code, self._selector, value, self._table if is_head else None),
+            key,
             first=lambda target: code.line(f"{target} = {value}"),
             update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
             fixed=lambda target: generate_fixed(
@@ -72,6 +80,10 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
         super().__init__(name, spec.function, keyed=True)
         self._selector_blob = spec.key_selector
         self._type = output_type
+
+    @property
+    def uses_current_key(self) -> bool:
+        return self._runtime_context.has_keyed_state
 
     def bind_combination(self, code: CodeWriter) -> str:
         return code.bind("reduce", method_of(self.function, "reduce", self.name))

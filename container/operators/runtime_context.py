@@ -40,6 +40,8 @@ class OperatorRuntimeContext(RuntimeContext):
         self._context = context
         self._environment = context.environment
         self._keyed = keyed
+        #: Keyed state was asked for: whoever calls the function makes the record's key the current one.
+        self.has_keyed_state = False
         #: Opened functions of reducing and aggregating states, by the name of the state.
         self._state_functions: dict[str, Any] = {}
 
@@ -120,7 +122,7 @@ class OperatorRuntimeContext(RuntimeContext):
         name = descriptor.get_name()
         if name not in self._state_functions:
             self._state_functions[name] = function
-            open_function(function, self)
+            open_function(function, _StateFunctionContext(self._context, name))
 
     def close_state_functions(self) -> None:
         """Closes the functions of reducing and aggregating states."""
@@ -134,3 +136,21 @@ class OperatorRuntimeContext(RuntimeContext):
                 f"operator '{self._context.descriptor.name}': keyed state '{descriptor.get_name()}' needs a keyed "
                 "stream; call key_by before this operator"
             )
+        self.has_keyed_state = True
+
+
+class _StateFunctionContext(OperatorRuntimeContext):
+    """What the function of a reducing or aggregating state is opened with: as in Flink, it has no runtime context."""
+
+    def __init__(self, context: OperatorContext, state: str) -> None:
+        super().__init__(context, keyed=False)
+        self._state = state
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name == "has_keyed_state":
+            return super().__getattribute__(name)
+        raise UnsupportedFeatureError(
+            f"operator '{self._context.descriptor.name}': the function of state '{self._state}' called {name}:"
+            " functions of reducing and aggregating states have no runtime context; use that of the function with"
+            " the state"
+        )

@@ -198,7 +198,7 @@ class Opened(ReduceFunction[int]):
     events: ClassVar[list[str]] = []
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        Opened.events.append(f"open {runtime_context.get_index_of_this_subtask()}")
+        Opened.events.append("open")
 
     def close(self) -> None:
         Opened.events.append("close")
@@ -272,7 +272,7 @@ def test_functions_get_every_kind_of_state(backend: str, told: list[list[Any]]) 
     keys = [key for keys in told for key in keys]
     assert keys == ([] if backend == "heap" else ["a", "b", "a"])
     # The function was pickled with the job; its class is this one.
-    assert Opened.events == ["open 0", "close"]
+    assert Opened.events == ["open", "close"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -305,6 +305,88 @@ def test_neither_batches_nor_the_order_of_keys_change_a_result(
     keys = sorted({key for key, _ in rows}, key=lambda key: random.random())
     by_key = [row for key in keys for row in rows if row[0] == key]
     assert results(by_key, sizes, chunk_rows) == results(rows, [1000], 1000)
+
+
+class Counting(ReduceFunction[Any]):
+    """Sums, and counts in keyed state of its own how often it was called for the key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls: ValueState[int] = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        self.calls.update((self.calls.value() or 0) + 1)
+        return (value1[0], value1[1] + value2[1], self.calls.value())
+
+
+class Summing(ReduceFunction[Any]):
+    """The same without state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        assert runtime_context.get_index_of_this_subtask() == 0
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return (value1[0], value1[1] + value2[1], 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_reduce_function_has_keyed_state_of_the_key_at_hand(backend: str, chained: bool) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        keyed = stream.key_by(lambda row: row[0]).reduce(Counting())
+        return keyed.map(lambda row: row) if chained else keyed
+
+    with OperatorHarness(fragment, configuration=BACKENDS[backend]) as harness:
+        # The same key in two forms: equal keys are one.
+        harness.push(("a", 1, 0), ("b", 10, 0), ("a", 2, 0), (1, 5, 0), (1.0, 6, 0))
+        harness.push(("b", 20, 0), ("a", 3, 0), (True, 7, 0))
+        assert [row for row in harness.output if row[0] == "a"] == [("a", 1, 0), ("a", 3, 1), ("a", 6, 2)]
+        assert [row for row in harness.output if row[0] == "b"] == [("b", 10, 0), ("b", 30, 1)]
+        assert [row[1:] for row in harness.output if row[0] == 1] == [(5, 0), (11, 1), (18, 2)]
+
+
+def test_a_reduce_function_without_state_costs_nothing_more() -> None:
+    code = {}
+    for function in (Counting(), Summing()):
+        with OperatorHarness(lambda s, f=function: s.key_by(lambda row: row[0]).reduce(f)) as harness:
+            harness.push(("a", 1, 0), ("a", 2, 0))
+            code[type(function)] = harness.generated_code
+    assert "current_key" in code[Counting]
+    assert "current_key" not in code[Summing]
+
+
+class Asking(ReduceFunction[int]):
+    """Asks its context for something."""
+
+    def __init__(self, ask: Any) -> None:
+        self._ask = ask
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._ask(runtime_context)
+
+    def reduce(self, value1: int, value2: int) -> int:
+        return value1 + value2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda context: context.get_state(ValueStateDescriptor("inner", Types.LONG())),
+        lambda context: context.get_index_of_this_subtask(),
+        lambda context: context.get_metrics_group(),
+    ],
+)
+def test_the_function_of_a_state_has_no_runtime_context(ask: Any) -> None:
+    class Holder(KeyedProcessFunction[Any, Any, Any]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_reducing_state(ReducingStateDescriptor("held", Asking(ask), Types.LONG()))
+
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            return None
+
+    with pytest.raises(
+        FragmentFailedError, match=r"function of state 'held' called get_.*have no runtime context"
+    ):
+        OperatorHarness(lambda s: s.key_by(lambda row: row).process(Holder()))
 
 
 def test_a_changed_value_fails_the_job_in_debug_mode() -> None:

@@ -18,7 +18,11 @@ T = TypeVar("T")
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Combines two values into one of the same type; must be associative."""
+    """Combines two values into one of the same type; must be associative.
+
+    One given to `KeyedStream.reduce` may use keyed state that it takes in `open`: that of the key at hand. As the
+    function of a ReducingState it has no runtime context.
+    """
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
