@@ -34,6 +34,8 @@ class Hadoop:
 
     def __init__(self, cluster: HadoopCluster) -> None:
         self._cluster = cluster
+        #: Daemons that were killed and have not been started again.
+        self.away: set[str] = set()
 
     def begin(self, kind: str) -> Heal | None:
         match kind:
@@ -53,16 +55,19 @@ class Hadoop:
             self._cluster.kill(daemon)
         except HadoopError:
             return None
+        self.away.add(daemon)
         return lambda: self.start(daemon)
 
     def start(self, daemon: str) -> None:
         self._cluster.start(daemon)
+        self.away.discard(daemon)
 
     def heal_all(self) -> None:
         for daemon in self._cluster.status():
             if daemon.pid is not None and not daemon.serving:
                 self._cluster.kill(daemon.name, signal.SIGCONT)
         self._cluster.up()
+        self.away.clear()
         self._safe_mode("leave")
 
     def _safe_mode(self, what: str) -> None:
@@ -73,14 +78,15 @@ class Hadoop:
 class SteadyTarget:
     """The part of a target that is its job."""
 
-    def __init__(self, job: SteadyJob) -> None:
-        self.job = job
+    def __init__(self, job: SteadyJob, hadoop: Hadoop) -> None:
+        self.job, self._hadoop = job, hadoop
 
     def runs(self) -> bool:
         return self.job.runs()
 
     def last_checkpoint(self) -> int:
-        return self.job.last_checkpoint()
+        # Who leads stands in ZooKeeper, and whoever asks it waits until it is back.
+        return 0 if "zookeeper" in self._hadoop.away else self.job.last_checkpoint()
 
     def finish(self) -> None:
         self.job.finish()
@@ -94,9 +100,8 @@ class YarnTarget(SteadyTarget):
     """A session, its job, and the relay to ZooKeeper."""
 
     def __init__(self, session: FaultSession, job: SteadyJob, relay: TcpRelay) -> None:
-        super().__init__(job)
+        super().__init__(job, Hadoop(session.hadoop))
         self._session, self._relay = session, relay
-        self._hadoop = Hadoop(session.hadoop)
 
     def kinds(self) -> Sequence[Kind]:
         # Each takes an attempt of the application.
@@ -186,7 +191,6 @@ class StandaloneTarget(SteadyTarget):
         parallelism: int = 2,
     ) -> None:
         self._masters, self._folder = masters, folder
-        self._hadoop = Hadoop(hadoop)
         self._environment = hadoop.environment()
         env = environment_of(
             {**masters.config, "execution.target": "remote", **steady(f"{output}-checkpoints")}
@@ -194,7 +198,7 @@ class StandaloneTarget(SteadyTarget):
         env.set_parallelism(parallelism)
         build_job(env, str(folder), output)
         job_id = str(env.execute_async("steady rows").get_job_id())
-        super().__init__(SteadyJob(masters, job_id, folder, output))
+        super().__init__(SteadyJob(masters, job_id, folder, output), Hadoop(hadoop))
 
     def kinds(self) -> Sequence[Kind]:
         return (
