@@ -50,7 +50,7 @@ def test_a_spare_task_executor_and_a_rescale_that_waits(session: FaultSession, j
     running = {resource_id(one): one for one in session.task_executors()}
     victim = min(used(job))
     job.until_disturbed_and_back(lambda: kill(running[victim]))
-    assert used(job) == set(running) - {victim}, "the spare took its place"
+    until(lambda: used(job) == set(running) - {victim}, GRACE, "the spare took its place")
     until(lambda: len(session.task_executors()) == 3, GRACE, "there is another spare")
     job.until_checkpoints()
 
