@@ -122,6 +122,14 @@ def test_what_is_excluded_is_really_absent(name: str) -> None:
     assert is_absent(name), f"{name} is there now: take it off the list of exclusions"
 
 
+@pytest.mark.parametrize("name", sorted(_EXCLUDED))
+def test_the_page_for_those_who_come_from_pyflink_names_what_is_not_there(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pyflink.md").read_text(encoding="utf-8")
+    owner, _, last = name.removesuffix(".*").removesuffix(" (exports)").rpartition(".")
+    said = owner.rpartition(".")[2] if last == "__init__" else last
+    assert said in page, f"docs/pyflink.md does not say that {name} is missing: {_EXCLUDED[name]}"
+
+
 def test_no_name_is_excluded_twice() -> None:
     assert not JAVA_ONLY.keys() & NOT_BUILT_YET.keys()
 

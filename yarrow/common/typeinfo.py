@@ -103,7 +103,7 @@ class Types:
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """Return the type of `float` kept in 32 bits: values lose precision when they are encoded."""
+        """Return the type of `float` of 32 bits in columns; rows keep its 64 bits."""
         return BasicTypeInfo("FLOAT")
 
     @staticmethod

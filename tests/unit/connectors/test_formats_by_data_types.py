@@ -166,6 +166,14 @@ def test_rows_inside_a_csv_message(place: Row | None, tags: list[int | None], te
     assert place is None or (back is not None and back.place.town == "Ulm")
 
 
+def test_fields_of_a_row_without_names_inside_a_csv_message_are_f0_f1() -> None:
+    people = Types.ROW([Types.STRING(), Types.ROW([Types.STRING(), Types.INT()])])
+    text = CsvRowSerializationSchema.Builder(people).build().serialize(Row("ann", Row("Ulm", 89073)))
+    assert text == b"ann,Ulm;89073\n"
+    back = CsvRowDeserializationSchema.Builder(people).build().deserialize(text)
+    assert back is not None and back.f1.f0 == "Ulm" and back.f1["f1"] == 89073
+
+
 def test_rows_inside_a_csv_message_that_do_not_fit_are_refused() -> None:
     write = CsvRowSerializationSchema.Builder(PEOPLE).build()
     with pytest.raises(FileFormatError, match=r"column 'place': a Row of 2 fields is expected, found"):

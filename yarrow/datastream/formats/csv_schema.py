@@ -13,7 +13,7 @@ from typing import Any
 
 from yarrow.common.type_information import require_type
 from yarrow.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
-from yarrow.common.types import Row
+from yarrow.common.types import Row, positional_row
 from yarrow.datastream.formats.data_types import decimal_fitter, type_information
 from yarrow.datastream.formats.values import text_reader
 from yarrow.runtime.common.errors import UnsupportedFeatureError
@@ -293,6 +293,6 @@ def _row_reader(column: CsvColumn, row_type: RowTypeInfo, null_value: str | None
         if len(parts) != len(readers):
             raise ValueError(f"{len(readers)} values between {separator!r} are expected")
         values = [read(part) for read, part in zip(readers, parts, strict=True)]
-        return Row(*values) if template is None else template(*values)
+        return positional_row(values) if template is None else template(*values)
 
     return read_row
