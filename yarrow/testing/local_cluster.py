@@ -27,6 +27,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.messages import ResourceProfile
 from yarrow.testing.cluster_shape import ClusterShape, embedded_settings
+from yarrow.testing.control_plane_log import ControlPlaneLog
 from yarrow.testing.loop_thread import BlockingPool
 from yarrow.testing.output_relay import ClientOutput, OutputRelay
 
@@ -71,6 +72,7 @@ class LocalCluster:
         self._driver: LocalProcessDriver | InProcessDriver | None = None
         self._plane: ControlPlane | None = None
         self._web: RestServer | None = None
+        self._log: ControlPlaneLog | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._issue: Callable[[str], PemIdentity] = lambda name: PemIdentity()
 
@@ -119,6 +121,7 @@ class LocalCluster:
         parent = parent_folder(self.config)
         self._folder = ClientFolder(parent)
         settings = self._driver_settings()
+        self._log = ControlPlaneLog(Path(settings.log_directory))
         if self.shape.processes:
             # It asks for certificates when it gets its bootstrap: those are made below.
             self._driver = LocalProcessDriver(
@@ -159,6 +162,8 @@ class LocalCluster:
                 await self._driver.terminate()
             await asyncio.to_thread(self.relay.join, _OUTPUT_GRACE)
         finally:
+            if self._log is not None:
+                self._log.end()
             if self._folder is not None:
                 await asyncio.to_thread(self._folder.remove)
             self._pool.release()

@@ -6,9 +6,11 @@ No request fails and no script fails, save on the pages of `NOT_YET`.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,7 @@ PAGES = {
     "task-manager": "{executor}",
     "job-manager/metrics": "Outside JVM",
     "job-manager/config": "web.pages",
-    "job-manager/logs": "Thread Dump",
+    "job-manager/logs": "INFO",
     "job-manager/stdout": "Thread Dump",
     "job-manager/log": "{log}",
     "job-manager/log/{log}": "{log}",
@@ -113,7 +115,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     folder = tmp_path_factory.mktemp("checkpoints")
     archive = get_dashboard(say=lambda text: None)
     configuration = {web.PAGES.key: str(archive), "execution.checkpointing.dir": folder.as_uri()}
-    with mini_cluster(1, 4, configuration=configuration) as cluster:
+    with logged_from(logging.INFO), mini_cluster(1, 4, configuration=configuration) as cluster:
         env = cluster.get_execution_environment({"parallelism.default": "2"})
         env.from_collection(["two words"]).map(lambda text: text).print()
         ended = env.execute("print two").get_job_id()
@@ -135,6 +137,18 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         finally:
             if not job.get_job_status().result(PATIENCE).is_globally_terminal_state():
                 job.cancel().result(PATIENCE)
+
+
+@contextmanager
+def logged_from(level: int) -> Iterator[None]:
+    """The control plane's log has these lines, as where a program sets its logging so."""
+    logger = logging.getLogger("yarrow")
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def slowly(number: int) -> tuple[int, int]:

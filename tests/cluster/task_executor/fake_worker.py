@@ -56,6 +56,8 @@ from yarrow.runtime.rpc.messages import (
 from yarrow.runtime.snapshot.handles import InlineStateHandle
 
 PRINTED_LINES = 2000
+#: Where it would take data from other hosts.
+DATA_PORT = 41001
 #: As launchers name the main of workers.
 ENTRY = f"{__name__}:run_worker"
 
@@ -139,7 +141,7 @@ class PlayedWorker:
             worker_id=settings.worker_id,
             resource_id=settings.resource_id,  # type: ignore[arg-type]
             host=settings.host,
-            port=0,
+            port=DATA_PORT if settings.listen_tcp else 0,
             unix_path=f"{settings.working_directory}/data",
             host_key=settings.host_key,
         )

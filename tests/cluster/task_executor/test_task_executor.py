@@ -18,8 +18,10 @@ from tests.cluster.task_executor.conftest import (
     attempt,
     cluster,
     graph_of,
+    make_bootstrap,
     task,
 )
+from tests.cluster.task_executor.fake_worker import DATA_PORT
 from tests.cluster.task_executor.fakes import FakeResourceManager
 from tests.unit.container.supervisor.conftest import eventually, process_runs, run, within
 from yarrow.container.errors import (
@@ -31,6 +33,7 @@ from yarrow.container.errors import (
 )
 from yarrow.container.job_slots import DEATHS_UNTIL_FREED
 from yarrow.container.slot_table import SlotState
+from yarrow.container.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
@@ -426,6 +429,22 @@ def test_metrics_and_accumulators_travel_with_heartbeats(tmp_path: Path) -> None
                 pass
             names = [name for name, _ in c.executor.workers.processes()]
             assert names == ["supervisor", "template", "worker of slot 0"]
+
+    run(body())
+
+
+def test_the_data_port_is_told_while_a_worker_takes_data_from_other_hosts(tmp_path: Path) -> None:
+    async def body() -> None:
+        workers = settings_of(make_bootstrap(tmp_path, listen_tcp=True)).workers
+        async with cluster("in-process", tmp_path, workers=workers) as c:
+
+            async def data_port() -> int:
+                answer = await c.gateway.heartbeat_from_resource_manager(ResourceManagerID("rm-1"))
+                return answer.data_port
+
+            assert await data_port() == -1
+            await c.active_slot()
+            assert await data_port() == DATA_PORT
 
     run(body())
 

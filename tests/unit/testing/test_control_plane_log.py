@@ -1,0 +1,39 @@
+"""The log of an embedded control plane: lines of its own loggers, by the client's levels, until it ends."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from pathlib import Path
+
+import pytest
+
+from yarrow.testing.control_plane_log import FILE_NAME, ControlPlaneLog
+
+
+def test_lines_that_the_levels_let_through_are_in_a_file_of_the_owner(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = ControlPlaneLog(tmp_path)
+    path = tmp_path / FILE_NAME
+    assert not path.exists()
+    try:
+        with caplog.at_level(logging.WARNING, "yarrow"):
+            logging.getLogger("yarrow.am.dispatcher").warning("a job was lost: %s", "words")
+            logging.getLogger("yarrow.am.dispatcher").info("not wanted")
+            logging.getLogger("of.the.user").warning("not ours")
+    finally:
+        log.end()
+    logging.getLogger("yarrow.am.dispatcher").warning("too late")
+    (line,) = path.read_text().splitlines()
+    assert line.endswith("WARNING yarrow.am.dispatcher - a job was lost: words")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_log_that_cannot_be_written_fails_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    log = ControlPlaneLog(tmp_path / "missing")
+    try:
+        logging.getLogger("yarrow.am").warning("goes nowhere")
+    finally:
+        log.end()
