@@ -34,9 +34,11 @@ are there. What is only here is said to be Yarrow's.
   413 too large (`rest.server.max-content-length`), 422 an uploaded program that failed. 503 and 504 mean that a
   part of the cluster does not answer.
 - A body that is not multipart is read as JSON, whatever type the request says.
-- On a loopback address whatever changes something, runs a program or takes rows away has to name this server by an
-  address, by a name of its host or by `rest.address`, and may not come from a page of another origin, unless
-  `web.access-control-allow-origin` names that origin. Clients that are no browsers need nothing.
+- On a loopback address every request has to name this server by a loopback name or address, by the address at which it
+  listens, by a name of its host or by `rest.address`. Whatever changes something, runs a program or takes rows away may
+  not come from a page of another origin, unless `web.access-control-allow-origin` names that origin; nor may such
+  pages read, since the header of that name is absent. `GET /jars/{jarid}/plan` wants `X-Requested-With: NAME` from
+  clients that are no page of the server. Clients that are no browsers need nothing else.
 - On YARN and on any other address every request bears `Authorization: Bearer TOKEN`, with the token that `yarrow token`
   prints; without it the answer is 401. Through YARN's proxy there are views only. [security.md](security.md) has more.
 - Uploaded programs are Python files or zips of modules. Their main runs in a process of its own, at most two

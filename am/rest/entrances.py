@@ -3,8 +3,8 @@
 Owner: the event loop of the REST server. A check looks at method, path and headers, never at a body. A token
 is compared by its hash, in constant time, and is never logged.
 
-- loopback: embedded and standalone clusters on one host. No token; what changes something must be asked for
-  under a name of this host and by no page of another origin.
+- loopback: embedded and standalone clusters on one host. No token; everything must be asked for under a name or
+  address of this host, and what changes something by no page of another origin.
 - token: YARN, and every other interface. `Authorization: Bearer TOKEN` with every request.
 - proxy: the listener that YARN's proxy reaches. The proxy lets in whom YARN lets see the application and passes
   no Authorization on: views only, and cancelling by GET where `yarn.proxy.allow-cancel` says so.
@@ -24,13 +24,17 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from yarrow.am.rest.errors import ForbiddenError, UnauthorizedError
-from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings, is_loopback, token_hash
 
 #: Methods that change nothing by themselves.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 #: What cancels or stops a job by GET.
 _YARN_GETS = ("/yarn-cancel", "/yarn-stop")
 _SCHEME = "bearer"
+#: Where a server listens, not where it is: browsers lead them to this host from any page.
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
+#: A page of another origin can send it only where the server says so first, which this one does not.
+_NO_PAGES_HEADER = "x-requested-with"
 
 
 class Entrance(Protocol):
@@ -92,41 +96,52 @@ class ProxyEntrance:
 
 
 class LoopbackEntrance:
-    """Refuses what a web page of another origin asks for with the help of a browser on the inside.
+    """Keeps web pages of other origins out, which a browser on the inside would ask with.
 
-    A request that changes something must name this server by an address or by a name of this host, so that a
-    name which an attacker makes point here is no way in; and if it says which page it comes from, that page
-    must be this server's own or the origin that `web.access-control-allow-origin` names. Clients that are no
-    browsers send no Origin.
+    Every request must name this server by a loopback name or address, by the address at which it has come in, or by a
+    name of this host: a name that an attacker makes point here is no way in. If a request that changes something says
+    which page it comes from, that page must be this server's own or of the origin that
+    `web.access-control-allow-origin` names. Clients that are no browsers send no Origin.
     """
 
     def __init__(self, settings: RestSettings) -> None:
         self._origin = settings.allow_origin if settings.allow_origin != "*" else None
-        self._names = {"localhost", socket.gethostname().lower(), *settings.host_names}
+        named = {name for name in settings.host_names if name not in _ANY_ADDRESS}
+        self._names = {"localhost", socket.gethostname().lower(), *named}
         self._asked_for_full_name = False
 
     async def check(self, scope: Scope) -> None:
         """Raises ForbiddenError, saying what was expected."""
-        if not acts(scope):
-            return
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not await self._knows(_host_name(host)):
+        if not await self._knows(_host_name(host), scope):
             raise ForbiddenError(
-                f"The request is for the host {host!r}, which is not this one: use an address,"
-                f" {' or '.join(sorted(self._names))}, or set rest.address to the name that is used."
+                f"The request is for the host {host!r}, which is not this one: use a loopback address, the address at"
+                f" which the server listens, {' or '.join(sorted(self._names))}, or set rest.address to the name that"
+                " is used."
             )
-        origin = headers.get("origin")
+        if acts(scope):
+            self._check_page(scope, headers, host)
+
+    def _check_page(self, scope: Scope, headers: Headers, host: str) -> None:
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and origin != self._origin and urlsplit(origin).netloc.lower() != host.lower():
             raise ForbiddenError(
                 f"A page of {origin!r} may not change anything here: only pages of this server, or of the"
                 " origin that web.access-control-allow-origin names."
             )
-        if origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if origin is None and site not in ("none", "same-origin"):
             raise ForbiddenError("A page of another site may not change anything here.")
+        # An older browser may send neither with what a page embeds, as an image for instance.
+        is_shown = origin is not None or site == "same-origin" or _NO_PAGES_HEADER in headers
+        if _plans_by_get(scope) and not is_shown:
+            raise ForbiddenError(
+                "A plan by GET runs the program's main: send the header"
+                f" `{_NO_PAGES_HEADER}: NAME-OF-YOUR-CLIENT`, which pages of other origins cannot, or ask by POST."
+            )
 
-    async def _knows(self, name: str) -> bool:
-        if name in self._names or _is_address(name):
+    async def _knows(self, name: str, scope: Scope) -> bool:
+        if name in self._names or is_loopback(name) or _is_own_address(name, scope):
             return True
         if not self._asked_for_full_name:
             # Asking may wait for a name server, so it is done for the first unknown name only.
@@ -140,8 +155,12 @@ def acts(scope: Scope) -> bool:
     if scope["method"] not in READING:
         return True
     path: str = scope["path"]
-    program_plan = path.startswith("/jars/") and path.endswith("/plan")
-    return program_plan or (path.startswith("/jobs/") and ("/yarn-" in path or "/collect/" in path))
+    return _plans_by_get(scope) or (path.startswith("/jobs/") and ("/yarn-" in path or "/collect/" in path))
+
+
+def _plans_by_get(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["method"] in READING and path.startswith("/jars/") and path.endswith("/plan")
 
 
 def _host_name(host: str) -> str:
@@ -151,9 +170,10 @@ def _host_name(host: str) -> str:
         return ""
 
 
-def _is_address(name: str) -> bool:
+def _is_own_address(name: str, scope: Scope) -> bool:
+    """Whether it is the address of this host at which the connection has come in."""
+    server = scope.get("server")
     try:
-        ipaddress.ip_address(name)
+        return server is not None and ipaddress.ip_address(name) == ipaddress.ip_address(server[0])
     except ValueError:
         return False
-    return True

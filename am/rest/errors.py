@@ -24,6 +24,10 @@ from yarrow.runtime.rpc.errors import (
 )
 
 
+class RestServerError(YarrowError):
+    """The server cannot be reached where it should be, or by whom it should not: the message names host and ports."""
+
+
 class RestError(YarrowError):
     """A request is refused with this status."""
 

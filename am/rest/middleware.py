@@ -45,9 +45,10 @@ class RequestGuard:
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
-                if self._settings.entrance is not EntranceKind.PROXY:
+                allowed = self._settings.allow_origin
+                if allowed is not None and self._settings.entrance is not EntranceKind.PROXY:
                     # Behind the proxy the operator's browser is let in: its other pages must not read with it.
-                    headers["access-control-allow-origin"] = self._settings.allow_origin
+                    headers["access-control-allow-origin"] = allowed
                 headers["x-content-type-options"] = "nosniff"
             await send(message)
 

@@ -16,9 +16,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import yarrow.runtime.config.options.metrics as metric_options
+from yarrow.am.rest.errors import RestServerError
 from yarrow.am.rest.metric_samples import MetricSamples
-from yarrow.am.rest.services import RestServices, RestSettings, prometheus_is_on
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.am.rest.services import (
+    EntranceKind,
+    RestServices,
+    RestSettings,
+    prometheus_is_on,
+    settings_for_address,
+)
 from yarrow.runtime.metrics.prometheus_endpoint import PORTS_TO_TRY, PrometheusEndpoint
 
 if TYPE_CHECKING:
@@ -30,10 +36,6 @@ _log = logging.getLogger(__name__)
 FIRST_PORT = 8081
 PORTS_FROM_FIRST = 1000
 _BACKLOG = 256
-
-
-class RestServerError(YarrowError):
-    """The server cannot be reached where it should be: the message names host and ports."""
 
 
 class RestServer:
@@ -57,19 +59,26 @@ class RestServer:
         return f"{scheme}://{host.get(self.host, self.host)}:{self.port}"
 
     @property
+    def asks_for_token(self) -> bool:
+        """Whether clients have to show a token; known after `start`."""
+        return self._settings.entrance is EntranceKind.TOKEN
+
+    @property
     def prometheus_port(self) -> int | None:
         """The port of the Prometheus endpoint; None where it is off."""
         return self._prometheus.port if self._prometheus is not None else None
 
     async def start(self, host: str, ports: Iterable[int], *, lazily: bool = False) -> str:
-        """Listens on the first free port and returns the address; raises RestServerError when none is.
+        """Listens on the first free port and returns the address; raises RestServerError when none is, or where nothing
+        would keep other hosts out.
 
         `lazily` = load the web framework when the first client connects.
         """
         self.host = host
         self._socket = _listen(host, ports)
-        self.port = self._socket.getsockname()[1]
+        bound, self.port = self._socket.getsockname()[:2]
         try:
+            self._settings = settings_for_address(self._settings, self._services.settings, bound)
             if lazily:
                 asyncio.get_running_loop().add_reader(self._socket.fileno(), self._first_client)
             else:

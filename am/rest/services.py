@@ -24,6 +24,7 @@ import yarrow.runtime.config.options.web as web_options
 from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.application import WholeApplication
+from yarrow.am.rest.errors import RestServerError
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
 from yarrow.runtime.config.options import cluster, security
@@ -98,7 +99,7 @@ class RestSettings:
     """Options of the server, read once. Times are in seconds."""
 
     entrance: EntranceKind = EntranceKind.LOOPBACK
-    #: SHA-256 of the token, for EntranceKind.TOKEN.
+    #: SHA-256 of the token, for EntranceKind.TOKEN, which EntranceKind.LOOPBACK becomes where other hosts reach it.
     token_hash: bytes = field(default=b"", repr=False)
     #: TLS; None = plain.
     tls: ssl.SSLContext | None = field(default=None, repr=False)
@@ -120,7 +121,8 @@ class RestSettings:
     #: Flink's YARN proxy knows GET only: cancelling by GET is off unless it is asked for.
     cancel_by_get: bool = False
     refresh_interval_ms: int = 3000
-    allow_origin: str = "*"
+    #: Pages of which origin may read, "*" = of any; None = of no other than the server's own.
+    allow_origin: str | None = None
     #: Names, besides addresses and this host's own, under which the server may be asked to change something.
     host_names: frozenset[str] = frozenset()
     #: Where programs are kept; None = a temporary folder, made when needed and removed at the end.
@@ -189,6 +191,29 @@ def for_other_hosts(settings: RestSettings, config: Settings, expected: bytes) -
         security.REST_AUTHENTICATION.key,
     )
     return settings
+
+
+def settings_for_address(settings: RestSettings, config: Settings, address: str) -> RestSettings:
+    """The settings with which a server may answer at the numeric `address` to which it is bound.
+
+    Other hosts reach any but a loopback address: a token is asked for there, unless the configuration says none.
+    Raises RestServerError where neither is given.
+    """
+    if settings.entrance is EntranceKind.TOKEN or is_loopback(address):
+        return settings
+    if settings.entrance is EntranceKind.PROXY:
+        raise RestServerError(
+            f"the listener for YARN's proxy asks for no token: it may not listen on {address}"
+        )
+    if not settings.token_hash and (
+        config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN
+    ):
+        raise RestServerError(
+            f"REST may not listen on {address}, which other hosts reach: this server has no token to ask for. Leave"
+            f" {rest_options.BIND_ADDRESS.key} out, or set {security.REST_AUTHENTICATION.key} to none, with which"
+            " whoever reaches the port runs code here"
+        )
+    return for_other_hosts(settings, config, settings.token_hash)
 
 
 def prometheus_is_on(settings: Settings) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.options import cluster, rpc
+from yarrow.runtime.config.options import cluster, rest, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder, remove_abandoned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from yarrow.testing.in_process_driver import InProcessDriver
 
 _HOST = "127.0.0.1"
+#: In the cluster's folder, where REST asks for a token.
+TOKEN_FILE = "rest.token"
 #: Seconds in which the output of TaskExecutors that have ended is read to its end.
 _OUTPUT_GRACE = 5.0
 _log = logging.getLogger(__name__)
@@ -132,13 +135,29 @@ class LocalCluster:
         await self._plane.start()
         from yarrow.testing.web_api import start_web_api
 
+        token = secrets.token_urlsafe(32)
         self._web = await start_web_api(
             self._plane,
             self.config,
             log_directory=Path(settings.log_directory),
+            token=token,
             temporary_directory=Path(self._folder.path),
         )
+        if self._web.asks_for_token:
+            await asyncio.to_thread(self._keep_token, token)
         await asyncio.to_thread(remove_abandoned, parent)
+
+    def _keep_token(self, token: str) -> None:
+        """Where the user finds the token of a cluster that ends with its program."""
+        path = os.path.join(self.folder, TOKEN_FILE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(token)
+        _log.warning(
+            "%s is set: other hosts reach REST of this program, and every request has to bear the token in %s",
+            rest.BIND_ADDRESS.key,
+            path,
+        )
 
     async def add_task_executor(self) -> None:
         """Starts one more, besides those that jobs ask for."""

@@ -36,11 +36,12 @@ async def start_web_api(
     """Serves on rest.port (rest.bind-port) where set, else on the first free port from 8081.
 
     `host` counts where rest.bind-address is not set; without `any_port` 8081 alone will do. Where other hosts reach it,
-    clients show the `token`, if there is one. Where web.tmpdir is not set, programs go into `temporary_directory`.
+    clients show the `token`; without one such a server does not start. Where web.tmpdir is not set, programs go into
+    `temporary_directory`.
     Raises RestServerError, and ConfigError for keystores that will not do.
     """
     from yarrow.am.rest.server import RestServer
-    from yarrow.am.rest.services import RestServices, RestSettings, for_other_hosts, is_loopback, token_hash
+    from yarrow.am.rest.services import RestServices, RestSettings, token_hash
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 
     services = RestServices(
@@ -55,8 +56,8 @@ async def start_web_api(
     if temporary_directory is not None and not config.is_set(web.TMP_DIR):
         settings = replace(settings, temporary_directory=temporary_directory)
     host = config.get(rest.BIND_ADDRESS) or host
-    if token and not is_loopback(host):
-        settings = for_other_hosts(settings, config, token_hash(token))
+    if token:
+        settings = replace(settings, token_hash=token_hash(token))
     server = RestServer(services, settings)
     await server.start(host, _ports(config, any_port), lazily=lazily)
     return server

@@ -84,11 +84,11 @@ TIMEOUT: Final = option(
     "10 min",
     "How long a REST request may take inside the cluster.",
 )
-ACCESS_CONTROL_ALLOW_ORIGIN: Final = option(
+ACCESS_CONTROL_ALLOW_ORIGIN: Final = optional(
     "web.access-control-allow-origin",
     STRING,
-    "*",
-    "The header that lets pages of other origins call REST.",
+    "The origin whose pages may call REST besides its own; `*` lets those of any read. Flink's default is `*`.",
+    unset="there is none",
     deprecated_keys=("jobmanager.web.access-control-allow-origin",),
 )
 LOG_PATH: Final = optional(

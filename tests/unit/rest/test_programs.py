@@ -19,6 +19,9 @@ from tests.unit.rest.running import run
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.graph.job_graph import decode_job_graph
 
+#: No page can send it.
+CLIENT = {"x-requested-with": "test"}
+
 PROGRAM = """\
 import os, sys
 from dataclasses import dataclass
@@ -117,8 +120,8 @@ def test_parallelism_is_the_clusters_unless_asked_otherwise(cluster: FakeCluster
     async def answers(client: httpx.AsyncClient) -> list[int]:
         program = await upload(client, PROGRAM)
         plans = [
-            (await client.get(f"/jars/{program}/plan")).json()["plan"],
-            (await client.get(f"/jars/{program}/plan?parallelism=5")).json()["plan"],
+            (await client.get(f"/jars/{program}/plan", headers=CLIENT)).json()["plan"],
+            (await client.get(f"/jars/{program}/plan?parallelism=5", headers=CLIENT)).json()["plan"],
         ]
         return [max(node["parallelism"] for node in plan["nodes"]) for plan in plans]
 
@@ -316,7 +319,7 @@ def test_no_id_leads_out_of_the_folder_of_programs(
     async def answers(client: httpx.AsyncClient) -> None:
         await upload(client, PROGRAM)
         for method, path in (("DELETE", ""), ("POST", "/run"), ("POST", "/plan"), ("GET", "/plan")):
-            response = await client.request(method, f"/jars/{program}{path}")
+            response = await client.request(method, f"/jars/{program}{path}", headers=CLIENT)
             assert response.status_code in (404, 405), response.text
 
     talk(cluster, answers)

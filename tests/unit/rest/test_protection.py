@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.unit.rest.fakes import JOB, FakeCluster, client_of
 from tests.unit.rest.running import run
@@ -67,7 +67,8 @@ def test_foreign_pages_change_nothing(
         {"origin": "http://localhost"},
         {"host": "127.0.0.1:8081", "origin": "http://127.0.0.1:8081"},
         {"host": "[::1]:8081"},
-        {"host": "10.1.2.3:8081"},
+        {"host": "127.9.9.9"},
+        {"host": "LOCALHOST:1"},
         {"sec-fetch-site": "same-origin"},
     ],
 )
@@ -86,8 +87,59 @@ def test_names_and_origins_can_be_configured(tmp_path: Path) -> None:
     assert response.headers["access-control-allow-origin"] == "https://ui.example"
 
 
-def test_foreign_pages_may_read_as_with_flink(cluster: FakeCluster) -> None:
-    assert ask(cluster, "GET", "/overview", headers={"origin": "http://other.example"}).status_code == 200
+@pytest.mark.parametrize("path", ["/overview", "/config", "/jobs/x/plan", "/docs", "/nothing"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "1.2.3.4", "0.0.0.0:8081", "[::]", "[::1", ""]
+)
+def test_nothing_is_read_under_another_name(cluster: FakeCluster, path: str, host: str) -> None:
+    response = ask(cluster, "GET", path, headers={"host": host})
+    assert response.status_code == 403, response.text
+    assert "rest.address" in response.json()["errors"][0]
+
+
+def test_the_address_at_which_a_request_comes_in_is_a_name_of_the_server(cluster: FakeCluster) -> None:
+    async def main(host: str) -> int:
+        transport = httpx.ASGITransport(_at(cluster.app(), "10.1.2.3"))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}:8081") as client:
+            return (await client.get("/overview")).status_code
+
+    assert run(main("10.1.2.3")) == 200
+    assert run(main("10.1.2.4")) == 403
+
+
+def _at(app: ASGIApp, address: str) -> ASGIApp:
+    async def at_address(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "server": (address, 8081)}, receive, send)
+
+    return at_address
+
+
+def test_foreign_pages_read_nothing_unless_their_origin_is_named(cluster: FakeCluster) -> None:
+    headers = {"origin": "http://other.example"}
+    assert "access-control-allow-origin" not in ask(cluster, "GET", "/overview", headers=headers).headers
+    for origin in ("http://other.example", "*"):
+        answer = ask(cluster, "GET", "/overview", RestSettings(allow_origin=origin))
+        assert answer.headers["access-control-allow-origin"] == origin
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"sec-fetch-site": "same-site", "x-requested-with": "x"}, False),
+        ({"origin": "http://evil.example", "x-requested-with": "x"}, False),
+        ({"sec-fetch-site": "same-origin"}, True),
+        ({"origin": "http://localhost"}, True),
+        ({"x-requested-with": "curl"}, True),
+    ],
+)
+def test_a_plan_by_get_runs_for_own_pages_and_for_what_no_page_can_send(
+    cluster: FakeCluster, headers: dict[str, str], allowed: bool
+) -> None:
+    # Behind the entrance: there is no such program.
+    status = ask(cluster, "GET", "/jars/none/plan", headers=headers).status_code
+    assert status == (404 if allowed else 403)
 
 
 async def pieces(count: int) -> AsyncIterator[bytes]:
@@ -174,7 +226,9 @@ def test_bodies_that_make_no_sense_are_the_callers_mistake(
     assert "failed" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["%C3%BC", "%00", "%ff", "a" * 4000, "%2E%2E", "%0d%0aX: y", "\u202e", "0" * 33])
+@pytest.mark.parametrize(
+    "name", ["%C3%BC", "%00", "%ff", "a" * 4000, "%2E%2E", "%0d%0aX: y", "\u202e", "0" * 33]
+)
 def test_ids_that_are_none_are_named_as_such(cluster: FakeCluster, name: str) -> None:
     for path in (f"/jobs/{name}", f"/taskmanagers/{name}", f"/jars/{name}/plan"):
         answer = ask(cluster, "GET", path)

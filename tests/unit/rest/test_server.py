@@ -13,7 +13,8 @@ import pytest
 
 from tests.unit.rest.fakes import FakeCluster
 from tests.unit.rest.running import run
-from yarrow.am.rest.server import RestServer, RestServerError, serve
+from yarrow.am.rest.errors import RestServerError
+from yarrow.am.rest.server import RestServer, serve
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.metrics.prometheus_endpoint import NoFreePortError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from tests.unit.rest.fakes import FakeCluster
 from tests.unit.rest.running import run
 from tests.unit.security.stores import Stores
+from yarrow.am.rest.errors import RestServerError
 from yarrow.am.rest.server import RestServer
 from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts, is_loopback, token_hash
 from yarrow.runtime.config.settings import Settings
@@ -150,6 +152,29 @@ def test_a_token_is_asked_for_unless_the_configuration_says_none(caplog: pytest.
 )
 def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_a_server_decides_by_the_address_to_which_it_is_bound(tmp_path: Path) -> None:
+    async def answer(host: str, settings: RestSettings, **values: str) -> int:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        server = RestServer(FakeCluster(folder, values).services, settings)
+        await server.start(host, [0])
+        try:
+            async with httpx.AsyncClient() as client:
+                return (await client.get(f"http://127.0.0.1:{server.port}/overview")).status_code
+        finally:
+            await server.stop()
+
+    with_token = RestSettings(token_hash=token_hash(TOKEN))
+    none = {"security.rest.authentication": "none"}
+    assert run(answer("0.0.0.0", with_token)) == 401
+    assert run(answer("127.0.0.1", with_token)) == 200
+    assert run(answer("localhost", with_token)) == 200
+    assert run(answer("0.0.0.0", with_token, **none)) == 200
+    assert run(answer("0.0.0.0", RestSettings(), **none)) == 200
+    for settings in (RestSettings(), RestSettings(entrance=EntranceKind.PROXY)):
+        with pytest.raises(RestServerError, match=r"0\.0\.0\.0"):
+            run(answer("0.0.0.0", settings))
 
 
 def tls_settings(stores: Stores, **more: str) -> RestSettings:
