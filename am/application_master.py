@@ -25,6 +25,7 @@ import msgspec
 from yarrow.am.application_attempts import ApplicationAttempts
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.common.private_files import PrivateFileHandler
 from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to, process_name
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets
@@ -246,10 +247,9 @@ def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:
 
 def _configure_logging(directory: Path) -> None:
     logging.basicConfig(
-        filename=directory / "jobmanager.log",
+        handlers=[PrivateFileHandler(directory / "jobmanager.log", encoding="utf-8")],
         level=logging.INFO,
         format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
-        encoding="utf-8",
     )
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

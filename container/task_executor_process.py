@@ -25,6 +25,7 @@ from yarrow.container.task_executor_settings import settings_of
 from yarrow.container.template_client import TemplateLauncher
 from yarrow.container.unfit_launcher import UnfitLauncher
 from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher, worker_environment
+from yarrow.runtime.common.private_files import PrivateFileHandler
 from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
@@ -204,8 +205,7 @@ def output_files(bootstrap: TaskExecutorBootstrap, sink: OutputSink | None = Non
 def configure_logging(path: Path) -> None:
     """Everything of this process goes to its log file."""
     logging.basicConfig(
-        filename=path,
+        handlers=[PrivateFileHandler(path, encoding="utf-8")],
         level=logging.INFO,
         format="%(asctime)s %(levelname)-5s %(name)s - %(message)s",
-        encoding="utf-8",
     )

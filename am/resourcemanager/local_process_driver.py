@@ -22,6 +22,7 @@ from typing import Protocol
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler, TaskExecutorStartError
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
+from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.fs.client_folder import WORKING_DIRECTORY_PREFIX
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
 from yarrow.runtime.rpc.leader import LeaderInformation
@@ -157,7 +158,8 @@ class LocalProcessDriver:
         error_file = Path(settings.log_directory) / f"taskexecutor-{self._started}-{os.getpid()}.err"
         reading, writing = os.pipe() if self._output is not None else (None, None)
         try:
-            with open(error_file, "ab") as errors:  # noqa: ASYNC230 (a local file, opened once a process)
+            # A local file, opened once a process.
+            with open(error_file, "ab", opener=private_opener) as errors:  # noqa: ASYNC230
                 process = await asyncio.create_subprocess_exec(
                     *settings.command,
                     stdin=asyncio.subprocess.PIPE,

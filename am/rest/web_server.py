@@ -73,6 +73,8 @@ def _protocol(settings: RestSettings) -> type[H11Protocol]:
         "head_timeout": settings.head_timeout,
         "max_waiting": settings.max_waiting_connections if limited else sys.maxsize,
         "waiting": Counter[str](),
+        "most_waiting": max(1, settings.max_connections // 2),
+        "in_order": {},
     }
     return type("TimedProtocol", (_TimedProtocol,), own)
 
@@ -80,14 +82,17 @@ def _protocol(settings: RestSettings) -> type[H11Protocol]:
 class _TimedProtocol(H11Protocol):
     """HTTP whose clients have to send the head of each request in time; uvicorn waits for ever.
 
-    Of one host no more than `max_waiting` connections may be waited for: those that have proved nothing leave room for
-    others.
+    Of one host no more than `max_waiting` connections may be waited for, and of all no more than `most_waiting`, of
+    which the one that has taken longest gives way: those that have sent nothing leave room for others.
     """
 
     head_timeout = 15.0
     max_waiting = sys.maxsize
     #: Connections that are waited for, by host; one table a server.
     waiting: ClassVar[Counter[str]] = Counter()
+    most_waiting = sys.maxsize
+    #: Those that are waited for, the first one longest; one table a server.
+    in_order: ClassVar[dict[_TimedProtocol, None]] = {}
     _deadline: asyncio.TimerHandle | None = None
     _host = ""
 
@@ -114,11 +119,19 @@ class _TimedProtocol(H11Protocol):
         self.waiting[self._host] += 1
         close = functools.partial(self.transport.close)
         self._deadline = self.loop.call_later(self.head_timeout, close)
+        self.in_order[self] = None
+        if len(self.in_order) > self.most_waiting:
+            next(iter(self.in_order))._give_way()
+
+    def _give_way(self) -> None:
+        self._forget_deadline()
+        self.transport.abort()
 
     def _forget_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+            self.in_order.pop(self, None)
             self.waiting[self._host] -= 1
             if not self.waiting[self._host]:
                 del self.waiting[self._host]

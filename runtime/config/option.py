@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.quantities import Duration, MemorySize
@@ -43,6 +43,11 @@ def is_secret_key(key: str) -> bool:
     return _SECRET.search(key) is not None
 
 
+def names_secret(text: str) -> bool:
+    """True when a text that holds names and values, as a map does, may hold one that must not be shown."""
+    return _SECRET.search(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigOption(Generic[T]):
     """One key. `T` contains None when the option has no default.
@@ -72,14 +77,27 @@ class ConfigOption(Generic[T]):
         """The default as configuration writes it, or what holds without one."""
         return self.unset or "(none)" if self.default is None else self.type.render(self.default)
 
+    def shown(self, text: str) -> str:
+        """The text of a value as it may be shown: of a map without what is secret by its inner key."""
+        if not self.type.is_map or not names_secret(text):
+            return text
+        try:
+            entries: Any = self.type.parse(text)
+            render: Any = self.type.render
+            shown = {name: REDACTED if is_secret_key(name) else value for name, value in entries.items()}
+            return str(render(shown))
+        except ValueError:
+            return REDACTED
+
     def parse(self, text: str, key: str | None = None, origin: str = "") -> T:
         """Reads `text`, set under `key` (one of `names`) at `origin`. Raises InvalidOptionValue."""
         try:
             return self.type.parse(text)
         except ValueError as error:
             used = key or self.key
-            shown = REDACTED if is_secret_key(used) else repr(text)
-            reason = "it cannot be read" if is_secret_key(used) else str(error)
+            hidden = is_secret_key(used) or (self.type.is_map and names_secret(text))
+            shown = REDACTED if hidden else repr(text)
+            reason = "it cannot be read" if hidden else str(error)
             raise InvalidOptionValue(
                 used, shown, reason, self.type.expected, self.type.example, origin
             ) from None

@@ -131,10 +131,8 @@ class Settings:
         return self.overlay({option.key: option.type.render(value)})
 
     def to_dict(self, redact: bool = True) -> dict[str, str]:
-        """Keys and texts; values of secret keys are hidden unless `redact` is False."""
-        return {
-            key: REDACTED if redact and is_secret_key(key) else value for key, value in self._values.items()
-        }
+        """Keys and texts; unless `redact` is False values of secret keys, and of such in maps, are hidden."""
+        return {key: _shown(key, value) if redact else value for key, value in self._values.items()}
 
     def validate(self) -> None:
         """Checks every key and value and what must hold between them, and warns of keys without effect.
@@ -201,3 +199,10 @@ def value_to_text(key: str, value: object) -> str:
         f" {type(value).__name__}.",
         (key,),
     )
+
+
+def _shown(key: str, text: str) -> str:
+    if is_secret_key(key):
+        return REDACTED
+    option = OPTION_OF_NAME.get(key)
+    return text if option is None else option.shown(text)

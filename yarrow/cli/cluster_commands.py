@@ -21,6 +21,7 @@ from yarrow.cli.errors import CommandError
 from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.targets import default_conf_directory, rest_address
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.files import CONF_DIR_VARIABLES
 from yarrow.runtime.config.settings import Settings
 
@@ -106,7 +107,8 @@ def _start(
 ) -> None:
     print(f"Starting {role} daemon on host {socket.gethostname()}.", flush=True)
     arguments = [argument for value in dynamic for argument in ("-D", value)]
-    with open(_log_file(directory, config, role, len(started)), "ab") as log:
+    path = _log_file(directory, config, role, len(started))
+    with open(path, "ab", opener=private_opener) as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "yarrow.cli.main", _COMMANDS[role], *arguments],
             stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -22,6 +23,15 @@ _STORED_NAME = re.compile(r"[0-9a-f]{32}_(?P<name>[A-Za-z0-9._-]+)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME = 100
 _SUFFIXES = (".py", ".zip")
+#: Of an uploaded archive.
+MAX_MEMBERS = 10_000
+#: Of the directory of an archive, for each member: a path and what belongs to it.
+_DIRECTORY_BYTES = 512
+#: The end of a zip archive: disks, members, size and place of its directory, length of the comment behind it.
+_END = struct.Struct("<4sHHHHIIH")
+_END_MARK, _MAX_COMMENT = b"PK\x05\x06", 1 << 16
+#: Before the end, in archives with more than 65 535 members or 4 GiB.
+_LOCATOR_MARK, _LOCATOR_BYTES = b"PK\x06\x07", 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class ProgramStore:
         self._temporary_directory = temporary_directory
         self._temporary: Path | None = None
         self._ids = ids
+        #: What archives offer as entries, by id: read once, for what is stored does not change.
+        self._entries: dict[str, tuple[str, ...]] = {}
 
     def add(self, upload_name: str, content: BinaryIO) -> Program:
         """Stores a program; BadRequestError when it is none that can be run."""
@@ -58,8 +70,9 @@ class ProgramStore:
         try:
             with part.open("xb") as file:
                 shutil.copyfileobj(content, file)
-            _check(part, name)
+            entries = _entries_of(part, name)
             part.rename(stored)
+            self._entries[stored.name] = entries
         finally:
             part.unlink(missing_ok=True)
         return self.get(stored.name)
@@ -89,6 +102,18 @@ class ProgramStore:
     def remove(self, program_id: str) -> None:
         """Deletes a program; NotFoundError when there is none."""
         self.get(program_id).path.unlink(missing_ok=True)
+        self._entries.pop(program_id, None)
+
+    def entries_of(self, program: Program) -> tuple[str, ...]:
+        """What a program offers as entries, `__main__` first; none where somebody else put there what is no program."""
+        found = self._entries.get(program.id)
+        if found is None:
+            try:
+                found = _entries_of(program.path, program.name)
+            except BadRequestError:
+                found = ()
+            self._entries[program.id] = found
+        return found
 
     def close(self) -> None:
         """Removes the temporary folder; a folder that was set stays with its programs."""
@@ -121,22 +146,47 @@ def base_name(upload_name: str) -> str:
     return stem + suffix
 
 
-def _check(path: Path, name: str) -> None:
-    """Looks at the directory of an archive. A .py file is not even compiled here: that is the child's work."""
-    if name.endswith(".zip"):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                modules = [member for member in archive.namelist() if member.endswith(".py")]
-        except (zipfile.BadZipFile, OSError) as error:
-            raise BadRequestError(f"{name} is no zip archive: {error}") from None
-        if not modules:
-            raise BadRequestError(f"{name} has no Python modules: put a __main__.py at its top")
+def _entries_of(path: Path, name: str) -> tuple[str, ...]:
+    """The entries of an archive: `__main__` first, then its top-level modules and packages.
 
-
-def archive_modules(program: Program) -> list[str]:
-    """What a zip offers as entries: `__main__` first, then its top-level modules and packages."""
-    with zipfile.ZipFile(program.path) as archive:
-        members = archive.namelist()
+    A .py file is not even compiled here: that is the child's work. BadRequestError for what is no archive of modules,
+    or has too many members.
+    """
+    if not name.endswith(".zip"):
+        return ("__main__",)
+    try:
+        _check_size(path, name)
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise BadRequestError(f"{name} is no zip archive: {error}") from None
+    if len(members) > MAX_MEMBERS:
+        raise _too_many(name, len(members))
     top = {member.split("/")[0] for member in members if member.endswith(".py")}
-    names = sorted(name.removesuffix(".py") for name in top)
-    return sorted(names, key=lambda name: name != "__main__")
+    if not top:
+        raise BadRequestError(f"{name} has no Python modules: put a __main__.py at its top")
+    return tuple(
+        sorted((name.removesuffix(".py") for name in top), key=lambda name: (name != "__main__", name))
+    )
+
+
+def _check_size(path: Path, name: str) -> None:
+    """Looks at the end of an archive, which says how long its directory is, before that is read whole."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - _END.size - _MAX_COMMENT))
+        tail = file.read()
+    at = tail.rfind(_END_MARK)
+    if at < 0 or len(tail) - at < _END.size:
+        raise zipfile.BadZipFile("File is not a zip file")
+    _, _, _, _, members, directory, _, _ = _END.unpack_from(tail, at)
+    is_zip64 = tail[max(0, at - _LOCATOR_BYTES) : at].startswith(_LOCATOR_MARK)
+    if is_zip64 or members > MAX_MEMBERS or directory > MAX_MEMBERS * _DIRECTORY_BYTES:
+        raise _too_many(name, members)
+
+
+def _too_many(name: str, members: int) -> BadRequestError:
+    return BadRequestError(
+        f"{name} has {members} members or a directory as long as of more than {MAX_MEMBERS}: upload the program's own"
+        " modules alone, and ship packages as an archive (-pyarch) or install them for the workers"
+    )

@@ -6,6 +6,7 @@ Owner: the event loop of the REST server. A program's main runs in a child proce
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
@@ -25,7 +26,7 @@ from yarrow.am.rest.models.programs import (
     ProgramRunResult,
     ProgramUpload,
 )
-from yarrow.am.rest.programs.store import Program, archive_modules
+from yarrow.am.rest.programs.store import Program
 from yarrow.am.rest.views.jobs import plan_of
 
 
@@ -49,12 +50,14 @@ ParallelismQuery = Annotated[int | None, Query(ge=1, le=32768, description="Defa
 @router.get("", responses=refusals(403))
 async def programs(access: Access, request: Request) -> ProgramList:
     """The uploaded programs, the newest first."""
-    found = await asyncio.to_thread(lambda: [_file(program) for program in access.store.list()])
+    store = access.store
+    found = await asyncio.to_thread(
+        lambda: [_file(program, store.entries_of(program)) for program in store.list()]
+    )
     return ProgramList(address=str(request.base_url).rstrip("/"), files=found)
 
 
-def _file(program: Program) -> ProgramFile:
-    names = archive_modules(program) if program.is_archive else ["__main__"]
+def _file(program: Program, names: Sequence[str]) -> ProgramFile:
     return ProgramFile(
         id=program.id,
         name=program.name,

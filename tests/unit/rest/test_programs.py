@@ -8,7 +8,7 @@ import os
 import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import psutil
@@ -16,6 +16,7 @@ import pytest
 
 from tests.unit.rest.fakes import ENDED_JOB, FakeCluster, client_of
 from tests.unit.rest.running import run
+from yarrow.am.rest.programs import store
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.graph.job_graph import decode_job_graph
 
@@ -367,3 +368,50 @@ def test_programs_can_be_switched_off(cluster: FakeCluster) -> None:
         ]
 
     assert talk(cluster, answers, submit_enabled=False) == [403, 403]
+
+
+def members(count: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("__main__.py", "")
+        for number in range(count - 1):
+            file.writestr(f"m{number}.py", "")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("zip64", [False, True])
+def test_archives_are_bounded_in_members_before_their_directory_is_read(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, zip64: bool
+) -> None:
+    monkeypatch.setattr(store, "MAX_MEMBERS", 5)
+
+    async def answers(client: httpx.AsyncClient) -> list[int]:
+        found = []
+        for count in (5, 6):
+            content = members(count)
+            if zip64:
+                end = content.rindex(b"PK\x05\x06")
+                content = content[:end] + b"PK\x06\x07" + bytes(16) + content[end:]
+            answer = await client.post("/jars/upload", files={"jarfile": ("job.zip", content)})
+            found.append(answer.status_code)
+        assert "members" in answer.json()["errors"][0]
+        return found
+
+    assert talk(cluster, answers) == [400 if zip64 else 200, 400]
+
+
+def test_what_archives_offer_is_not_read_again_by_each_list(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answers(client: httpx.AsyncClient) -> None:
+        await upload(client, archive(__main__="", words=""), "job.zip")
+
+        def read(*_: object) -> NoReturn:
+            raise AssertionError("read again")
+
+        monkeypatch.setattr(zipfile, "ZipFile", read)
+        for _ in range(2):
+            (file,) = (await client.get("/jars")).json()["files"]
+            assert [entry["name"] for entry in file["entry"]] == ["__main__", "words"]
+
+    talk(cluster, answers)

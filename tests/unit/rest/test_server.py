@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -139,5 +141,36 @@ def test_start_that_fails_leaves_no_port_open(tmp_path: Path) -> None:
                 await server.start("127.0.0.1", [0], lazily=True)
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", server.port)
+
+    run(main())
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Both ends of some thousand connections lie in this process."""
+    former = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, former[1]), former[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, former)
+
+
+def test_while_a_thousand_requests_are_half_sent_a_complete_one_is_answered(
+    cluster: FakeCluster, many_files: None
+) -> None:
+    async def main() -> None:
+        server = RestServer(cluster.services)
+        await server.start("127.0.0.1", [0])
+        opened = []
+        try:
+            for _ in range(1000):
+                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(b"GET /overview HTTP/1.1\r\nHost: localhost\r\n")
+                opened.append(writer)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+                assert (await client.get("/overview")).status_code == 200
+        finally:
+            for writer in opened:
+                writer.close()
+            await server.stop()
 
     run(main())
