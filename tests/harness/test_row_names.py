@@ -151,7 +151,7 @@ NESTED: list[tuple[TypeInformation, Any, Callable[[Any], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_info", "value", "inner"), NESTED, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("type_info", "value", "inner"), NESTED, ids=[str(case[0]) for case in NESTED])
 def test_rows_inside_of_others(type_info: TypeInformation, value: Any, inner: Callable[[Any], Any]) -> None:
     (emitted,) = run(lambda rows: rows.map(lambda _: value, type_info), 1)
     assert names_and_texts(inner(emitted)) == SEEN and emitted == value
