@@ -30,10 +30,13 @@ from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.job_connection import JobConnection
+from yarrow.container.job_slots import JobSlots
 from yarrow.container.network import barrier_handler
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.task.checkpointing.source_hosting import COORDINATOR, SourceHosting
 from yarrow.container.task.task_builder import TaskBuilder
+from yarrow.container.task_executor import TaskExecutor
 from yarrow.datastream.connectors.base import (
     NothingAvailable,
     Sink,
@@ -45,10 +48,18 @@ from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
-from yarrow.runtime.common.errors import CheckpointFailedError, JobExecutionError
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, attempt_place
+from yarrow.runtime.common.errors import CheckpointFailedError, FencingTokenError, JobExecutionError
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobMasterID, attempt_place
 from yarrow.runtime.data.key_groups import KeyGroupRange
-from yarrow.runtime.rpc.messages import Acknowledge, AcknowledgeCheckpoint, OperatorEvent, RescaleRequest
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    AcknowledgeCheckpoint,
+    CheckpointNotice,
+    NotifyCheckpoint,
+    OperatorEvent,
+    RescaleRequest,
+    TriggerCheckpoint,
+)
 from yarrow.runtime.snapshot import restored_state
 from yarrow.testing import gated_source
 from yarrow.testing.fault_jobs import Input, JobShape, RowTimestamps, key_of, read
@@ -348,6 +359,54 @@ def admit_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CheckpointsCleaner, "late", admit)
 
 
+class SecondCheckpointUnderWay:
+    """A job that copies rows and whose second checkpoint is prepared everywhere, and never complete."""
+
+    def __init__(self, cluster: MiniCluster, folder: Path, acknowledgements: LateAcknowledgements) -> None:
+        self._gates, self._output = folder / "gates", folder / "output"
+        self._gates.mkdir()
+        self._acknowledgements = acknowledgements
+        settings = SETTINGS | {
+            "parallelism.default": "1",
+            "execution.checkpointing.timeout": "1 min",
+            "restart-strategy.fixed-delay.attempts": "2",
+        }
+        env = cluster.get_execution_environment(settings)
+        _build_copy(env, str(self._gates), TransactionalFiles(str(self._output)))
+        client = env.execute_async("second")
+        assert isinstance(client, LocalJobClient)
+        self._client = client
+        self._restarts = 0
+        wait_until(lambda: bool(acknowledgements.of_second()))
+
+    def fail(self) -> None:
+        """The job fails, and all of its tasks run again."""
+        master = self._acknowledgements.kept[0][0]
+        assert isinstance(master, JobMaster)
+
+        async def fail() -> None:
+            master.fail_by_checkpoints(failure_of(CheckpointFailedError, "asked for"))
+
+        LoopThread.shared().call(fail())
+        self._restarts += 1
+
+    def wait_for_restart(self) -> None:
+        def restarted() -> bool:
+            details = self._client.get_job_details().result()
+            return details.restarts == self._restarts and all_running(details)
+
+        wait_until(restarted)
+
+    def finish(self) -> Counter[Any]:
+        """What the job has put out at its end."""
+        self._acknowledgements.keeps = False
+        (self._gates / "fired").touch()
+        # It may fail for good: transactions are committed that are not there.
+        with suppress(JobExecutionError):
+            self._client.get_job_execution_result().result(30)
+        return Counter(CommittedFiles(self._output).rows())
+
+
 def after_a_late_acknowledgement(
     cluster: MiniCluster, folder: Path, acknowledgements: LateAcknowledgements
 ) -> Counter[Any]:
@@ -355,39 +414,12 @@ def after_a_late_acknowledgement(
 
     The sink throws away at the first failure what the second checkpoint holds: nothing may go back to that.
     """
-    gates, output = folder / "gates", folder / "output"
-    gates.mkdir()
-    settings = SETTINGS | {
-        "parallelism.default": "1",
-        "execution.checkpointing.timeout": "1 min",
-        "restart-strategy.fixed-delay.attempts": "2",
-    }
-    env = cluster.get_execution_environment(settings)
-    _build_copy(env, str(gates), TransactionalFiles(str(output)))
-    client = env.execute_async("late")
-    assert isinstance(client, LocalJobClient)
-    loop = LoopThread.shared()
-
-    def restarted(times: int) -> bool:
-        details = client.get_job_details().result()
-        return details.restarts == times and all_running(details)
-
-    async def fail() -> None:
-        master = acknowledgements.kept[0][0]
-        assert isinstance(master, JobMaster)
-        master.fail_by_checkpoints(failure_of(CheckpointFailedError, "asked for"))
-
-    wait_until(lambda: bool(acknowledgements.of_second()))
-    loop.call(fail())
-    wait_until(lambda: restarted(1))
-    loop.call(acknowledgements.deliver())
-    loop.call(fail())
-    acknowledgements.keeps = False
-    (gates / "fired").touch()
-    # It may fail for good: transactions are committed that are not there.
-    with suppress(JobExecutionError):
-        client.get_job_execution_result().result(30)
-    return Counter(CommittedFiles(output).rows())
+    job = SecondCheckpointUnderWay(cluster, folder, acknowledgements)
+    job.fail()
+    job.wait_for_restart()
+    LoopThread.shared().call(acknowledgements.deliver())
+    job.fail()
+    return job.finish()
 
 
 def test_what_comes_late_of_a_checkpoint_completes_nothing(
@@ -404,6 +436,65 @@ def test_late_acknowledgements_that_are_taken_lose_rows(
     admit_late(monkeypatch)
     got = after_a_late_acknowledgement(cluster, tmp_path, acknowledgements)
     assert Counter(_rows()) - got, "rows of the second checkpoint are missing"
+
+
+# ---------------------------------------------------------------------- stale tokens
+
+
+class StaleMaster:
+    """A JobMaster whose leadership is over and that believes the second checkpoint complete."""
+
+    TOKEN = JobMasterID("0" * 31 + "1")
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._served: list[tuple[TaskExecutor, JobID]] = []
+        trigger_checkpoint = TaskExecutor.trigger_checkpoint
+
+        async def observed(
+            executor: TaskExecutor, job_master_id: JobMasterID, trigger: TriggerCheckpoint
+        ) -> Acknowledge:
+            self._served.append((executor, trigger.job_id))
+            return await trigger_checkpoint(executor, job_master_id, trigger)
+
+        monkeypatch.setattr(TaskExecutor, "trigger_checkpoint", observed)
+
+    def tell_complete(self) -> None:
+        """Has the sinks commit; FencingTokenError."""
+        executor, job_id = self._served[-1]
+        told = NotifyCheckpoint(
+            job_id=job_id, checkpoint_id=2, notice=CheckpointNotice.COMPLETED, latest_completed=2
+        )
+        LoopThread.shared().call(executor.notify_checkpoint(self.TOKEN, told))
+
+
+def test_a_stale_token_is_refused(
+    cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = StaleMaster(monkeypatch)
+    job = SecondCheckpointUnderWay(cluster, tmp_path, LateAcknowledgements(monkeypatch))
+    with pytest.raises(FencingTokenError, match="refuses a message of"):
+        stale.tell_complete()
+    job.fail()
+    assert job.finish() == Counter(_rows())
+
+
+def test_a_stale_token_that_is_accepted_commits_rows_twice(
+    cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve_any(slots: JobSlots, job_id: JobID, job_master_id: JobMasterID) -> JobConnection:
+        job = slots.find_job(job_id)
+        assert job is not None
+        return job
+
+    monkeypatch.setattr(JobSlots, "job", serve_any)
+    stale = StaleMaster(monkeypatch)
+    job = SecondCheckpointUnderWay(cluster, tmp_path, LateAcknowledgements(monkeypatch))
+    committed = CommittedFiles(tmp_path / "output")
+    before = len(committed.rows())
+    stale.tell_complete()
+    wait_until(lambda: len(committed.rows()) > before)
+    job.fail()
+    assert job.finish() - Counter(_rows()), "rows of the second checkpoint are there twice"
 
 
 # ---------------------------------------------------------------------- events of former attempts

@@ -204,7 +204,9 @@ def test_a_job_is_not_stopped_for_slots_that_there_cannot_be(
 ) -> None:
     client = endless_counts(full_cluster, tmp_path / "counts", 2)
     before = marks(client)
-    with pytest.raises(YarrowError, match=r"was not rescaled: it would need 6 slots, and there are no more than 4;.*"):
+    with pytest.raises(
+        YarrowError, match=r"was not rescaled: it would need 6 slots, and there are no more than 4;.*"
+    ):
         rescale(full_cluster, client, 6)
     assert marks(client) == before
     seen = rows_of(tmp_path / "counts")

@@ -112,8 +112,8 @@ class Cluster:
     def state_of(self, index: int) -> SlotState:
         return self.executor.slots.slot_at(index).state
 
-    async def request_slot(self, index: int, number: int) -> AllocationID:
-        """Requests a slot as the ResourceManager would."""
+    async def request_slot(self, index: int, number: int, job_master_id: str | None = None) -> AllocationID:
+        """Requests a slot as the ResourceManager would, for the JobMaster that serves here or for another."""
         await self.gateway.request_slot(
             SlotRequest(
                 slot_id=SlotID(resource_id=RESOURCE, index=index),
@@ -121,7 +121,7 @@ class Cluster:
                 allocation_id=allocation(number),
                 profile=self.settings.profile,
                 job_master_address=self.job_master_address,
-                job_master_id=JobMasterID(str(self.job_master.fencing_token)),
+                job_master_id=JobMasterID(job_master_id or str(self.job_master.fencing_token)),
                 resource_manager_id=ResourceManagerID(str(self.resource_manager.fencing_token)),
             )
         )

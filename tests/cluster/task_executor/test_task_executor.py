@@ -36,6 +36,7 @@ from yarrow.container.slot_table import SlotState
 from yarrow.container.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
+from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
@@ -508,6 +509,19 @@ def test_stale_senders_are_refused(tmp_path: Path) -> None:
                 await c.gateway.heartbeat_from_resource_manager(ResourceManagerID("rm-0"))
             with pytest.raises(SlotNotFoundError):
                 await c.submit(graph_of("finish"), task(0, 0, allocation(9)))
+
+    run(body())
+
+
+def test_a_job_master_of_an_older_epoch_gets_no_slot(tmp_path: Path) -> None:
+    """The newer one of the job keeps its slots, whenever the older one's request arrives."""
+
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            await c.request_slot(0, 1, token_of_epoch(2, "a" * 32))
+            with pytest.raises(FencingTokenError, match="whose leadership is over"):
+                await c.request_slot(1, 2, token_of_epoch(1, "a" * 32))
+            assert (c.state_of(0), c.state_of(1)) == (SlotState.ALLOCATED, SlotState.FREE)
 
     run(body())
 

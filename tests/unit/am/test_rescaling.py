@@ -193,7 +193,9 @@ HELD = RescaleSlotsAnswered(None)
 
 def answers(actions: Actions) -> list[str]:
     """Why slots are not waited for any more."""
-    return [each.failure.message for each in of_kind(actions, RescaleSlotsAnswered) if each.failure is not None]
+    return [
+        each.failure.message for each in of_kind(actions, RescaleSlotsAnswered) if each.failure is not None
+    ]
 
 
 def waiting_for_slots(job: Scheduling, *parallelism: int) -> JobGraph:

@@ -202,6 +202,17 @@ def test_the_user_of_a_connection(tmp_path: Path) -> None:
     assert user_of_connection((LOOPBACK, 40000), (LOOPBACK, 8081), tmp_path / "none") is None
 
 
+@pytest.mark.parametrize("user", [os.getuid() + 1, None])
+def test_other_users_of_this_host_are_refused(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, user: int | None
+) -> None:
+    monkeypatch.setattr("yarrow.cli.relay.user_of_connection", lambda client, server: user)
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        ask(relay, "GET", "/jobs")
+    monkeypatch.undo()
+    assert ask(relay, "GET", "/jobs")[0] == 202
+
+
 def test_a_port_that_is_taken_is_named(relay: Relay) -> None:
     port = int(relay.address.rpartition(":")[2])
     with pytest.raises(CommandError, match=f"--port {port} cannot be listened on"):

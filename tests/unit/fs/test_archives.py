@@ -103,6 +103,11 @@ def test_hard_links_and_devices_are_no_way_out(target: Path, tmp_path: Path) -> 
     (tmp_path / "outside" / "secret").write_text("s")
     with pytest.raises(UnsafeArchiveError, match="outside"):
         unpack(make_tar(tmp_path, [Member("stolen", link="../outside/secret", hard=True)]), target)
+    through_a_link = [Member("out", link="../outside"), Member("stolen", link="out/secret", hard=True)]
+    with pytest.raises(UnsafeArchiveError, match="outside"):
+        unpack(make_tar(tmp_path, through_a_link), target)
+    assert not (target / "stolen").exists()
+    (target / "out").unlink()
     path = tmp_path / "fifo.tar"
     with tarfile.open(path, "w") as archive:
         entry = tarfile.TarInfo("fifo")

@@ -150,6 +150,16 @@ def test_files_of_other_users_are_not_this_ones(
     assert files.known_applications() == [ID]
 
 
+def test_files_of_other_users_are_not_read(files: ApplicationFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write_secrets(secrets())
+    files.write_properties(SessionProperties(ID))
+    other = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: other)
+    for read in (lambda: files.read_secrets(ID), files.read_properties):
+        with pytest.raises(YarnError, match="belongs to another user"):
+            read()
+
+
 def test_where_nobody_tells_what_has_ended_all_stays(files: ApplicationFiles) -> None:
     def has_ended(application_id: str) -> bool:
         raise YarnError("nobody answers")

@@ -36,6 +36,17 @@ def test_nothing_refers_to_files_of_what_the_job_began_from_and_does_not_own() -
     assert claimed.oldest_id == 7
 
 
+def test_completed_ones_stay_in_order_of_their_ids() -> None:
+    store = CompletedCheckpointStore(2, SharedStateRegistry())
+    for checkpoint_id in (1, 3, 2):
+        dropped = store.add(checkpoint(checkpoint_id, owned=True))
+    assert [kept.checkpoint_id for kept in store.all] == [2, 3]
+    assert store.latest is not None and store.latest.checkpoint_id == 3
+    assert [gone.checkpoint.checkpoint_id for gone in dropped] == [1]
+    dropped = store.add(checkpoint(1, owned=True))
+    assert [gone.checkpoint.checkpoint_id for gone in dropped] == [1], "no room for an older one"
+
+
 KEPT = {
     ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS: set(),
     ExternalizedRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},

@@ -130,6 +130,19 @@ def test_a_later_one_that_completes_takes_older_ones_along() -> None:
     assert names(of(actions, (DiscardLocation, FailJob))) == ["DiscardLocation"]
 
 
+def test_a_later_checkpoint_that_completes_leaves_a_savepoint_under_way() -> None:
+    simulation = Simulation(max_concurrent=2)
+    simulation.request(kind=SnapshotKind.SAVEPOINT)
+    simulation.located(1)
+    simulation.after(10)
+    actions = simulation.complete(2)
+    assert of(actions, (DiscardLocation, Refused)) == []
+    assert [pending.checkpoint_id for pending in simulation.coordinator.pending] == [1]
+    for number in range(2):
+        simulation.acknowledge(1, number)
+    assert names(of(simulation.stored(1), Succeeded)) == ["Succeeded"]
+
+
 def test_time_out_aborts_by_name_and_late_parts_are_deleted() -> None:
     simulation = Simulation(timeout=30.0, tolerable_failures=1)
     simulation.after(10)

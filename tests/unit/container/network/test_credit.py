@@ -104,9 +104,13 @@ def test_a_batch_over_the_window_travels_alone(remote: bool) -> None:
 
 def test_an_old_grant_takes_nothing_back() -> None:
     sender, _ = pair(False)
-    sender.grant(10, 100)
+    much = 10 * WINDOW_BYTES
+    sender.grant(10, much)
     sender.grant(5, 50)
-    assert sender._granted_batches == 10
+    assert (sender.credit.granted_batches, sender.credit.granted_bytes) == (10, much)
+    sender.grant(11, 50)
+    sender.grant(5, much + 1)
+    assert (sender.credit.granted_batches, sender.credit.granted_bytes) == (11, much + 1)
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -202,6 +202,17 @@ def test_a_handshake_cannot_be_replayed_or_reflected() -> None:
         again.challenge(hello)
 
 
+def test_a_client_proves_nothing_to_a_server_that_has_not_proved_itself() -> None:
+    client = ClientHandshake(SECRET, "test/a", "test/b")
+    impostor = ServerHandshake(b"w" * 32, "test/b")
+    with pytest.raises(WireProtocolError, match="does not belong"):
+        client.answer(impostor.challenge(client.hello()))
+    # A genuine challenge of another connection is no proof for this one.
+    other = ClientHandshake(SECRET, "test/a", "test/b")
+    with pytest.raises(WireProtocolError, match="does not belong"):
+        client.answer(ServerHandshake(SECRET, "test/b").challenge(other.hello()))
+
+
 def test_a_client_does_not_trust_a_server_with_another_secret(ends: Callable[..., End]) -> None:
     sender, impostor = ends("a"), ends("b", secret=b"w" * 32)
     channel = sender.network.open_output(KEY, PRODUCER, impostor.address, CODEC, lambda: None, False)

@@ -13,7 +13,7 @@ from rocksdict import Options
 from tests.unit.state.rocksdb.storage import CHECKPOINT, Worker
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.state.rocksdb.database import BATCH_BYTES, BATCH_ENTRIES, HELPER, Database, _parts
-from yarrow.container.state.rocksdb.keys import DatabaseKeys, group_of, group_start
+from yarrow.container.state.rocksdb.keys import DatabaseKeys, end_of, group_of, group_start
 from yarrow.container.state.rocksdb.store import StoreLimits
 from yarrow.container.state.rocksdb.values import StateValues
 from yarrow.container.state.value_table import MISSING
@@ -44,6 +44,27 @@ def test_so_do_other_keys(keys: list[Any]) -> None:
     encoded, order = made.encode_sorted(keys)
     assert encoded == sorted(map(made.encode, keys))
     assert [made.encode(keys[position]) for position in order] == encoded
+
+
+def test_negative_integers_lie_behind_the_others_of_their_key_group() -> None:
+    keys = [*range(-20, 20), -(1 << 63), (1 << 63) - 1]
+    made = DatabaseKeys(1)
+    encoded, order = made.encode_sorted(keys)
+    assert encoded == sorted(encoded), "the database's own order"
+    assert [keys[position] for position in order] == [
+        *range(20), (1 << 63) - 1, -(1 << 63), *range(-20, 0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [255, -1, 511, -257, 65535])
+def test_the_end_of_a_prefix_whose_last_bytes_are_0xff(key: int) -> None:
+    prefix = DatabaseKeys(128).encode(key)
+    assert prefix.endswith(b"\xff")
+    end = end_of(prefix)
+    assert all(prefix + rest < end for rest in (b"", b"\x00", b"\xff" * 9))
+    assert int.from_bytes(end, "big") << 8 * (len(prefix) - len(end)) == int.from_bytes(prefix, "big") + 1, (
+        "no key lies between"
+    )
 
 
 def values_of(type_info: TypeInformation, ttl: bool) -> StateValues:
