@@ -1,0 +1,1 @@
+"""The mutants: one module an area, each with `MUTANTS`."""

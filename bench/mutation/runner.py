@@ -1,0 +1,181 @@
+"""`bench/mutants`: applies each mutant to a copy of the checkout and runs the test that must fail by it.
+
+One process a core, each with a copy of its own: the checkout itself is never changed. Ends with 1 when a mutant
+survives. Must not know what a mutant means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from queue import SimpleQueue
+
+from bench.mutation import catalogue
+from bench.mutation.mutant import PRODUCT, Mutant, Place, Sources, tests_of
+
+ROOT = Path(__file__).parents[2]
+#: Seconds after which a test that hangs by its mutant has noticed it.
+_TIME_LIMIT = 120.0
+#: What pytest ends with when tests failed.
+_TESTS_FAILED = 1
+_BEGIN, _END = "<!-- mutants: written by bench/mutants -->", "<!-- end of mutants -->"
+
+
+class Outcome(Enum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    EQUIVALENT = "equivalent"
+    #: The test did not run at all, so that it says nothing.
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one mutant, with the end of the test's output where that says why."""
+
+    mutant: Mutant
+    outcome: Outcome
+    output: str = ""
+
+
+def mutants_by_area() -> dict[str, tuple[Mutant, ...]]:
+    """All mutants, by the module of the catalogue that lists them."""
+    names = sorted(module.name for module in pkgutil.iter_modules(catalogue.__path__))
+    return {name: importlib.import_module(f"{catalogue.__name__}.{name}").MUTANTS for name in names}
+
+
+class Copy:
+    """A copy of the checkout in which one mutant at a time is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in (*PRODUCT, "tests", "conf", "bench"):
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=_NOT_COPIED)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+
+    def run(self, mutant: Mutant, place: Place, source: str, test: str) -> Result:
+        """Runs the test with the mutant in the copy, which is as before afterwards."""
+        path = self._folder / place.path.relative_to(ROOT)
+        path.write_text(place.mutated(source, mutant))
+        try:
+            return self._test(mutant, test)
+        finally:
+            path.write_text(source)
+
+    def _test(self, mutant: Mutant, test: str) -> Result:
+        command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+        environment = {**os.environ, "PYTHONPATH": str(self._folder)}
+        try:
+            ended = subprocess.run(
+                command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=_TIME_LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            return Result(mutant, Outcome.KILLED)
+        if ended.returncode == _TESTS_FAILED:
+            return Result(mutant, Outcome.KILLED)
+        outcome = Outcome.SURVIVED if ended.returncode == 0 else Outcome.BROKEN
+        return Result(mutant, outcome, (ended.stdout + ended.stderr)[-2000:])
+
+
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def run_all(mutants: Sequence[Mutant], processes: int) -> list[Result]:
+    """Tries all of them; prints each one that is not killed. MutantDoesNotApplyError before anything runs."""
+    sources = Sources(ROOT)
+    places = {mutant: sources.place_of(mutant) for mutant in mutants}
+    tests = tests_of(ROOT, [mutant for mutant in mutants if mutant.killer])
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(processes) as pool:
+        copies: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(processes):
+            copies.put(Copy(Path(folder, str(number))))
+
+        def try_one(mutant: Mutant) -> Result:
+            if not mutant.killer:
+                return Result(mutant, Outcome.EQUIVALENT)
+            copy = copies.get()
+            try:
+                place = places[mutant]
+                result = copy.run(mutant, place, sources.text_of(place.path), tests[mutant])
+            finally:
+                copies.put(copy)
+            print(f"{result.outcome.value:10} {mutant}", flush=True)
+            if result.outcome is not Outcome.KILLED:
+                print(result.output, flush=True)
+            return result
+
+        return list(pool.map(try_one, mutants))
+
+
+def table(results: Mapping[str, Sequence[Result]], commit: str) -> str:
+    """The table that docs keep: how many of each area came to what."""
+    outcomes = tuple(Outcome)
+    lines = [
+        f"{date.today().isoformat()}, commit {commit}.",
+        "",
+        f"| area | mutants | {' | '.join(outcome.value for outcome in outcomes)} |",
+        f"| --- | {' | '.join(['---'] * (len(outcomes) + 1))} |",
+    ]
+    for area, found in results.items():
+        counts = [sum(result.outcome is outcome for result in found) for outcome in outcomes]
+        lines.append(f"| {area} | {len(found)} | {' | '.join(map(str, counts))} |")
+    every = [result for found in results.values() for result in found]
+    counts = [sum(result.outcome is outcome for result in every) for outcome in outcomes]
+    lines.append(f"| all | {len(every)} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
+
+
+def store(path: Path, text: str) -> None:
+    """Replaces what stands between the marks of a document."""
+    document = path.read_text()
+    before, _, rest = document.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    path.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}")
+
+
+def main() -> int:
+    """The command line. Returns the exit status: 1 = a mutant survived or its test did not run."""
+    parser = argparse.ArgumentParser(prog="bench/mutants", description=__doc__)
+    parser.add_argument("areas", nargs="*", metavar="AREA")
+    parser.add_argument("--list", action="store_true", help="names the mutants and runs nothing")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="stores the table in this page of docs")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    known = mutants_by_area()
+    if unknown := [area for area in options.areas if area not in known]:
+        parser.error(f"no area {', '.join(unknown)}; there are {', '.join(known)}")
+    if options.write and options.areas:
+        parser.error("--write stores the table of all areas: name none")
+    chosen = {area: known[area] for area in options.areas or known}
+    if options.list:
+        for area, mutants in chosen.items():
+            print(*(f"{area}: {mutant}" for mutant in mutants), sep="\n")
+        return 0
+    results = {area: run_all(mutants, options.processes) for area, mutants in chosen.items()}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    text = table(results, commit)
+    print(text)
+    if options.write:
+        store(options.write, text)
+    found = [result.outcome for every in results.values() for result in every]
+    return int(Outcome.SURVIVED in found or Outcome.BROKEN in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

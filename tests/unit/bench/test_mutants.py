@@ -1,0 +1,95 @@
+"""The catalogue of mutants: each applies exactly once to today's code, and its test is there. `bench/mutants` runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.mutation.mutant import Mutant, MutantDoesNotApplyError, Sources, tests_of
+from bench.mutation.runner import Outcome, Result, mutants_by_area, store, table
+
+ROOT = Path(__file__).parents[3]
+AREAS = {"checkpoints", "credit", "fencing", "security", "slots", "state", "timers"}
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    return Sources(ROOT)
+
+
+def test_each_area_has_mutants_and_none_is_listed_twice() -> None:
+    areas = mutants_by_area()
+    assert set(areas) == AREAS
+    every = [mutant for mutants in areas.values() for mutant in mutants]
+    assert len(every) >= 150
+    assert len({(mutant.function, mutant.text, mutant.replacement) for mutant in every}) == len(every)
+
+
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_each_mutant_applies_exactly_once(sources: Sources, area: str) -> None:
+    for mutant in mutants_by_area()[area]:
+        place = sources.place_of(mutant)
+        mutated = place.mutated(sources.text_of(place.path), mutant)
+        compile(mutated, place.path, "exec", dont_inherit=True)
+        assert mutated != sources.text_of(place.path)
+
+
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_each_mutant_has_a_test_or_a_reason(area: str) -> None:
+    mutants = mutants_by_area()[area]
+    for mutant in mutants:
+        assert bool(mutant.killer) != bool(mutant.equivalent), mutant
+    assert tests_of(ROOT, [mutant for mutant in mutants if mutant.killer])
+
+
+def checkout(folder: Path, **files: str) -> Sources:
+    for number, (name, text) in enumerate(files.items()):
+        place = folder / ("am", "container")[number % 2] / f"{name}.py"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+    return Sources(folder)
+
+
+CLASS = """
+class A:
+    def f(self, x):
+        if x < 1:
+            return 1
+        return x
+
+    def g(self, x):
+        return x < 1
+"""
+
+
+def test_a_mutant_is_found_by_function_and_text_wherever_they_stand(tmp_path: Path) -> None:
+    mutant = Mutant("A.f", "x < 1", "x <= 1")
+    sources = checkout(tmp_path, a="x = 1\n", b=CLASS)
+    place = sources.place_of(mutant)
+    assert place.path == tmp_path / "container" / "b.py"
+    assert place.mutated(CLASS, mutant) == CLASS.replace("if x < 1", "if x <= 1")
+
+
+@pytest.mark.parametrize(
+    ("mutant", "times"),
+    [(Mutant("A.h", "x < 1", ""), 0), (Mutant("A.f", "x < 2", ""), 0), (Mutant("A", "x < 1", ""), 4)],
+)
+def test_one_that_does_not_apply_exactly_once_is_named(tmp_path: Path, mutant: Mutant, times: int) -> None:
+    sources = checkout(tmp_path, a=CLASS, b=CLASS)
+    with pytest.raises(MutantDoesNotApplyError, match=f"stands {times} times"):
+        sources.place_of(mutant)
+
+
+def test_the_table_counts_outcomes_and_replaces_the_former_one(tmp_path: Path) -> None:
+    mutant = Mutant("A.f", "x", "y", killer="t")
+    results = {"credit": [Result(mutant, Outcome.KILLED), Result(mutant, Outcome.SURVIVED)]}
+    text = table(results, "abc")
+    assert "| credit | 2 | 1 | 1 | 0 | 0 |" in text and "| all | 2 | 1 | 1 | 0 | 0 |" in text
+    page = tmp_path / "page.md"
+    page.write_text(
+        "before\n<!-- mutants: written by bench/mutants -->\nold\n<!-- end of mutants -->\nafter\n"
+    )
+    store(page, text)
+    assert "old" not in page.read_text() and page.read_text().startswith("before\n")
+    assert text in page.read_text() and page.read_text().endswith("\nafter\n")
