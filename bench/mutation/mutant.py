@@ -98,7 +98,7 @@ def _python_files(root: Path) -> list[Path]:
         path
         for folder in PRODUCT
         for path in (root / folder).rglob("*.py")
-        if not path.relative_to(root).parts[:2] in {("yarrow", name) for name in PRODUCT}
+        if path.relative_to(root).parts[:2] not in {("yarrow", name) for name in PRODUCT}
     )
 
 
@@ -121,7 +121,7 @@ def _functions(text: str) -> Iterator[tuple[str, int, int]]:
     return walk(ast.parse(text).body, "")
 
 
-def tests_of(root: Path, mutants: Sequence[Mutant]) -> dict[Mutant, str]:
+def killers_of(root: Path, mutants: Sequence[Mutant]) -> dict[Mutant, str]:
     """The pytest name of each one's killer; LookupError names one whose file is not there exactly once."""
     files: dict[str, list[Path]] = {}
     for path in sorted((root / "tests").rglob("test_*.py")):

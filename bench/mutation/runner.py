@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bench.mutation import catalogue
-from bench.mutation.mutant import PRODUCT, Mutant, Place, Sources, tests_of
+from bench.mutation.mutant import PRODUCT, Mutant, Place, Sources, killers_of
 
 ROOT = Path(__file__).parents[2]
 #: Seconds after which a test that hangs by its mutant has noticed it.
@@ -81,7 +81,12 @@ class Copy:
         environment = {**os.environ, "PYTHONPATH": str(self._folder)}
         try:
             ended = subprocess.run(
-                command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=_TIME_LIMIT
+                command,
+                cwd=self._folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_TIME_LIMIT,
             )
         except subprocess.TimeoutExpired:
             return Result(mutant, Outcome.KILLED)
@@ -98,7 +103,7 @@ def run_all(mutants: Sequence[Mutant], processes: int) -> list[Result]:
     """Tries all of them; prints each one that is not killed. MutantDoesNotApplyError before anything runs."""
     sources = Sources(ROOT)
     places = {mutant: sources.place_of(mutant) for mutant in mutants}
-    tests = tests_of(ROOT, [mutant for mutant in mutants if mutant.killer])
+    tests = killers_of(ROOT, [mutant for mutant in mutants if mutant.killer])
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(processes) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
         for number in range(processes):

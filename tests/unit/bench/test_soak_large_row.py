@@ -42,7 +42,7 @@ def test_the_test_of_the_suite_runs_with_the_row_asked_for(
         {"YARROW_SOAK": "1"},
     ]
     assert asked[-1][0] == [soak_large_row.LARGEST_VALUE_TEST]
-    assert "| a large row | 1 s | passed |" in capsys.readouterr().out
+    assert "| a large row | 1 | 0 | 1 s | passed |" in capsys.readouterr().out
     assert [result.outcome for result in ResultsPage(tmp_path / "soak.md").results()] == ["passed"]
 
 

@@ -46,6 +46,7 @@ OWN_KEYS = {
     "taskmanager.network.max-frame-size",
     "taskmanager.network.stalled-channel-warning",
     "taskmanager.worker.start",
+    "web.pages",
     "testing.fault-plan",
     "testing.fault-plan.arguments",
     "yarn.deployment-timeout",
