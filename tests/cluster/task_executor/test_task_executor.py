@@ -36,9 +36,9 @@ from yarrow.container.slot_table import SlotState
 from yarrow.container.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
-from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.leader import LeaderInformation
