@@ -59,7 +59,7 @@ class SourceHead(WatermarkMaker):
     reads_ahead = False
 
     def rows_wait(self, waiting: bool) -> None:
-        """Rows that it gave wait for the chain, and it is not asked for others meanwhile; or wait no more."""
+        """Rows that it gave wait, or the task lacks credit: it is not asked for others meanwhile; or is again."""
         self._time.rows_wait(waiting)
 
     def carry(self, records: list[SourceRecords]) -> bool:

@@ -60,7 +60,7 @@ class SourceTime:
         return None
 
     def rows_wait(self, waiting: bool) -> None:
-        """Rows wait for the chain, and no split is asked for others; or they wait no more."""
+        """No split is asked for rows, because others wait or the task lacks credit; or they are again."""
         return None
 
 
@@ -96,19 +96,24 @@ class IngestionTime(SourceTime):
         self._target = target
         self._periodic = PeriodicEmission(settings.interval_ms, self._clock.epoch_ms())
         self._last = MIN_TIMESTAMP
+        #: Rows stamped with `_last` may not have been run.
+        self._at_hand = False
 
-    def timed(self, records: SourceRecords) -> Iterable[SourceRecords]:
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
         # The clock may be set back: what was promised by a watermark stays.
         self._last = max(self._last, self._clock.epoch_ms())
         records.timestamps = [self._last] * _length(records)
-        return (records,)
+        self._at_hand = True
+        yield records
+        self._at_hand = False
 
     def next_emission(self) -> int | None:
         return self._periodic.next_ms
 
     def emit_if_due(self, now_ms: int) -> None:
         if self._periodic.is_due(now_ms):
-            self._last = max(self._last, now_ms)
+            if not self._at_hand:
+                self._last = max(self._last, now_ms)
             self._target.emit_watermark(self._last - 1)
 
 
@@ -142,6 +147,10 @@ class SplitWatermarks(SourceTime):
         #: True for a reader whose records name no split.
         self._unnamed = False
         self._moved = False
+        #: A generator has seen rows that may not have been run: what it says of them waits for them.
+        self._ahead = False
+        #: The interval passed meanwhile.
+        self._was_due = False
         #: Counts of the splits that have ended.
         self._late_before = 0
         self._bounded_before = 0
@@ -216,7 +225,7 @@ class SplitWatermarks(SourceTime):
 
     def _hand_on(self) -> None:
         """Tells the stream what the generators have said since the last call."""
-        if not self._moved:
+        if not self._moved or self._ahead:
             return
         self._moved = False
         counted = self._counted()
@@ -269,11 +278,22 @@ class SplitWatermarks(SourceTime):
             tracker.on_event(rows[index], MIN_TIMESTAMP if stamp is None else stamp)
             if self._moved:
                 end = index + 1
-                yield SourceRecords(rows[start:end], stamps[start:end], records.split_id, side, errors)
+                yield from self._seen(
+                    SourceRecords(rows[start:end], stamps[start:end], records.split_id, side, errors)
+                )
                 start, side, errors = end, None, 0
-                self._hand_on()
         if start < len(rows):
-            yield SourceRecords(rows[start:], stamps[start:], records.split_id, side, errors)
+            yield from self._seen(SourceRecords(rows[start:], stamps[start:], records.split_id, side, errors))
+
+    def _seen(self, part: SourceRecords) -> Iterator[SourceRecords]:
+        """A part that the generator has seen to its end; other things of the task may come between two of its rows."""
+        self._ahead = True
+        yield part
+        self._ahead = False
+        if self._was_due:
+            self._was_due = False
+            self._ask()
+        self._hand_on()
 
     def _stamps(self, rows: Sequence[Any], former: Sequence[int | None] | None) -> list[int | None]:
         """The timestamp of each row, the assigner's where there is one."""
@@ -321,10 +341,17 @@ class SplitWatermarks(SourceTime):
         return self._periodic.next_ms
 
     def emit_if_due(self, now_ms: int) -> None:
-        if self._periodic.is_due(now_ms):
-            for tracker in self._counted():
-                tracker.on_periodic_emit()
-            self._hand_on()
+        if not self._periodic.is_due(now_ms):
+            return
+        if self._ahead:
+            self._was_due = True
+            return
+        self._ask()
+        self._hand_on()
+
+    def _ask(self) -> None:
+        for tracker in self._counted():
+            tracker.on_periodic_emit()
 
 
 def _length(records: SourceRecords) -> int:

@@ -154,6 +154,8 @@ class ReadingSource(SourceHead):
 
     def take_carried(self) -> list[SourceRecords]:
         carried, self._carried = self._carried, []
+        # A split that had ended counts until its records were run: those of others must not outrun them.
+        self._time.add_splits([records.split_id for records in carried if records.split_id is not None])
         return carried
 
     def carry(self, records: list[SourceRecords]) -> bool:

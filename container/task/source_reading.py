@@ -45,7 +45,7 @@ class SourceReading:
         self._parts: Iterator[SourceRecords] | None = None
         #: The rest of the part at hand, where a mail has cut it: (rows, timestamps).
         self._part: tuple[Sequence[Any], Sequence[int | None] | None] | None = None
-        #: The source was told that rows wait.
+        #: The source was told that it is not asked for rows.
         self._told_to_wait = False
 
     @property
@@ -64,6 +64,14 @@ class SourceReading:
         """The task opens: rows that the restored checkpoint holds as read, and not as run, come first."""
         for records in self._source.take_carried():
             self._waiting.put(records)
+        self.tell_source()
+
+    def tell_source(self) -> None:
+        """Tells the source whether it is asked: not while rows wait, nor while the task lacks credit."""
+        waits = self._has_rows or self._task.blocked
+        if self._told_to_wait is not waits:
+            self._told_to_wait = waits
+            self._source.rows_wait(waits)
 
     def take(self, now: float) -> bool:
         """Reads until the slice that began at `now` is over, a mail waits or nothing is there; True when it worked."""
@@ -115,9 +123,7 @@ class SourceReading:
         started = task.seconds()
         done = self._run_rows(task.sizer.rows if source.reads_ahead else _ALL)
         task.sizer.measured(done, task.seconds() - started)
-        if self._told_to_wait is not self._has_rows:
-            self._told_to_wait = self._has_rows
-            source.rows_wait(self._told_to_wait)
+        self.tell_source()
 
     def _run_rows(self, max_rows: int) -> int:
         """Runs the chunk at hand, or the next one, to its end or until it is cut; gives the number of rows run."""
@@ -137,6 +143,9 @@ class SourceReading:
                     self._chunk, self._run, self._parts = SourceRecords(()), 0, None
                     return done
                 chain.run_source_side(part.side)
+                if part.side is not None:
+                    # A cut before the first row must not carry it once more.
+                    self._chunk = replace(self._chunk, side=None)
                 rows, stamps = part.rows, part.timestamps
             else:
                 (rows, stamps), self._part = self._part, None
@@ -168,13 +177,15 @@ class SourceReading:
             for records in source.before_cut():
                 self._waiting.put(records)
                 self._run_out()
+        self.tell_source()
 
     def _is_soon_run(self) -> bool:
-        """Whether all that waits is run within a slice, and may be run now."""
+        """Whether all that waits is known to be run within a slice, and may be run now."""
         task, cost = self._task, self._task.sizer.cost
         rows = self._waiting.rows + len(self._chunk.rows) - self._run
         return (
-            cost.fixed + (cost.row or 0.0) * rows <= task.slice_seconds
+            (not rows or cost.row is not None)
+            and cost.fixed + (cost.row or 0.0) * rows <= task.slice_seconds
             and task.outputs.have_credit()
             and self._chain.is_available
         )

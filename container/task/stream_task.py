@@ -111,7 +111,7 @@ class StreamTask:
         #: The rows that a generated loop works on.
         self.chunk = ChunkAtHand()
         #: True while outputs lack credit: until it comes there is nothing to do.
-        self._blocked = False
+        self.blocked = False
         self._mailbox = Mailbox(self.chunk)
         self.mail_delays = self._mailbox.delays
         self.inputs = TaskInputs(self, latency)
@@ -290,8 +290,12 @@ class StreamTask:
         return False, Phase.IDLE
 
     def _run_slice(self, now: float) -> tuple[bool, Phase]:
-        self._blocked = not (self.outputs.have_credit() and self.chain.is_available)
-        if self._blocked:
+        blocked = not (self.outputs.have_credit() and self.chain.is_available)
+        if blocked is not self.blocked:
+            self.blocked = blocked
+            if self.chain.source is not None:
+                self.reading.tell_source()
+        if blocked:
             waiting = self.chain.source is not None or self.inputs.has_data
             self.outputs.flush_if_due()
             return False, self._blocked_phase() if waiting else Phase.IDLE
@@ -421,7 +425,7 @@ class StreamTask:
             if self.outputs.flush_at is not None:
                 due.append(self.outputs.flush_at - now)
             # Nothing of the rest is done without credit, and its arrival wakes the task.
-            if not self._blocked:
+            if not self.blocked:
                 timer = self.chain.next_timer()
                 if timer is not None:
                     due.append((timer - self.environment.clock.epoch_ms()) / 1000)

@@ -16,6 +16,7 @@ from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerat
 from yarrow.container.operators.carried_records import CARRIED
 from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.task.task_stage import TaskStage
+from yarrow.datastream import OutputTag
 from yarrow.datastream.connectors.base import (
     Boundedness,
     NothingAvailable,
@@ -59,6 +60,12 @@ class World:
     make: ClassVar[Callable[[int], Any]]
     #: Called with each row as the chain runs it.
     on_row: ClassVar[Callable[[Any], None]]
+    #: Called when a poll begins.
+    on_poll: ClassVar[Callable[[], None]]
+    #: The most rows that a poll gives.
+    poll_rows: ClassVar[int]
+    #: Nothing is there at the end, or yet, and the source goes on.
+    endless: ClassVar[bool]
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +78,9 @@ def world() -> None:
     World.names = ("a",)
     World.make = staticmethod(lambda number: number)
     World.on_row = staticmethod(lambda row: None)
+    World.on_poll = staticmethod(lambda: None)
+    World.poll_rows = 1 << 20
+    World.endless = False
 
 
 class Polled(Source[Any, Place]):
@@ -100,14 +110,15 @@ class PolledReader(SourceReader[Any, Place]):
         if not self.splits:
             return NothingAvailable()
         World.asked.append(max_rows)
+        World.on_poll()
         split = self.splits.pop(0)
         self.splits.append(split)
         first = split.next
-        split.next = min(World.end, first + max_rows)
+        split.next = min(World.end, first + min(max_rows, World.poll_rows))
         fixed, each = World.poll
         World.clock.advance(fixed + each * (split.next - first))
         if first == split.next:
-            return None
+            return NothingAvailable() if World.endless else None
         return SourceRecords([World.make(i) for i in range(first, split.next)], split_id=split.name)
 
     def snapshot_state(self, checkpoint_id: int) -> list[Place]:
@@ -143,6 +154,7 @@ def harness(
     source: Source[Any, Any] | None = None,
     strategy: WatermarkStrategy | None = None,
     snapshots: Snapshots | None = None,
+    **options: Any,
 ) -> OperatorHarness:
     made = OperatorHarness(
         lambda env: env.from_source(
@@ -151,6 +163,7 @@ def harness(
         inputs=0,
         clock=World.clock,
         snapshots=snapshots,
+        **options,
     )
     begin(made)
     return made
@@ -404,3 +417,213 @@ def test_a_split_that_is_not_asked_because_rows_wait_is_not_idle() -> None:
                 assert min(element.rows) > reached
             elif isinstance(element, Watermark):
                 reached = element.timestamp
+
+
+# ---------------------------------------------------------------------- time, where other things come between two rows
+
+
+class Greatest(WatermarkGenerator):
+    """Says at the interval what it has seen in the records."""
+
+    needs_each_event = True
+
+    def __init__(self) -> None:
+        self._greatest = -1
+
+    def on_event(self, event: Any, event_timestamp: int, output: Any) -> None:
+        self._greatest = max(self._greatest, event_timestamp)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        output.emit_watermark(self._greatest)
+
+
+def late_rows(running: OperatorHarness) -> list[Any]:
+    """Rows whose timestamp a watermark before them had said to be over."""
+    late: list[Any] = []
+    reached = -(1 << 63)
+    for element in running.elements():
+        if isinstance(element, RowBatch):
+            assert element.timestamps is not None
+            late += [
+                row
+                for row, stamp in zip(element.rows, element.timestamps, strict=True)
+                if stamp is None or stamp <= reached
+            ]
+        elif isinstance(element, Watermark):
+            reached = element.timestamp
+    return late
+
+
+def watermarks(running: OperatorHarness) -> list[int]:
+    return [element.timestamp for element in running.elements() if isinstance(element, Watermark)]
+
+
+@pytest.mark.parametrize("generator", [Greatest, Marking])
+def test_no_periodic_watermark_overtakes_rows_that_its_generator_has_seen(generator: Any) -> None:
+    World.row, World.end = 1e-5, 400
+    strategy = WatermarkStrategy.for_generator(generator).with_timestamp_assigner(Numbered())
+    with harness(strategy=strategy) as running:
+        (task,) = running.tasks
+        World.on_row = staticmethod(
+            lambda row: task.post(lambda: World.clock.advance(0.3)) if row == 100 else None
+        )
+        running.run()
+        assert running.output == list(range(400))
+        assert late_rows(running) == []
+        # What was due is said behind the chunk.
+        assert [mark for mark in watermarks(running) if 100 < mark < 300]
+
+
+def test_no_split_that_comes_between_two_rows_sends_their_watermark_ahead() -> None:
+    World.row, World.end = 1e-5, 400
+    strategy = WatermarkStrategy.for_generator(Marking).with_timestamp_assigner(Numbered())
+    with harness(strategy=strategy) as running:
+        (task,) = running.tasks
+        head: Any = task.chain.source
+        # One that the reader has: it says nothing new of event time.
+        World.on_row = staticmethod(
+            lambda row: task.post(lambda: head._time.add_splits(["a"])) if row == 100 else None
+        )
+        running.run()
+        assert late_rows(running) == []
+
+
+def test_no_watermark_overtakes_rows_that_have_the_time_of_their_ingestion() -> None:
+    World.row, World.end = 1e-5, 400
+    with harness(configuration={"pipeline.time-characteristic": "IngestionTime"}) as running:
+        (task,) = running.tasks
+        World.on_row = staticmethod(
+            lambda row: task.post(lambda: World.clock.advance(0.3)) if row == 100 else None
+        )
+        running.run()
+        assert running.output == list(range(400))
+        assert watermarks(running)
+        assert late_rows(running) == []
+
+
+IDLE_AFTER_HALF_A_SECOND = (
+    WatermarkStrategy.for_monotonous_timestamps()
+    .with_timestamp_assigner(Numbered())
+    .with_idleness(Duration.of_millis(500))
+)
+
+
+def test_a_split_becomes_idle_behind_a_cut_that_ran_what_waited() -> None:
+    World.row, World.end, World.endless = 1e-6, 256, True
+    snapshots = Snapshots()
+    with harness(strategy=IDLE_AFTER_HALF_A_SECOND, snapshots=snapshots) as running:
+        (task,) = running.tasks
+        World.on_row = staticmethod(
+            lambda row: task.post(lambda: task.trigger_checkpoint(barrier())) if row == 10 else None
+        )
+        running.run()
+        assert len(snapshots.taken) == 1
+        assert running.output == list(range(256))
+        for _ in range(10):
+            running.advance(0.2)
+        assert [e.idle for e in running.elements() if isinstance(e, WatermarkStatus)] == [True]
+
+
+def test_a_split_that_is_not_asked_for_lack_of_credit_is_not_idle() -> None:
+    World.row, World.end, World.poll_rows, World.names = 0.02, 0, 1, ("a", "b")
+    World.endless = True
+    with harness(strategy=IDLE_AFTER_HALF_A_SECOND, output_credit=1) as running:
+        (task,) = running.tasks
+        head: Any = task.chain.source
+        for _ in range(2):
+            running.advance(0.2)
+        # Split a is ahead; no credit is left behind its first row.
+        World.end = 110
+        head._reader.splits.sort(key=lambda split: split.name)
+        head._reader.splits[0].next = 100
+        running.hold_outputs = True
+        task.wake()
+        running.run()
+        assert task.blocked
+        running.advance(10)
+        running.hold_outputs = False
+        World.endless = False
+        task.wake()
+        running.run()
+        assert 0 in running.output and 100 in running.output
+        assert not [e for e in running.elements() if isinstance(e, WatermarkStatus)]
+        assert late_rows(running) == []
+
+
+def test_restored_rows_of_a_split_that_had_ended_are_not_late() -> None:
+    World.row, World.end = 0.3, 0
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
+    with harness(strategy=strategy) as running:
+        (task,) = running.tasks
+        head: Any = task.chain.source
+        head._carried = [
+            SourceRecords([500, 501], None, "a"),
+            SourceRecords([10, 11], None, "old"),
+            SourceRecords([], finished_before=("old",)),
+        ]
+        task.reading.recover()
+        running.run()
+        assert running.output == [500, 501, 10, 11]
+        assert late_rows(running) == []
+
+
+# ---------------------------------------------------------------------- cuts at odd moments
+
+
+def test_a_cut_before_the_first_chunk_is_not_late_by_all_that_was_read() -> None:
+    World.row, World.end = 0.02, 300
+    snapshots = Snapshots()
+    with harness(snapshots=snapshots) as running:
+        (task,) = running.tasks
+
+        def on_poll() -> None:
+            if len(World.asked) == 1:
+                task.post(lambda: task.trigger_checkpoint(barrier()))
+
+        World.on_poll = staticmethod(on_poll)
+        running.run()
+        # Nothing is known of what a row costs.
+        assert [row for entry in snapshots.state(CARRIED) for row in entry[4]] == list(range(256))
+        assert running.output == list(range(300))
+
+
+class WithSides(Polled):
+    def create_reader(self, context: Any) -> Any:
+        return ReaderWithSides()
+
+
+class ReaderWithSides(PolledReader):
+    """Says to a side output where each poll began."""
+
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        found = super().poll(max_rows)
+        if isinstance(found, SourceRecords):
+            found.side = [("begins", found.rows[0])]
+        return found
+
+
+def test_what_went_to_a_side_output_is_not_carried_by_a_cut_before_the_first_row() -> None:
+    World.row, World.end = 0.02, 300
+    snapshots = Snapshots()
+
+    def fragment(env: Any) -> Any:
+        stream = env.from_source(WithSides(), WatermarkStrategy.no_watermarks(), "polled")
+        return stream.map(run_row), stream.get_side_output(OutputTag("begins")).map(lambda row: row)
+
+    with OperatorHarness(fragment, inputs=0, clock=World.clock, snapshots=snapshots) as running:
+        begin(running)
+        (task,) = running.tasks
+        begin_chunk = task.chunk.begin
+
+        def interrupted(rows: Sequence[Any]) -> Any:
+            task.chunk.begin = begin_chunk  # type: ignore[method-assign]
+            found = begin_chunk(rows)
+            task.post(lambda: task.trigger_checkpoint(barrier()))
+            return found
+
+        task.chunk.begin = interrupted  # type: ignore[method-assign]
+        running.run()
+        assert [entry[6] for entry in snapshots.state(CARRIED)] == [None] * len(snapshots.state(CARRIED))
+        assert sum(len(entry[4]) for entry in snapshots.state(CARRIED)) == 256
+        assert running.outputs(0) == list(range(300))
+        assert running.outputs(1) == [0, 256]
