@@ -83,7 +83,8 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
 
     @property
     def uses_current_key(self) -> bool:
-        return self._runtime_context.has_keyed_state
+        # `yarrow info --code` compiles operators that nothing has opened.
+        return self._opened and self._runtime_context.has_keyed_state
 
     def bind_combination(self, code: CodeWriter) -> str:
         return code.bind("reduce", method_of(self.function, "reduce", self.name))

@@ -36,8 +36,23 @@ class ControlPlaneLog(logging.FileHandler):
         return io.TextIOWrapper(io.FileIO(descriptor, "a"), encoding=self.encoding, write_through=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A log that cannot be written costs its line alone."""
+        """A log that cannot be written costs its line alone.
+
+        `logging` writes to stderr what finds no handler at all. This handler must not change that for the client.
+        """
         try:
             super().emit(record)
         except OSError:
             self.handleError(record)
+        last_resort = logging.lastResort
+        if last_resort is not None and record.levelno >= last_resort.level and self._is_alone(record.name):
+            last_resort.handle(record)
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether no handler of the client's gets records of a logger; True for one log only where several write."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        handlers: list[logging.Handler] = []
+        while logger is not None:
+            handlers += logger.handlers
+            logger = logger.parent if logger.propagate else None
+        return handlers[:1] == [self] and all(isinstance(handler, ControlPlaneLog) for handler in handlers)

@@ -37,3 +37,33 @@ def test_a_log_that_cannot_be_written_fails_nobody(tmp_path: Path, monkeypatch: 
         logging.getLogger("yarrow.am").warning("goes nowhere")
     finally:
         log.end()
+
+
+def test_warnings_still_reach_stderr_where_the_client_has_no_handler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    class LastResort(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    monkeypatch.setattr(logging, "lastResort", LastResort(logging.WARNING))
+    engine = logging.getLogger("yarrow")
+    # Handlers of the root logger are the test runner's.
+    monkeypatch.setattr(engine, "propagate", False)
+    logs = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        logs.append(ControlPlaneLog(tmp_path / name))
+    try:
+        logging.getLogger("yarrow.am").warning("a job restarts")
+        logging.getLogger("yarrow.am").info("below the level")
+        own = logging.NullHandler()
+        engine.addHandler(own)
+        logging.getLogger("yarrow.am").warning("the client's handler has this")
+        engine.removeHandler(own)
+    finally:
+        for log in logs:
+            log.end()
+    assert said == ["a job restarts"], "once, though two clusters run"
