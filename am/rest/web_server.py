@@ -98,9 +98,11 @@ class _TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._expect_head()
-        if self.waiting[self._host] > self.max_waiting:
-            transport.abort()
+        self._host = self.client[0] if self.client else ""
+        if self.waiting[self._host] >= self.max_waiting:
+            transport.abort()  # before anybody gives way to it
+        else:
+            self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
@@ -115,7 +117,6 @@ class _TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        self._host = self.client[0] if self.client else ""
         self.waiting[self._host] += 1
         close = functools.partial(self.transport.close)
         self._deadline = self.loop.call_later(self.head_timeout, close)

@@ -32,8 +32,8 @@ T = TypeVar("T")
 REDACTED: Final = "******"
 
 _SECRET: Final = re.compile(
-    r"^security\..*password|secret|passw(or)?d|token(?!s\.enabled|s\.renewal|\.services)|credential"
-    r"|api[-_.]?key|access[-_.]?key|account[-_.]?key|private[-_.]?key|auth-params|sasl\.jaas|basic-auth|http-headers",
+    r"^security\..*password|secret|passw(or)?d|passphrase|(?<![a-z])pwd(?![a-z])|token(?!s\.enabled|s\.renewal|\.services)|credential"
+    r"|api[-_.]?key|access[-_.]?key|account[-_.]?key|private[-_.]?key|service[-_.]?key|auth-params|sasl\.jaas|jaas\.config|basic-auth|http-headers",
     re.IGNORECASE,
 )
 

@@ -30,7 +30,9 @@ from yarrow.runtime.snapshot.record_classes import (
     StoredClass,
     UnwritableClassError,
     WritableClass,
+    refuse_special_names,
     restorer_of,
+    special_name,
     writable_class,
 )
 
@@ -66,6 +68,8 @@ ARROW_BATCH: Final = 27
 ARROW_TABLE: Final = 28
 PICKLE: Final = 29
 
+#: In place of the number of a class whose instances have names that are no fields.
+_SPECIAL: Final = -1
 _MIN_INT: Final = -(1 << 63)
 _MAX_INT: Final = (1 << 63) - 1
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -145,11 +149,16 @@ class TreeWriter:
                 fields[name] = getattr(value, name)
         if writable.has_dict:
             fields.update(value.__dict__)
-        return [INSTANCE, self._number(writable, tuple(fields)), *map(self.tree, fields.values())]
+        number = self._number(writable, tuple(fields))
+        if number == _SPECIAL:
+            return self._pickle(value, f"its attribute {special_name(fields)} is none of a plain field's")
+        return [INSTANCE, number, *map(self.tree, fields.values())]
 
     def _number(self, writable: WritableClass, fields: tuple[str, ...]) -> int:
         number = self._numbers.get((writable.cls, fields))
-        if number is None:
+        if number is None and special_name(fields):
+            number = self._numbers[writable.cls, fields] = _SPECIAL
+        elif number is None:
             number = self._numbers[writable.cls, fields] = len(self.classes)
             annotations = [writable.annotations.get(name) for name in fields]
             self.classes.append(StoredClass(writable.form, writable.name, list(fields), annotations))
@@ -324,7 +333,10 @@ class TreeReader:
         number = tree[1]
         restorer = self._restorers.get(number)
         if restorer is None:
-            restorer = self._restorers[number] = restorer_of(self._classes[number], self._resolve)
+            stored = self._classes[number]
+            if not self._trusted:
+                refuse_special_names(stored)
+            restorer = self._restorers[number] = restorer_of(stored, self._resolve)
         return restorer(self.rest(tree, 2))
 
     def unpickled(self, tree: list[Any]) -> Any:
@@ -387,8 +399,12 @@ def _read_objects(r: TreeReader, tree: list[Any]) -> np.ndarray[Any, Any]:
 def _read_arrow(r: TreeReader, tree: list[Any]) -> Any:
     import pyarrow as pa
 
-    table = pa.ipc.open_stream(tree[1])
-    return table.read_next_batch() if tree[0] == ARROW_BATCH else table.read_all()
+    stream = pa.ipc.open_stream(tree[1])
+    found = stream.read_next_batch() if tree[0] == ARROW_BATCH else stream.read_all()
+    if not r._trusted:
+        # Arrow itself believes offsets and lengths: false ones lead past the end of the message, into other memory.
+        found.validate(full=True)
+    return found
 
 
 _READERS: Final[dict[int, Callable[[TreeReader, list[Any]], Any]]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, ForwardRef, NamedTuple
 
 from yarrow.runtime.data.errors import KeyDecodeError
@@ -66,6 +66,21 @@ class WritableClass(NamedTuple):
     slots: tuple[str, ...]
     has_dict: bool
     annotations: dict[str, str]
+
+
+def special_name(names: Iterable[str]) -> str:
+    """The first name of an attribute that is no field: of the form `__x__`, or no text; empty where there is none.
+
+    Libraries ask instances for such attributes and believe them: numpy reads memory where `__array_interface__` says.
+    """
+    return next((repr(name) for name in names if type(name) is not str or name[:2] == "__" == name[-2:]), "")
+
+
+def refuse_special_names(stored: StoredClass) -> None:
+    """Raises ValueError for instances with an attribute that no writer writes."""
+    name = special_name(stored.fields)
+    if name:
+        raise ValueError(f"instances of {stored.name} with an attribute {name}, which is no field")
 
 
 def writable_class(cls: type) -> WritableClass | None:

@@ -31,7 +31,9 @@ from yarrow.runtime.snapshot.record_classes import (
     UnwritableClassError,
     WritableClass,
     class_now,
+    refuse_special_names,
     restorer_of,
+    special_name,
     writable_class,
 )
 
@@ -116,7 +118,7 @@ class ColumnsWriter:
                 columns = [[*map(attrgetter(name), rows)] for name in names]
             except AttributeError:  # a slot that is not set
                 return None
-        if not names or not all(type(name) is str for name in names):
+        if not names or not all(type(name) is str for name in names) or special_name(names):
             return None
         annotations = [writable.annotations.get(name) for name in names]
         stored = StoredClass(writable.form, writable.name, list(names), annotations)
@@ -214,6 +216,7 @@ def _rows_of(names: tuple[str, ...] | None, columns: Sequence[Sequence[Any]]) ->
 
 
 def _instances_of(stored: StoredClass, resolve: Resolve) -> Builder:
+    refuse_special_names(stored)
     cls = class_now(stored, resolve)
     build = None if cls is None else _unchanged_builder(cls, stored)
     if build is not None:

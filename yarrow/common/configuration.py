@@ -17,6 +17,7 @@ from yarrow.common.config_options import (
     render_map,
     render_scalar,
 )
+from yarrow.common.quoted_lists import join_quoted, split_quoted
 
 __all__ = ["Configuration"]
 
@@ -198,11 +199,30 @@ class Configuration:
         return f"Configuration({self._shown()!r})"
 
     def _shown(self) -> dict[str, str]:
-        return {key: _HIDDEN if _is_secret(key) else value for key, value in self.to_dict().items()}
+        return {
+            key: _HIDDEN if _is_secret(key) else _without_secrets(value)
+            for key, value in self.to_dict().items()
+        }
 
 
 def _is_secret(key: str) -> bool:
     return any(part in key.lower() for part in _SECRET_PARTS)
+
+
+def _without_secrets(text: str) -> str:
+    """A value that may be a map, as global job parameters are, without what is secret by its inner key."""
+    if not _is_secret(text):
+        return text
+    try:
+        entries = [entry.partition(":") for entry in split_quoted(text, ",")]
+    except ValueError:
+        return _HIDDEN
+    if not any(colon and _is_secret(key) for key, colon, _ in entries):
+        return text
+    shown = [
+        f"{key}{colon}{_HIDDEN if colon and _is_secret(key) else value}" for key, colon, value in entries
+    ]
+    return join_quoted(shown, ",")
 
 
 def _render(value: Any) -> str:

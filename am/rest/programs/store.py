@@ -174,7 +174,7 @@ def _check_size(path: Path, name: str) -> None:
     """Looks at the end of an archive, which says how long its directory is, before that is read whole."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(max(0, size - _END.size - _MAX_COMMENT))
+        file.seek(max(0, size - _LOCATOR_BYTES - _END.size - _MAX_COMMENT))
         tail = file.read()
     at = tail.rfind(_END_MARK)
     if at < 0 or len(tail) - at < _END.size:

@@ -35,6 +35,18 @@ def test_secrets_are_hidden_in_texts() -> None:
     assert made.to_dict()["my.Token"] == "hush"
 
 
+def test_secrets_in_maps_are_hidden_in_texts() -> None:
+    config = ExecutionConfig(Configuration()).set_global_job_parameters(
+        {"owner": "ada", "db.password": "a,hush"}
+    )
+    assert "hush" not in repr(config) and "owner:ada,db.password:******" in str(config)
+    assert config.get_global_job_parameters()["db.password"] == "a,hush"
+    made = Configuration().set_string("a", "x:1,my.token:hush").set_string("b", "'my.token:hush")
+    assert "hush" not in repr(made)
+    for text in ("hdfs://h/secrets/x", "-Dtoken.file", "x: 1 , secrets"):
+        assert f"a={text}" in str(Configuration().set_string("a", text))
+
+
 def test_execution_configs_are_equal_hash_alike_and_print_what_is_set() -> None:
     one, other = ExecutionConfig().set_parallelism(4), ExecutionConfig().set_parallelism(4)
     assert one == other and hash(one) == hash(other)

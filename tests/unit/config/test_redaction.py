@@ -12,7 +12,19 @@ from yarrow.runtime.config.settings import Settings
 KEY = "pipeline.global-job-parameters"
 
 
-@pytest.mark.parametrize("inner", ["db.password", "api-key", "ACCESS_TOKEN", "my.secret"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "db.password",
+        "api-key",
+        "ACCESS_TOKEN",
+        "my.secret",
+        "cloud.service-key",
+        "kafka.jaas.config",
+        "db.pwd",
+        "key.passphrase",
+    ],
+)
 def test_inner_keys_of_maps_are_hidden_as_keys_are(inner: str) -> None:
     settings = Settings({KEY: f"owner:ada,{inner}:hunter2", f"{KEY}.{inner}": "hunter3"})
     shown = settings.to_dict()

@@ -57,7 +57,15 @@ def test_a_server_without_a_hash_does_not_start() -> None:
         TokenEntrance(b"")
 
 
-@pytest.mark.parametrize(("method", "path"), [*ACTIONS, ("PUT", "/jobs/x/resource-requirements")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *ACTIONS,
+        ("PUT", "/jobs/x/resource-requirements"),
+        ("GET", "/jars/none/plan%0A"),
+        ("GET", f"/jobs/{JOB}/yarn-cancel%0A"),
+    ],
+)
 def test_nothing_changes_through_the_proxy(cluster: FakeCluster, method: str, path: str) -> None:
     answer = ask(cluster, method, path, BY_PROXY)
     assert answer.status_code == 403

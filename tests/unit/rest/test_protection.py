@@ -134,11 +134,12 @@ def test_foreign_pages_read_nothing_unless_their_origin_is_named(cluster: FakeCl
         ({"x-requested-with": "curl"}, True),
     ],
 )
+@pytest.mark.parametrize("path", ["/jars/none/plan", "/v1/jars/none/plan", "/jars/none/plan%0A"])
 def test_a_plan_by_get_runs_for_own_pages_and_for_what_no_page_can_send(
-    cluster: FakeCluster, headers: dict[str, str], allowed: bool
+    cluster: FakeCluster, path: str, headers: dict[str, str], allowed: bool
 ) -> None:
     # Behind the entrance: there is no such program.
-    status = ask(cluster, "GET", "/jars/none/plan", headers=headers).status_code
+    status = ask(cluster, "GET", path, headers=headers).status_code
     assert status == (404 if allowed else 403)
 
 

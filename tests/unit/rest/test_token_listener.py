@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
 from dataclasses import replace
@@ -247,6 +248,35 @@ def test_older_versions_of_tls_are_refused(cluster: FakeCluster, tmp_path: Path)
                 await status(server, old)
             assert await status(server, client_context(stores)) == 200
         finally:
+            await server.stop()
+
+    run(main())
+
+
+def test_a_host_at_its_limit_makes_nobody_else_give_way(cluster: FakeCluster) -> None:
+    async def main() -> None:
+        few = replace(WITH_TOKEN, max_waiting_connections=1, max_connections=4)
+        server = await started(cluster, few)
+        writers = []
+
+        async def half_sent(host: str) -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection(HOST, server.port, local_addr=(host, 0))
+            writer.write(b"GET /overview HTTP/1.1\r\nHost: x\r\n")
+            writers.append(writer)
+            return reader
+
+        try:
+            await half_sent("127.0.0.1")
+            slow, slow_writer = await half_sent("127.0.0.2"), writers[-1]
+            for _ in range(4):
+                refused = await half_sent("127.0.0.1")
+                with contextlib.suppress(ConnectionResetError):
+                    assert await refused.read() == b""
+            slow_writer.write(f"Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+            assert (await slow.readline()).startswith(b"HTTP/1.1 200 ")
+        finally:
+            for writer in writers:
+                writer.close()
             await server.stop()
 
     run(main())

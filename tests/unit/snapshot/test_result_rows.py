@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from tests.unit.snapshot.result_classes import (
@@ -241,6 +242,34 @@ def test_a_stored_field_reaches_no_property_of_its_class(cls: type[WithProperty]
         (found,) = read(data)
         assert found.__dict__ == {"armed": True}
     assert WithProperty.calls == calls
+
+
+@pytest.mark.parametrize("name", ["__array_interface__", "__array_struct__", "__dict__"])
+def test_a_stored_field_is_no_attribute_that_libraries_believe(name: str) -> None:
+    for data in instances(f"{Holder.__module__}:{Holder.__qualname__}", {"name": "a", "inner": 1, name: 1}):
+        with pytest.raises(UnreadableRowsError, match=name):
+            read(data)
+
+
+@pytest.mark.parametrize("name", ["__version__", 7])
+@pytest.mark.parametrize("others", [[], [1]], ids=["columns", "trees"])
+def test_instances_with_such_an_attribute_are_pickled(name: Any, others: list[Any]) -> None:
+    holder = Holder("a", 1)  # type: ignore[arg-type]
+    vars(holder)[name] = 2
+    data = written([holder, *others])
+    assert data[:1] == PICKLED
+    found = read(data, proof=ResultProof(key=KEY))[0]
+    assert vars(found) == vars(holder)
+
+
+def test_false_offsets_in_arrow_are_not_followed_out_of_the_message() -> None:
+    batch = pa.record_batch([pa.array([b"aaaa", b"bbbb"])], names=["field"])
+    data = written([batch])
+    assert read(data) == [batch]
+    offsets = data.index(bytes((0, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0)))
+    false = data[: offsets + 8] + (1 << 20).to_bytes(4, "little") + data[offsets + 12 :]
+    with pytest.raises(UnreadableRowsError, match="out of bounds"):
+        read(false)
 
 
 def test_classes_that_the_program_does_not_have_are_named() -> None:
