@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.data.errors import UncopyableValueError
+from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.snapshot.errors import StateSerializationError
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
@@ -26,11 +28,15 @@ Carried = tuple[
 
 
 def can_be_carried(records: Iterable[SourceRecords], operator: str) -> bool:
-    """False where a snapshot could not be written with these: some objects have no stored form."""
+    """False where a snapshot could not be written with these: some objects have no stored form, or no copy."""
     serializer = value_serializer(None, CARRIED, operator, allow_pickle=True)
     try:
-        serializer.dump_values(list(encode_carried(records, 0, 1, ())))
-    except StateSerializationError:
+        elements = encode_carried(records, 0, 1, ())
+        # The state keeps copies. An object that pickles and cannot be made again shows here, too.
+        for element in elements:
+            freeze_or_copy(element)
+        serializer.dump_values(list(elements))
+    except (StateSerializationError, UncopyableValueError):
         return False
     return True
 

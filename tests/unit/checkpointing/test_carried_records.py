@@ -153,10 +153,20 @@ class Held:
     lock: Any
 
 
+class Refused(Exception):
+    """A row that is an exception with more arguments than it tells its base."""
+
+    def __init__(self, what: str, status: int) -> None:
+        super().__init__(what)
+        self.status = status
+
+
 def test_rows_that_no_snapshot_can_hold_are_known_beforehand() -> None:
     assert can_be_carried([SourceRecords([1, "a", (2, {"b": [3.0]})], [1, 2, 3], "a")], "source")
     assert not can_be_carried([SourceRecords([1, Held(threading.Lock())])], "source")
     assert not can_be_carried([SourceRecords([1], side=[("tag", threading.Lock())])], "source")
+    # Pickled it is, but nobody can make it again.
+    assert not can_be_carried([SourceRecords([1, Refused("login", 403)])], "source")
 
 
 def test_what_waits_is_handed_out_in_parts() -> None:
