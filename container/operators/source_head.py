@@ -59,7 +59,7 @@ class SourceHead(WatermarkMaker):
     reads_ahead = False
 
     def rows_wait(self, waiting: bool) -> None:
-        """Rows that it gave wait, or the task lacks credit: it is not asked for others meanwhile; or is again."""
+        """Rows that it gave wait, or the task stands still: it is not asked for others meanwhile; or it is again."""
         self._time.rows_wait(waiting)
 
     def carry(self, records: list[SourceRecords]) -> bool:

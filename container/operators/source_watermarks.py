@@ -60,7 +60,7 @@ class SourceTime:
         return None
 
     def rows_wait(self, waiting: bool) -> None:
-        """No split is asked for rows, because others wait or the task lacks credit; or they are again."""
+        """No split is asked for rows, because others wait or the task stands still; or they are again."""
         return None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.slice_sizer import PollSizer
+from yarrow.container.task.task_stage import TaskStage
 from yarrow.container.task.waiting_records import WaitingRecords, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.data.elements import ArrowBatch, stamps_column
@@ -67,8 +68,9 @@ class SourceReading:
         self.tell_source()
 
     def tell_source(self) -> None:
-        """Tells the source whether it is asked: not while rows wait, nor while the task lacks credit."""
-        waits = self._has_rows or self._task.blocked
+        """Tells the source whether it is asked: not while rows wait, the task lacks credit or stands at a savepoint."""
+        task = self._task
+        waits = self._has_rows or task.blocked or task.stage is TaskStage.SUSPENDED
         if self._told_to_wait is not waits:
             self._told_to_wait = waits
             self._source.rows_wait(waits)

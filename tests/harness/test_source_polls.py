@@ -550,6 +550,22 @@ def test_a_split_that_is_not_asked_for_lack_of_credit_is_not_idle() -> None:
         assert late_rows(running) == []
 
 
+def test_a_split_that_is_not_asked_while_a_savepoint_stops_the_job_in_vain_is_not_idle() -> None:
+    World.end, World.names, World.endless = 0, ("a", "b"), True
+    with harness(strategy=IDLE_AFTER_HALF_A_SECOND, snapshots=Snapshots()) as running:
+        (task,) = running.tasks
+        for _ in range(2):
+            running.advance(0.2)
+        task.trigger_checkpoint(barrier(SnapshotKind.SAVEPOINT_SUSPEND))
+        assert task.stage is TaskStage.SUSPENDED
+        running.advance(10)
+        World.end, World.endless = 100, False
+        task.checkpoint_aborted(1)
+        running.run()
+        assert sorted(running.output) == sorted(2 * list(range(100)))
+        assert not [e for e in running.elements() if isinstance(e, WatermarkStatus)]
+
+
 def test_restored_rows_of_a_split_that_had_ended_are_not_late() -> None:
     World.row, World.end = 0.3, 0
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())

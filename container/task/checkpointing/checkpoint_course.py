@@ -78,7 +78,7 @@ class CheckpointCourse:
                 task.in_flight.drop()
             if kind.stops_job and task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
                 self._stopping = (ready.barrier, task.stage)
-                task.stage = TaskStage.SUSPENDED
+                self._stand(TaskStage.SUSPENDED)
 
     # ------------------------------------------------------------------ barriers that overtake
 
@@ -178,8 +178,15 @@ class CheckpointCourse:
                 f"savepoint {barrier.checkpoint_id}, which was to stop the job, was given up after the job had been "
                 "drained: it goes on from its last checkpoint"
             )
-        self._task.stage = stage
+        self._stand(stage)
         self._task.woken = True
+
+    def _stand(self, stage: TaskStage) -> None:
+        """Stands still at the savepoint, or goes on as before; a source is not asked for rows meanwhile."""
+        task = self._task
+        task.stage = stage
+        if task.chain.source is not None and not task.skipped:
+            task.reading.tell_source()
 
 
 def _kind(barrier: CheckpointBarrier) -> SnapshotKind:
