@@ -108,6 +108,12 @@ MUTANTS = (
         killer="test_completed.py::test_completed_ones_stay_in_order_of_their_ids",
     ),
     Mutant(
+        "InFlightRecorder.begin",
+        "if not overtakes(ready.barrier):",
+        "if False:",
+        killer="test_stream_task.py::test_cancel_and_barrier_at_the_source_wait_for_a_row_or_two",
+    ),
+    Mutant(
         "InMemoryRecoveryStore._guarded",
         "if records.epoch > self._epoch:",
         "if False:",
@@ -124,6 +130,12 @@ MUTANTS = (
         "if former.path != path:",
         "if False:",
         killer="test_recovery_store.py::test_pointers_are_in_the_order_of_ids_and_never_changed",
+    ),
+    Mutant(
+        "InMemoryRecoveryStore.use_checkpoint_id",
+        "checkpoint_id <= records.highest_id",
+        "checkpoint_id < records.highest_id",
+        killer="test_recovery_store.py::test_ids_rise_over_leaderships",
     ),
     Mutant(
         "JobStorages.use",
@@ -150,6 +162,12 @@ MUTANTS = (
         killer="test_source_events.py::test_an_event_sent_behind_a_snapshot_waits_for_the_readers_cut",
     ),
     Mutant(
+        "RecordedRecoveryStore.add",
+        "if former.path != path:",
+        "if False:",
+        killer="test_stored_jobs.py::test_pointers_outlive_a_leadership_and_are_fenced",
+    ),
+    Mutant(
         "RecordedRecoveryStore.use_checkpoint_id",
         "max(stored, self._spent)",
         "min(stored, self._spent)",
@@ -160,6 +178,12 @@ MUTANTS = (
         "if isinstance(spec, RowsToArrowOperator):",
         "if False:",
         killer="test_broken_wire.py::test_columns_that_are_not_the_declared_ones_fail_the_task_that_takes_them",
+    ),
+    Mutant(
+        "_restored",
+        "if settings.claim_mode is execution.ClaimMode.LEGACY:",
+        "if False:",
+        killer="test_restore.py::test_legacy_is_refused_with_a_remedy",
     ),
     Mutant(
         "_storage",

@@ -6,6 +6,12 @@ from bench.mutation.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "Connection._advance",
+        "if sent < len(head):",
+        "if False:",
+        killer="test_refused_connections.py::test_a_host_that_has_gone_without_a_word_is_noticed_from_either_end",
+    ),
+    Mutant(
         "Connection._parse",
         "end > available",
         "end >= available",
@@ -24,6 +30,12 @@ MUTANTS = (
         killer="test_refused_connections.py::test_a_wrong_secret_is_refused_by_the_server",
     ),
     Mutant(
+        "Connection.send",
+        "if self.closed:",
+        "if False:",
+        equivalent="Bytes queued on a closed connection are never written: the socket is gone.",
+    ),
+    Mutant(
         "Credit.is_left",
         "return self.sent_batches < self.granted_batches and self.sent_bytes < self.granted_bytes",
         "return True and self.sent_bytes < self.granted_bytes",
@@ -40,6 +52,12 @@ MUTANTS = (
         "if self.blocked or self.closed or not self._queue:",
         "if False:",
         killer="test_credit.py::test_what_can_be_taken_with_a_batch_is_the_batches_right_behind_it",
+    ),
+    Mutant(
+        "InputChannel.take",
+        "if isinstance(head, FrameHeader):",
+        "if False:",
+        killer="test_broken_wire.py::test_rows_that_disagree_with_their_header_fail_the_task_that_takes_them",
     ),
     Mutant(
         "InputGate.combined_watermark",
@@ -70,6 +88,24 @@ MUTANTS = (
         "max(1, estimated_bytes(batch.rows))",
         "min(1, estimated_bytes(batch.rows))",
         killer="test_credit.py::test_a_batch_over_the_window_travels_alone",
+    ),
+    Mutant(
+        "OutputChannel._has_credit",
+        "and self.sent_bytes < self._granted_bytes",
+        "and True",
+        killer="test_credit.py::test_the_window_bounds_what_waits_and_everything_arrives_in_order",
+    ),
+    Mutant(
+        "OutputChannel._has_credit",
+        "return self.sent_batches < self._granted_batches and self.sent_bytes < self._granted_bytes",
+        "return self.sent_batches < self._granted_batches and True",
+        killer="test_credit.py::test_a_batch_over_the_window_travels_alone",
+    ),
+    Mutant(
+        "OutputChannel._has_credit",
+        "self.sent_batches < self._granted_batches",
+        "self.sent_batches <= self._granted_batches",
+        killer="test_credit.py::test_the_window_bounds_what_waits_and_everything_arrives_in_order",
     ),
     Mutant(
         "OutputChannel._position_of",
@@ -124,6 +160,12 @@ MUTANTS = (
         "if wait is None or not wait.is_stall(now, self._bound):",
         "if False:",
         killer="test_stalled_channels.py::test_a_channel_with_credit_or_with_a_dead_consumer_is_not_stalled",
+    ),
+    Mutant(
+        "TaskOutputs.flush_if_due",
+        "if not any(partition.has_buffered for partition in self.partitions):",
+        "if False:",
+        equivalent="Flushing empty buffers sends nothing; the test only saves the walk.",
     ),
     Mutant(
         "WatermarkValve._recompute",

@@ -36,6 +36,12 @@ MUTANTS = (
         killer="test_leaderships.py::test_rows_of_a_client_do_not_end_with_the_leadership",
     ),
     Mutant(
+        "Dispatcher.request_job_details",
+        "if (master := self._jobs.running.get(job_id)) is not None:",
+        "if False:",
+        killer="test_slot_protocol.py::test_what_a_job_hears_last_of_its_slots_is_what_is_so",
+    ),
+    Mutant(
         "Dispatcher.request_job_status",
         "if (master := self._jobs.running.get(job_id)) is not None:",
         "if False:",
@@ -72,10 +78,28 @@ MUTANTS = (
         killer="test_leaderships.py::test_the_end_of_a_cluster_keeps_a_job_that_could_not_be_taken_over",
     ),
     Mutant(
+        "JobGraphStore.stored",
+        "if stored.version != RECORD_VERSION:",
+        "if False:",
+        killer="test_stored_jobs.py::test_a_damaged_graph_is_not_run",
+    ),
+    Mutant(
+        "JobGraphStore.stored",
+        "stored.version != RECORD_VERSION",
+        "stored.version == RECORD_VERSION",
+        killer="test_stored_jobs.py::test_a_job_is_found_by_the_next_leadership",
+    ),
+    Mutant(
         "JobMasterConnections.check",
         "if present != job_master_id:",
         "if False:",
         killer="test_fencing.py::test_the_resource_manager_refuses_a_stale_token_and_a_stale_job_master",
+    ),
+    Mutant(
+        "JobRecovery._cannot_recover",
+        "if await self._endpoint.run_blocking(self._store.is_cancelled, job.job_id):",
+        "if False:",
+        killer="test_leaderships.py::test_a_job_that_cannot_be_read_and_was_cancelled_before_ends_so",
     ),
     Mutant(
         "JobSlots.job",
@@ -94,6 +118,24 @@ MUTANTS = (
         "known.job_master_id != request.job_master_id",
         "known.job_master_id == request.job_master_id",
         killer="test_task_executor.py::test_a_job_master_of_an_older_epoch_gets_no_slot",
+    ),
+    Mutant(
+        "Jobs.check_new",
+        "if (ended := self.finished.get(job_id)) is not None:",
+        "if False:",
+        killer="test_leaderships.py::test_a_job_that_has_ended_never_runs_again_though_its_clean_up_was_cut_off",
+    ),
+    Mutant(
+        "Jobs.check_new",
+        "if job_id in self.kept:",
+        "if False:",
+        killer="test_leaderships.py::test_an_entry_that_cannot_be_read_fails_its_job_and_is_kept",
+    ),
+    Mutant(
+        "Leadership.elected",
+        "if now >= self.ends:",
+        "if False:",
+        killer="test_leadership.py::test_an_answer_that_took_as_long_as_a_session_grants_nothing",
     ),
     Mutant(
         "Leadership.heard",
@@ -194,6 +236,12 @@ MUTANTS = (
     Mutant(
         "_check_edge",
         "if source is None or target is None:",
+        "if False:",
+        killer="test_dispatcher_parts.py::test_bad_graphs_are_refused_in_words",
+    ),
+    Mutant(
+        "_check_parallelism",
+        "if vertex.max_parallelism > MAX_PARALLELISM:",
         "if False:",
         killer="test_dispatcher_parts.py::test_bad_graphs_are_refused_in_words",
     ),

@@ -6,10 +6,28 @@ from bench.mutation.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "ApplicationFiles.forget_ended",
+        "application_id != named",
+        "application_id == named",
+        killer="test_application_files.py::test_secrets_of_ended_applications_go_but_of_the_session_that_is_used",
+    ),
+    Mutant(
+        "ClientActivity.reads_rows",
+        "read == job_id",
+        "read != job_id",
+        killer="test_deployment_modes.py::test_a_client_that_reads_rows_slowly_is_waited_for",
+    ),
+    Mutant(
         "ClientHandshake.answer",
         "if not hmac.compare_digest(expected, challenge.proof):",
         "if False:",
         killer="test_refused_connections.py::test_a_client_proves_nothing_to_a_server_that_has_not_proved_itself",
+    ),
+    Mutant(
+        "ClusterAccess.attempt",
+        "attempt.subtask == subtask",
+        "attempt.subtask != subtask",
+        killer="test_paths.py::test_refusals_name_the_thing",
     ),
     Mutant(
         "ClusterAccess.task_executor",
@@ -22,6 +40,12 @@ MUTANTS = (
         "info.registration.resource_id == resource_id",
         "info.registration.resource_id != resource_id",
         killer="test_paths.py::test_refusals_name_the_thing",
+    ),
+    Mutant(
+        "DataSockets._dial",
+        "if consumer.host_key == self._settings.host_key and consumer.unix_path:",
+        "if False:",
+        killer="test_refused_connections.py::test_a_client_does_not_trust_a_server_with_another_secret",
     ),
     Mutant(
         "ProgramStore.get",
@@ -48,6 +72,24 @@ MUTANTS = (
         killer="test_refused_connections.py::test_a_handshake_cannot_be_replayed_or_reflected",
     ),
     Mutant(
+        "TokenEntrance.check",
+        "if scheme.lower() != _SCHEME or not known:",
+        "if False:",
+        killer="test_entrances.py::test_no_path_without_the_token",
+    ),
+    Mutant(
+        "_Handler._opened",
+        "if self.rest.address == asked and not self.rest.look_again():",
+        "if False:",
+        killer="test_relay.py::test_the_next_master_is_found",
+    ),
+    Mutant(
+        "_Meter.add",
+        "if self._members > self._limits.members:",
+        "if False:",
+        killer="test_archives.py::test_a_bomb_ends_at_the_limit",
+    ),
+    Mutant(
         "_Server.verify_request",
         "return user_of_connection(client_address, self.server_address) == os.getuid()",
         "return True",
@@ -70,6 +112,12 @@ MUTANTS = (
         "status.st_uid != os.geteuid()",
         "status.st_uid == os.geteuid()",
         killer="test_application_files.py::test_a_properties_file_that_names_nothing_is_named",
+    ),
+    Mutant(
+        "_entry",
+        'if entry and not program.is_archive and names[0] != program.name.removesuffix(".py"):',
+        "if False:",
+        killer="test_programs.py::test_wrong_requests_are_refused_before_main_runs",
     ),
     Mutant(
         "_is_own",
@@ -96,6 +144,12 @@ MUTANTS = (
         killer="test_keystores.py::test_a_fingerprint_shuts_out_others_of_the_same_authority",
     ),
     Mutant(
+        "_read_results",
+        "if isinstance(message, ProgramEnded):",
+        "if False:",
+        killer="test_programs.py::test_failing_program_is_told_with_its_own_trace",
+    ),
+    Mutant(
         "_remove_if_abandoned",
         "status.st_uid != os.getuid()",
         "status.st_uid == os.getuid()",
@@ -108,10 +162,46 @@ MUTANTS = (
         killer="test_archives.py::test_hard_links_and_devices_are_no_way_out",
     ),
     Mutant(
+        "_unpack_zip",
+        "if os.path.realpath(place.parent) != str(place.parent):",
+        "if False:",
+        killer="test_archives.py::test_nothing_is_written_outside",
+    ),
+    Mutant(
+        "decode_header",
+        "if length > cap:",
+        "if length >= cap:",
+        killer="test_frames.py::test_a_frame_is_as_long_as_its_kind_may_be",
+    ),
+    Mutant(
+        "decode_header",
+        "if not authenticated and frame_type not in _HANDSHAKE:",
+        "if False:",
+        killer="test_frames.py::test_before_the_proof_there_is_nothing_but_the_handshake",
+    ),
+    Mutant(
+        "decode_header",
+        "if version != WIRE_VERSION:",
+        "if False:",
+        killer="test_frames.py::test_another_protocol_is_named",
+    ),
+    Mutant(
         "entrance_of",
         "if settings.entrance is EntranceKind.PROXY:",
         "if False:",
         killer="test_entrances.py::test_nothing_changes_through_the_proxy",
+    ),
+    Mutant(
+        "for_other_hosts",
+        "if config.get(security.REST_AUTHENTICATION) is security.RestAuthentication.TOKEN:",
+        "if False:",
+        killer="test_token_listener.py::test_a_token_is_asked_for_unless_the_configuration_says_none",
+    ),
+    Mutant(
+        "internal_identity",
+        "if not config.get(security.INTERNAL_ENABLED) or len(missing) == len(stores):",
+        "if False:",
+        killer="test_keystores.py::test_nothing_is_read_without_keystores_or_without_tls",
     ),
     Mutant(
         "refusal_of",
@@ -128,6 +218,12 @@ MUTANTS = (
     Mutant(
         "running_job",
         "if job.status is not JobStatus.RUNNING:",
+        "if False:",
+        killer="test_paths.py::test_refusals_name_the_thing",
+    ),
+    Mutant(
+        "status_of",
+        "if isinstance(error, kind):",
         "if False:",
         killer="test_paths.py::test_refusals_name_the_thing",
     ),

@@ -66,6 +66,12 @@ MUTANTS = (
         killer="test_operator_state.py::test_nothing_registered_is_no_handle",
     ),
     Mutant(
+        "RegisteringBackend.register",
+        "if known != state or lifetimes[0] != lifetimes[1]:",
+        "if False:",
+        killer="test_heap_backend.py::test_a_name_is_one_state",
+    ),
+    Mutant(
         "TimeToLive.take_sweep_budget",
         "max(wanted, _LEAST_SWEPT)",
         "min(wanted, _LEAST_SWEPT)",

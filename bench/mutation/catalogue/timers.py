@@ -6,6 +6,18 @@ from bench.mutation.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "IngestionTime.timed",
+        "max(self._last, self._clock.epoch_ms())",
+        "min(self._last, self._clock.epoch_ms())",
+        killer="test_source_watermarks.py::test_ingestion_time_stamps_with_the_clock_and_its_watermark_follows",
+    ),
+    Mutant(
+        "OperatorTime.forward",
+        "if watermark <= self.watermark:",
+        "if False:",
+        equivalent="What rises to an operator has risen at the tracker or valve before; a repeated one is dropped by the next task's valve.",
+    ),
+    Mutant(
         "SplitWatermarks._counted",
         "if self._splits and not self._unnamed:",
         "if False:",
@@ -72,6 +84,12 @@ MUTANTS = (
         killer="test_timer_queue.py::test_a_timer_is_there_once_however_often_it_is_registered",
     ),
     Mutant(
+        "WatermarkTracker.emit_watermark",
+        "if type(watermark) is not int or not MIN_TIMESTAMP <= watermark <= MAX_TIMESTAMP:",
+        "if False:",
+        killer="test_timestamps_and_watermarks.py::test_a_generator_that_emits_no_timestamp_is_named",
+    ),
+    Mutant(
         "WatermarkTracker.on_events",
         "max(map(self._believed, timestamps))",
         "min(map(self._believed, timestamps))",
@@ -99,6 +117,12 @@ MUTANTS = (
         "check_timestamps",
         "if kinds == {type(None)} or not timestamps:",
         "if False:",
+        killer="test_source_watermarks.py::test_timestamps_of_a_reader_are_checked_without_a_strategy",
+    ),
+    Mutant(
+        "check_timestamps",
+        "max(numbers)",
+        "min(numbers)",
         killer="test_source_watermarks.py::test_timestamps_of_a_reader_are_checked_without_a_strategy",
     ),
     Mutant(

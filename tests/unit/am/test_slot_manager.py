@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ from yarrow.am.resourcemanager.slot_events import (
     TimePassed,
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
-from yarrow.am.resourcemanager.slots import SlotState
+from yarrow.am.resourcemanager.slots import SlotState, fits
 from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import (
     AllocationID,
@@ -353,6 +354,20 @@ def test_a_requirement_gets_only_slots_that_are_large_enough() -> None:
     driven.tell(TaskExecutorRegistered(ResourceID("a"), SlotReport(slots=statuses)))
     actions = driven.need(2, profile=ResourceProfile(memory_bytes=500))
     assert [a.request.slot_id.index for a in actions if isinstance(a, RequestSlot)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (ResourceProfile(cpu_cores=2.0, memory_bytes=100), True),
+        (ResourceProfile(cpu_cores=2.5, memory_bytes=100), False),
+        (ResourceProfile(cpu_cores=2.0, memory_bytes=101), False),
+        (ResourceProfile(cpu_cores=-1.0, memory_bytes=-1), True),
+    ],
+)
+def test_a_slot_fits_by_cores_and_by_memory(wanted: ResourceProfile, expected: bool) -> None:
+    assert fits(ResourceProfile(cpu_cores=2.0, memory_bytes=100), wanted) is expected
+    assert fits(ResourceProfile(cpu_cores=-1.0, memory_bytes=-1), wanted), "unspecified on the slot's side"
 
 
 @given(st.data())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import RecoveryStoreError, UnknownOutcomeError
 from yarrow.am.dispatcher.job_graph_store import (
+    RECORD_VERSION,
     JobGraphStore,
     JobStorageRefusedError,
     StoredJobError,
@@ -102,6 +104,10 @@ def test_a_damaged_graph_is_not_run(tmp_path: Path) -> None:
         store.get(JOB)
     path.unlink()
     with pytest.raises(StoredJobError, match="no such file"):
+        store.get(JOB)
+    newer = msgspec.structs.replace(store.stored(JOB), version=RECORD_VERSION + 1)
+    leadership.write(Put(f"jobs/{JOB}", msgspec.msgpack.encode(newer)))
+    with pytest.raises(StoredJobError, match=f"has version {RECORD_VERSION + 1}"):
         store.get(JOB)
     leadership.write(Put(f"jobs/{JOB}", b"\xc1"))
     with pytest.raises(StoredJobError, match="does not decode"):

@@ -78,6 +78,7 @@ def target(tmp_path: Path) -> Path:
         [Member("out", link="../outside"), Member("out/evil")],
         [Member("a/out", link="../../outside"), Member("a/out/evil")],
         [Member("evil", link="{outside}/evil"), Member("evil")],
+        [Member("out", link="{outside}"), Member("out/evil", link="/etc/hostname")],
     ],
 )
 def test_nothing_is_written_outside(make: Make, members: list[Member], target: Path, tmp_path: Path) -> None:
