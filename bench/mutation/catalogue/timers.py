@@ -15,7 +15,7 @@ MUTANTS = (
         "OperatorTime.forward",
         "if watermark <= self.watermark:",
         "if False:",
-        equivalent="What rises to an operator has risen at the tracker or valve before; a repeated one is dropped by the next task's valve.",
+        equivalent="The tracker or valve before it hands on what has risen only.",
     ),
     Mutant(
         "SplitWatermarks._counted",
