@@ -33,15 +33,18 @@ class RelayedCluster:
             "high-availability.jobmanager.port": str(port),
         }
         self.to_master = relays.enter_context(TcpRelay((LISTEN, port), MASTER_HOST, port))
-        rpc, data = free_port(), free_port()
+        rpc = free_port()
         self.from_master = relays.enter_context(TcpRelay((LISTEN, rpc), HOST, rpc))
-        relays.enter_context(TcpRelay((LISTEN, data), HOST, data))
+        slots = [free_port() for _ in range(int(self.masters.config["taskmanager.numberOfTaskSlots"]))]
+        for port in slots:
+            relays.enter_context(TcpRelay((LISTEN, port), HOST, port))
+        data = ",".join(map(str, slots))
         self.relayed = {
             "taskmanager.host": HOST,
             "taskmanager.bind-host": LISTEN,
             "taskmanager.rpc.port": str(rpc),
-            "taskmanager.data.bind-port": str(data),
-            "taskmanager.data.port": str(data),
+            "taskmanager.data.bind-port": data,
+            "taskmanager.data.port": data,
         }
 
     def start(self) -> Process:

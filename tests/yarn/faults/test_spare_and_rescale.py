@@ -41,8 +41,8 @@ def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
 
 
 def used(job: SteadyJob) -> set[str]:
-    """TaskExecutors that subtasks of the job run on."""
-    return {one["taskmanager-id"] for one in job.subtasks()}
+    """TaskExecutors that subtasks of the job run on; a reader that found no split left has finished on one for good."""
+    return {one["taskmanager-id"] for one in job.subtasks() if one["status"] == "RUNNING"}
 
 
 def test_a_spare_task_executor_and_a_rescale_that_waits(session: FaultSession, job: SteadyJob) -> None:
