@@ -213,6 +213,6 @@ MUTANTS = (
         "untaken_splits",
         "number > taken[subtask]",
         "number >= taken[subtask]",
-        killer="test_sources_restored.py::test_splits_on_their_way_are_neither_lost_nor_read_twice",
+        killer="test_source_events.py::test_splits_that_no_reader_has_taken_are_left_over",
     ),
 )

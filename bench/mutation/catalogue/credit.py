@@ -93,7 +93,7 @@ MUTANTS = (
         "OutputChannel._has_credit",
         "and self.sent_bytes < self._granted_bytes",
         "and True",
-        killer="test_credit.py::test_the_window_bounds_what_waits_and_everything_arrives_in_order",
+        killer="test_credit.py::test_credit_ends_by_bytes_as_well_as_by_batches",
     ),
     Mutant(
         "OutputChannel._has_credit",

@@ -18,6 +18,7 @@ from yarrow.container.task.checkpointing.source_events import (
     LoggedEvent,
     ReaderInbox,
     encode_to_reader,
+    untaken_splits,
 )
 from yarrow.runtime.snapshot.errors import SnapshotError
 from yarrow.runtime.snapshot.value_serializers import value_serializer
@@ -274,3 +275,14 @@ def test_a_completed_checkpoint_lets_go_of_what_its_readers_hold() -> None:
     log.completed(1)
     assert log.reset(0, 1) == []
     assert [event.number for event in log.registered(0, -1)] == [1]
+
+
+def test_splits_that_no_reader_has_taken_are_left_over() -> None:
+    sent = [
+        (0, 0, [(1, ("splits", ["a"])), (2, ("splits", ["b", "c"])), (3, ("no_more",))]),
+        (1, 0, [(1, ("splits", ["d"]))]),
+    ]
+    assert untaken_splits(sent, {0: 1, 1: 0}) == ["b", "c", "d"], (
+        "what was taken last is in the reader's state"
+    )
+    assert untaken_splits(sent, {0: 3}) == [], "a reader that had ended has read everything"

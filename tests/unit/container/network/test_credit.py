@@ -102,6 +102,16 @@ def test_a_batch_over_the_window_travels_alone(remote: bool) -> None:
     assert receiver.queued == 1
 
 
+def test_credit_ends_by_bytes_as_well_as_by_batches() -> None:
+    sender, _ = pair(False)
+    granted = sender.credit
+    assert sender.has_credit
+    sender.sent_bytes = granted.granted_bytes
+    assert not sender.has_credit, "batches are left, bytes are not"
+    sender.sent_bytes, sender.sent_batches = 0, granted.granted_batches
+    assert not sender.has_credit, "bytes are left, batches are not"
+
+
 def test_an_old_grant_takes_nothing_back() -> None:
     sender, _ = pair(False)
     much = 10 * WINDOW_BYTES
