@@ -1,7 +1,8 @@
 """DataPorts: the TCP ports on which the workers of a TaskExecutor take data, and those by which others reach them.
 
 Owner: none (frozen values, pure checks); only `listen` touches the network. taskmanager.data.bind-port names the ports
-to listen on, taskmanager.data.port those that peers are told, which differ behind a forwarding of ports.
+to listen on, taskmanager.data.port those that peers are told, which differ behind a forwarding of ports; taskmanager.bind-host the
+address to listen on.
 """
 
 from __future__ import annotations
@@ -28,16 +29,20 @@ class DataPorts:
     bound: PortRange
     #: As many as `bound`, one for each, unless it is any: then peers are told the port that is listened on.
     told: PortRange
+    #: The local address to listen on; "" = the one that peers are told.
+    bind_host: str = ""
 
     @staticmethod
     def of(config: ReadableConfig) -> DataPorts:
         """From the configuration."""
         told, bound = config.get(taskmanager.DATA_PORT), config.get(taskmanager.DATA_BIND_PORT)
-        return DataPorts(told, PortRange.of(0)) if bound is None else DataPorts(bound, told)
+        host = config.get(taskmanager.BIND_HOST) or ""
+        return DataPorts(told, PortRange.of(0), host) if bound is None else DataPorts(bound, told, host)
 
-    def listen(self, host: str) -> tuple[socket.socket, int]:
-        """A listening socket and the port that peers are told. Raises NoFreeDataPortError."""
+    def listen(self, told_host: str) -> tuple[socket.socket, int]:
+        """A listening socket and the port that peers are told beside `told_host`. Raises NoFreeDataPortError."""
         told = list(self.told)
+        host = self.bind_host or told_host
         for index, port in enumerate(self.bound):
             try:
                 server = socket.create_server((host, port), backlog=_BACKLOG)

@@ -32,6 +32,17 @@ def ports_of(**options: str) -> DataPorts:
     )
 
 
+def test_a_worker_listens_where_the_bind_host_says() -> None:
+    (port,) = free_ports(1)
+    ports = DataPorts.of(Settings({"taskmanager.bind-host": HOST, "taskmanager.data.port": str(port)}))
+    server, told = ports.listen("127.0.0.61")
+    with server:
+        assert server.getsockname() == (HOST, port) and told == port
+    server, _ = ports_of().listen("127.0.0.61")
+    with server:
+        assert server.getsockname()[0] == "127.0.0.61", "without one, where its peers are told"
+
+
 def test_without_a_setting_any_port_is_taken_and_told() -> None:
     server, told = ports_of().listen(HOST)
     with server:
