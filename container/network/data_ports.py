@@ -1,8 +1,8 @@
 """DataPorts: the TCP ports on which the workers of a TaskExecutor take data, and those by which others reach them.
 
 Owner: none (frozen values, pure checks); only `listen` touches the network. taskmanager.data.bind-port names the ports
-to listen on, taskmanager.data.port those that peers are told, which differ behind a forwarding of ports; taskmanager.bind-host the
-address to listen on.
+to listen on, taskmanager.bind-host the address. taskmanager.data.port names the ports that peers are told, which differ
+behind a forwarding of ports.
 """
 
 from __future__ import annotations
