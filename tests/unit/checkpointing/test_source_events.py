@@ -278,7 +278,7 @@ def test_a_completed_checkpoint_lets_go_of_what_its_readers_hold() -> None:
 
 
 def test_splits_that_no_reader_has_taken_are_left_over() -> None:
-    sent = [
+    sent: list[tuple[int, int, list[tuple[int, tuple[Any, ...]]]]] = [
         (0, 0, [(1, ("splits", ["a"])), (2, ("splits", ["b", "c"])), (3, ("no_more",))]),
         (1, 0, [(1, ("splits", ["d"]))]),
     ]

@@ -105,11 +105,14 @@ def test_a_batch_over_the_window_travels_alone(remote: bool) -> None:
 def test_credit_ends_by_bytes_as_well_as_by_batches() -> None:
     sender, _ = pair(False)
     granted = sender.credit
-    assert sender.has_credit
-    sender.sent_bytes = granted.granted_bytes
-    assert not sender.has_credit, "batches are left, bytes are not"
-    sender.sent_bytes, sender.sent_batches = 0, granted.granted_batches
-    assert not sender.has_credit, "bytes are left, batches are not"
+
+    def may_send(batches: int, size: int) -> bool:
+        sender.sent_batches, sender.sent_bytes = batches, size
+        return sender.has_credit
+
+    assert may_send(0, 0)
+    assert not may_send(0, granted.granted_bytes), "batches are left, bytes are not"
+    assert not may_send(granted.granted_batches, 0), "bytes are left, batches are not"
 
 
 def test_an_old_grant_takes_nothing_back() -> None:
