@@ -60,12 +60,6 @@ MUTANTS = (
         killer="test_unaligned_barriers.py::test_each_row_before_a_barrier_is_in_state_or_in_flight",
     ),
     Mutant(
-        "ChannelRecording.note_until_barrier",
-        "if not any(map(self._is_ended_by, waiting)):",
-        "if False:",
-        killer="test_unaligned_barriers.py::test_each_row_before_a_barrier_is_in_state_or_in_flight",
-    ),
-    Mutant(
         "CheckpointCoordinator._is_subsumed",
         "pending.checkpoint_id < completed.checkpoint_id and not pending.kind.is_savepoint",
         "pending.checkpoint_id < completed.checkpoint_id",
