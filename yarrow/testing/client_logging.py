@@ -31,14 +31,20 @@ def wanted_levels() -> dict[str, int]:
     return levels
 
 
-def _wanted(logger: logging.Logger) -> int:
-    if logger.disabled:
-        return NOTHING
+def handlers_of(logger: logging.Logger) -> list[logging.Handler]:
+    """The handlers that get a logger's records: its own first, then those of the loggers above it."""
     handlers: list[logging.Handler] = []
     above: logging.Logger | None = logger
     while above is not None:
         handlers += above.handlers
         above = above.parent if above.propagate else None
+    return handlers
+
+
+def _wanted(logger: logging.Logger) -> int:
+    if logger.disabled:
+        return NOTHING
+    handlers = handlers_of(logger)
     if not handlers and logging.lastResort is not None:
         handlers = [logging.lastResort]
     lowest = min((handler.level for handler in handlers), default=NOTHING)

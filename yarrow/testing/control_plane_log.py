@@ -11,6 +11,8 @@ import logging
 import os
 from pathlib import Path
 
+from yarrow.testing.client_logging import handlers_of
+
 #: As the master of an application on YARN calls it.
 FILE_NAME = "jobmanager.log"
 _LOGGER = "yarrow"
@@ -50,9 +52,5 @@ class ControlPlaneLog(logging.FileHandler):
 
     def _is_alone(self, name: str) -> bool:
         """Whether no handler of the client's gets records of a logger; True for one log only where several write."""
-        logger: logging.Logger | None = logging.getLogger(name)
-        handlers: list[logging.Handler] = []
-        while logger is not None:
-            handlers += logger.handlers
-            logger = logger.parent if logger.propagate else None
+        handlers = handlers_of(logging.getLogger(name))
         return handlers[:1] == [self] and all(isinstance(handler, ControlPlaneLog) for handler in handlers)

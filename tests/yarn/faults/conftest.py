@@ -160,12 +160,18 @@ def submitted(hadoop: HadoopCluster, leaves_nothing_on_the_cluster: None) -> Ite
             job.end()
 
 
-@pytest.fixture
-def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
-    """The steady job in the shared session, running and with completed checkpoints."""
+def start_job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    """Submits the steady job; returns once it runs and has completed checkpoints."""
     started = session.submit()
     submitted.append(started)
     started.until_running()
     started.until_checkpoints()
+    return started
+
+
+@pytest.fixture
+def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
+    """The steady job in the shared session, running and with completed checkpoints."""
+    started = start_job(session, submitted)
     assert exchanges_by_tls(*session.two_task_executors())
     return started

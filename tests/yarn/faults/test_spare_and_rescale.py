@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.yarn.faults.conftest import StartSession
+from tests.yarn.faults.conftest import StartSession, start_job
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill, resource_id
 from tests.yarn.waiting import GRACE, until
 from yarrow.testing.hadoop.cluster import HadoopCluster
@@ -33,11 +33,8 @@ def session(hadoop: HadoopCluster, start_session: StartSession) -> Iterator[Faul
 
 @pytest.fixture
 def job(session: FaultSession, submitted: list[SteadyJob]) -> SteadyJob:
-    started = session.submit()
-    submitted.append(started)
-    started.until_running()
-    started.until_checkpoints()
-    return started
+    """The exchange's TLS is asserted where there is no spare."""
+    return start_job(session, submitted)
 
 
 def used(job: SteadyJob) -> set[str]:
