@@ -21,6 +21,10 @@ MAX_ROWS_PER_READ = 1024
 _SLICES_AHEAD = 4
 #: And so many rows at most.
 _MAX_ROWS_AHEAD = 4096
+#: A record batch is cut where its rows would take longer than a slice, and never for the cache's sake: its columns are
+#: worked on as wholes.
+_SLICES_PER_BATCH = 1
+_MAX_ROWS_PER_BATCH = 1 << 20
 #: How much longer or shorter the next chunk may be at most. A thread that lost its core within a chunk measures twenty
 #: times the cost: were the next chunks so much shorter, a busy machine would see tiny chunks only, and batched reads
 #: of state nothing worth batching. A function that did become slower is followed within a third more time.
@@ -95,6 +99,11 @@ class SliceSizer:
     def of_reads(cls, slice_seconds: float) -> SliceSizer:
         """For the rows that state is read for at once; `measured` is told what the reads alone took."""
         return cls(slice_seconds * _CHUNKS_PER_SLICE * _SLICES_AHEAD, _MAX_ROWS_AHEAD)
+
+    @classmethod
+    def of_batches(cls, slice_seconds: float) -> SliceSizer:
+        """For the parts of a source's record batches."""
+        return cls(slice_seconds * _CHUNKS_PER_SLICE * _SLICES_PER_BATCH, _MAX_ROWS_PER_BATCH)
 
     def measured(self, rows: int, seconds: float) -> None:
         """A chunk of `rows` took `seconds`."""

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from yarrow.container.operators.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.slice_sizer import PollSizer
+from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
 from yarrow.container.task.task_stage import TaskStage
 from yarrow.container.task.waiting_records import WaitingRecords, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
@@ -39,6 +41,10 @@ class SourceReading:
         self.records_in = 0
         #: How many rows the source is asked for.
         self._polls = PollSizer(task.slice_seconds, blocking=task.chain.blocking)
+        #: How many rows of a record batch are run at once.
+        self._batches = SliceSizer.of_batches(task.slice_seconds)
+        #: The source gave a record batch last.
+        self._in_columns = False
         self._waiting = WaitingRecords()
         #: The chunk at hand as the source gave it, how many of its rows were run, and its parts that are still to come.
         self._chunk = SourceRecords(())
@@ -54,6 +60,11 @@ class SourceReading:
         source = self._chain.source
         assert source is not None
         return source
+
+    @property
+    def _sizer(self) -> SliceSizer:
+        """The one for the kind of rows that the source gave last."""
+        return self._batches if self._in_columns else self._task.sizer
 
     @property
     def _has_rows(self) -> bool:
@@ -108,13 +119,17 @@ class SourceReading:
         return worked
 
     def _poll(self) -> SourceRecords | NothingAvailable | None:
-        source, sizer, seconds = self._source, self._task.sizer, self._task.seconds
+        source, sizer, seconds = self._source, self._sizer, self._task.seconds
         asked = self._polls.rows if source.reads_ahead else sizer.rows
+        if self._in_columns:
+            asked = max(asked, sizer.rows)
         started = seconds()
         with self._chain.attributed(0):
             found = source.poll(asked)
         if isinstance(found, SourceRecords):
-            self._polls.measured(len(found.rows), seconds() - started, sizer)
+            spent = seconds() - started
+            self._in_columns = isinstance(found.rows, pa.RecordBatch)
+            self._polls.measured(len(found.rows), spent, self._sizer)
             self._waiting.put(found)
         else:
             assert found is None or isinstance(found, NothingAvailable)
@@ -122,9 +137,9 @@ class SourceReading:
 
     def _run_chunk(self) -> None:
         task, source = self._task, self._source
-        started = task.seconds()
-        done = self._run_rows(task.sizer.rows if source.reads_ahead else _ALL)
-        task.sizer.measured(done, task.seconds() - started)
+        started, sizer = task.seconds(), self._sizer
+        done = self._run_rows(sizer.rows if source.reads_ahead else _ALL)
+        sizer.measured(done, task.seconds() - started)
         self.tell_source()
 
     def _run_rows(self, max_rows: int) -> int:
@@ -183,7 +198,7 @@ class SourceReading:
 
     def _is_soon_run(self) -> bool:
         """Whether all that waits is known to be run within a slice, and may be run now."""
-        task, cost = self._task, self._task.sizer.cost
+        task, cost = self._task, self._sizer.cost
         rows = self._waiting.rows + len(self._chunk.rows) - self._run
         return (
             (not rows or cost.row is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pyarrow as pa
@@ -41,12 +42,18 @@ class WaitingRecords:
         self._records.append(records)
 
     def take(self, max_rows: int) -> SourceRecords:
-        """Up to `max_rows` rows of the first records; what goes with them comes with their first rows."""
+        """Up to `max_rows` rows of the first records; what goes with them comes with their first rows.
+
+        A record batch is cut into parts of one size: a small rest would cost as much as a whole part.
+        """
         records, start = self._records[0], self._position
-        if len(records.rows) - start <= max_rows:
+        left = len(records.rows) - start
+        if left <= max_rows:
             self._records.popleft()
             self._position = 0
             return part_of(records, start)
+        if isinstance(records.rows, pa.RecordBatch):
+            max_rows = ceil(left / ceil(left / max_rows))
         self._position = end = start + max_rows
         return part_of(records, start, end)
 

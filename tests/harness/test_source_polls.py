@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -199,6 +200,62 @@ def test_what_a_poll_costs_by_itself_is_spread_over_full_batches(
     assert min(World.asked) >= 256
     if source.blocking:
         assert set(World.asked) == {2048}
+
+
+class ColumnPolled(Polled):
+    """Gives each time a record batch of as many rows as it likes."""
+
+    def produced_schema(self) -> pa.Schema:
+        return pa.schema([("n", pa.int64())])
+
+    def create_reader(self, context: Any) -> Any:
+        return ColumnReader()
+
+
+class ColumnReader(PolledReader):
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        found = super().poll(1 << 20)
+        World.asked[-1] = max_rows
+        if isinstance(found, SourceRecords):
+            batch = pa.RecordBatch.from_pydict({"n": list(found.rows)})
+            return SourceRecords(batch, split_id=found.split_id)
+        return found
+
+
+def run_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    World.clock.advance(World.row * len(batch))
+    World.on_row(batch)
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("row_seconds", "sizes"),
+    [
+        pytest.param(5e-8, {65_536}, id="as-wholes"),
+        pytest.param(2e-7, {21_845, 21_846}, id="in-thirds"),
+        pytest.param(1e-3, {4, 5}, id="of-few-rows"),
+    ],
+)
+def test_record_batches_are_cut_where_a_slice_is_too_short_for_them(
+    row_seconds: float, sizes: set[int]
+) -> None:
+    """The cost is known after a few parts, and now and then a larger part is tried."""
+    World.end, World.poll_rows = 12 * 65_536 if row_seconds < 1e-3 else 1000, 65_536
+    World.row, parts = row_seconds, list[int]()
+    World.on_row = staticmethod(lambda batch: parts.append(len(batch)))
+    with OperatorHarness(
+        lambda env: env.from_source(ColumnPolled(), WatermarkStrategy.no_watermarks(), "polled").map_batches(
+            run_batch, pa.schema([("n", pa.int64())])
+        ),
+        inputs=0,
+        clock=World.clock,
+    ) as running:
+        begin(running)
+        running.run()
+    assert sum(parts) == World.end
+    ((usual, _),) = Counter(parts[len(parts) // 2 :]).most_common(1)
+    assert usual in sizes
+    assert World.asked[-1] >= max(sizes)
 
 
 class Requests(Sink[int]):
