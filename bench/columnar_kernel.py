@@ -17,7 +17,7 @@ import pyarrow as pa
 from yarrow.container.network.columnar_partition import ColumnarResultPartition
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.output_channel import OutputChannel
-from yarrow.container.operators.columnar_aggregation import VectorizedAggregation
+from yarrow.container.operators.columnar.columnar_aggregation import VectorizedAggregation
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement
 from yarrow.runtime.data.serializers import serializer_for

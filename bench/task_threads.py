@@ -26,7 +26,7 @@ from bench.programs.latency import RECORD, LatencySink, percentiles, stamped
 from bench.programs.rows import DroppingSink, declared_pairs
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.container.task.stream_task import StreamTask
-from yarrow.container.worker import WorkerThread
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource

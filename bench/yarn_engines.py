@@ -231,7 +231,7 @@ class Yarrow(Engine):
     """The engine of this checkout, in the mode its users get."""
 
     name = "yarrow"
-    task_executor_mark = "yarrow.container.yarn_task_executor"
+    task_executor_mark = "yarrow.container.process.yarn_task_executor"
 
     def _yarrow(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).parent / "yarrow"), *arguments]

@@ -52,7 +52,7 @@ class LocalProcessSettings:
     listen_tcp: bool = False
     #: Arguments of the process, the interpreter first.
     command: tuple[str, ...] = field(
-        default_factory=lambda: (sys.executable, "-m", "yarrow.container.task_executor_main")
+        default_factory=lambda: (sys.executable, "-m", "yarrow.container.process.task_executor_main")
     )
     #: Seconds a child has to end by itself before it is killed.
     grace: float = 3.0
@@ -90,7 +90,7 @@ class _Child:
 
 
 class LocalProcessDriver:
-    """Starts `python -m yarrow.container.task_executor_main` children."""
+    """Starts `python -m yarrow.container.process.task_executor_main` children."""
 
     def __init__(
         self,

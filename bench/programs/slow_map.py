@@ -26,7 +26,7 @@ from typing import Any
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.task.stream_task import StreamTask
-from yarrow.container.worker import WorkerThread
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.connectors import SourceReaderContext, SplitEnumeratorContext
 from yarrow.datastream.connectors.number_seq import (

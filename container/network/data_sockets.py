@@ -21,7 +21,7 @@ from yarrow.container.network.handshake import ClientHandshake, ServerHandshake
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.tls import TlsContexts
 from yarrow.container.network.unix_sockets import bind_unix, connect_unix
-from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.config.options.taskmanager import DataTransport
 from yarrow.runtime.rpc.messages import WorkerAddress

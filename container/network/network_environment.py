@@ -40,7 +40,7 @@ from yarrow.container.network.peer_channels import (
     RemoteCredit,
     failed_output,
 )
-from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ExecutionAttemptID, attempt_place
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings

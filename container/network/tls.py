@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from functools import cached_property
 
-from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.security.keystores import load_pair
 
 

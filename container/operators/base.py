@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.container.state.operator_state import OperatorStateBackend
-from yarrow.container.task.code_writer import CodeWriter
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings

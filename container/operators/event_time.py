@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
-from yarrow.container.errors import TimestampError
 from yarrow.container.operators.base import Operator, OperatorContext
-from yarrow.container.task.failure import OperatorFailure, short_record
+from yarrow.container.protocol.errors import TimestampError
+from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 

@@ -12,8 +12,8 @@ from typing import Any
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.job_id import JobID
 from yarrow.common.metrics import MetricGroup
+from yarrow.container.codegen.user_functions import close_function, open_function
 from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import (
     AggregatingState,

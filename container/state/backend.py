@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.task.metric_registry import OperatorMetricGroup
+from yarrow.container.metrics.metric_registry import OperatorMetricGroup
 from yarrow.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,

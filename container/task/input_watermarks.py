@@ -6,8 +6,8 @@ input. Must not know channels: each input's valve combines its own.
 
 from __future__ import annotations
 
+from yarrow.container.chain.chain_time import ChainTime
 from yarrow.container.network.input_gate import InputGate
-from yarrow.container.task.chain_time import ChainTime
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from yarrow.container.task.histogram import Histogram
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import metrics
 from yarrow.runtime.config.options.metrics import LatencyGranularity

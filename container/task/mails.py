@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from yarrow.container.task.histogram import Histogram
+from yarrow.container.metrics.histogram import Histogram
 from yarrow.runtime.common.clock import perf_counter
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from yarrow.container.operators.source_head import SourceHead
+from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
 from yarrow.container.task.task_stage import TaskStage

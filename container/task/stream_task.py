@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
-from yarrow.container.task.checkpointing.checkpoint_course import CheckpointCourse
+from yarrow.container.protocol.failure import failure_cause
+from yarrow.container.task.checkpoint_course import CheckpointCourse
 from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
@@ -21,16 +24,13 @@ from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     SnapshotReceiver,
     SubtaskCheckpointCoordinator,
 )
-from yarrow.container.task.failure import failure_cause
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.mails import ChunkAtHand, Mailbox
-from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.source_reading import SourceReading
 from yarrow.container.task.task_inputs import TaskInputs
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_stage import TaskStage
-from yarrow.container.task.time_accounting import Phase, TimeAccounting
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.data.elements import (

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.accumulators import Accumulator
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.codegen.freezing import needs_fixing
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.network.blocking_partition import ResultKey, SpoolChannel, SpoolError
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
@@ -23,10 +26,7 @@ from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, Ta
 from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, checking_codec_of, edge_type
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
-from yarrow.container.task.freezing import needs_fixing
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
-from yarrow.container.task.metric_registry import MetricRegistry
-from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.container.task.stream_task import StreamTask, TaskListener
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from yarrow.container.metrics.metric_registry import MetricRegistry, metric_scope
+from yarrow.container.metrics.time_accounting import Phase
 from yarrow.container.network.input_gate import GateChannel
-from yarrow.container.task.metric_registry import MetricRegistry, metric_scope
 from yarrow.container.task.stream_task import StreamTask
-from yarrow.container.task.time_accounting import Phase
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.metrics.rate import RateBetweenReadings
 

@@ -20,7 +20,7 @@ from yarrow.runtime.config.settings import Settings
 
 _PROBE = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"
-    " import yarrow.container.worker; print(yarrow.__version__, flush=True)"
+    " import yarrow.container.worker.worker; print(yarrow.__version__, flush=True)"
 )
 #: In the environment of workers, what they were started with: sys.executable does not show a wrapper script.
 INTERPRETER_VARIABLE = "YARROW_PYTHON_EXECUTABLE"

@@ -25,7 +25,7 @@ from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, 
 from yarrow.runtime.yarn.skein_driver import FAST_START
 
 MASTER_MODULE: Final = "yarrow.am.application_master"
-TASK_EXECUTOR_MODULE: Final = "yarrow.container.yarn_task_executor"
+TASK_EXECUTOR_MODULE: Final = "yarrow.container.process.yarn_task_executor"
 DEFAULT_QUEUE: Final = "default"
 _SKEIN_TYPE: Final = "skein"
 _MASTER_VARIABLES: Final = "containerized.master.env."

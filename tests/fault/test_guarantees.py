@@ -30,13 +30,13 @@ from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.job_connection import JobConnection
-from yarrow.container.job_slots import JobSlots
 from yarrow.container.network import barrier_handler
+from yarrow.container.sources.source_hosting import COORDINATOR, SourceHosting
 from yarrow.container.state.heap_sections import HeapSections
-from yarrow.container.task.checkpointing.source_hosting import COORDINATOR, SourceHosting
+from yarrow.container.supervisor.job_connection import JobConnection
+from yarrow.container.supervisor.job_slots import JobSlots
+from yarrow.container.supervisor.task_executor import TaskExecutor
 from yarrow.container.task.task_builder import TaskBuilder
-from yarrow.container.task_executor import TaskExecutor
 from yarrow.datastream.connectors.base import (
     NothingAvailable,
     Sink,

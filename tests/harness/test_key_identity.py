@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from yarrow.common.types import Row
-from yarrow.container.task.routing import KeyTargets
+from yarrow.container.chain.routing import KeyTargets
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.state import ValueState
 from yarrow.runtime.data.key_groups import group_of_raw_key

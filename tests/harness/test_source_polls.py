@@ -14,8 +14,8 @@ import pytest
 from yarrow.common.time import Duration
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
-from yarrow.container.operators.carried_records import CARRIED
-from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
+from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
+from yarrow.container.operators.sources.carried_records import CARRIED
 from yarrow.container.task.task_stage import TaskStage
 from yarrow.datastream import OutputTag
 from yarrow.datastream.connectors.base import (

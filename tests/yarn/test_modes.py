@@ -21,7 +21,7 @@ from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.transactional_files import CommittedFiles
 
-TASK_EXECUTOR = "yarrow.container.yarn_task_executor"
+TASK_EXECUTOR = "yarrow.container.process.yarn_task_executor"
 MASTER = "yarrow.am.application_master"
 TWO_JOBS = """
 from yarrow.datastream import StreamExecutionEnvironment

@@ -27,10 +27,10 @@ from yarrow.runtime.rpc.messages import (
 )
 
 if TYPE_CHECKING:
+    from yarrow.container.chain.chain_compiler import ChainCompiler
+    from yarrow.container.codegen.code_writer import CompiledCode
     from yarrow.container.network.network_environment import NetworkEnvironment
     from yarrow.container.operators.base import Operator
-    from yarrow.container.task.chain_compiler import ChainCompiler
-    from yarrow.container.task.code_writer import CompiledCode
 
 _GRAPH = "plan"
 _WORKER, _RESOURCE = WorkerID("plan/1"), ResourceID("plan")
@@ -49,10 +49,10 @@ def print_generated_code(graph: JobGraph) -> None:
 def _functions(
     graph: JobGraph, vertex: JobVertex, deployment: Deployment, network: NetworkEnvironment
 ) -> Iterator[CompiledCode]:
+    from yarrow.container.chain.chain_compiler import ChainCompiler
+    from yarrow.container.chain.operator_builder import build_operator
     from yarrow.container.network.result_partition import ResultPartition
     from yarrow.container.operators.base import OperatorContext, RowOperator
-    from yarrow.container.operators.builder import build_operator
-    from yarrow.container.task.chain_compiler import ChainCompiler
     from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
 
     task = next(task for task in deployment.tasks if task.vertex_id == vertex.id)
@@ -82,7 +82,7 @@ def _functions(
 
 def _begins_rows(operator: Operator, index: int, compiler: ChainCompiler) -> bool:
     """Whether rows begin here without having come through generated code: sources and conversions."""
-    from yarrow.container.operators.source_head import SourceHead
+    from yarrow.container.operators.sources.source_head import SourceHead
 
     has_followers = bool(compiler.children(index, None) or compiler.partitions_of(index, None))
     return has_followers and (isinstance(operator, SourceHead) or hasattr(operator, "to_rows"))
@@ -95,7 +95,7 @@ class _NoListener:
 def _network() -> NetworkEnvironment:
     from yarrow.container.network.io_thread import IoThread
     from yarrow.container.network.network_environment import NetworkEnvironment
-    from yarrow.container.worker_protocol import WorkerSettings
+    from yarrow.container.protocol.worker_protocol import WorkerSettings
 
     settings = WorkerSettings(
         worker_id=_WORKER,

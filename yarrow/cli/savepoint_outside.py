@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.checkpointed import initialize_function
-from yarrow.container.operators.collecting_streams import STREAMS
-from yarrow.container.operators.sink_writing import COMMITTABLES, WRITER_STATE
-from yarrow.container.operators.sources import PROGRESS, SPLITS
-from yarrow.container.operators.user_functions import load_function
+from yarrow.container.operators.sinks.collecting_streams import STREAMS
+from yarrow.container.operators.sinks.sink_writing import COMMITTABLES, WRITER_STATE
+from yarrow.container.operators.sources.source_reader import PROGRESS, SPLITS
+from yarrow.container.sources.coordinator_state import load_state
 from yarrow.container.state.operator_state import OperatorStateBackend
-from yarrow.container.task.checkpointing.coordinator_state import load_state
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import (

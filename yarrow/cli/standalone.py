@@ -340,7 +340,7 @@ def _run_task_executor(
     working = _own_folder(config, WORKING_DIRECTORY_PREFIX)
     bootstrap = _bootstrap(config, secrets, leader, working.path, log_directory)
     child = subprocess.Popen(
-        [sys.executable, "-m", "yarrow.container.task_executor_main"],
+        [sys.executable, "-m", "yarrow.container.process.task_executor_main"],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from yarrow.container.task.timers import TimerQueue
+from yarrow.container.state.timers import TimerQueue
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.data.keys import canonicalize

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from yarrow.container.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
+from yarrow.container.codegen.user_functions import close_function, open_function
+from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
-from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.container.state.backend import Timer
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.common.ids import JobID

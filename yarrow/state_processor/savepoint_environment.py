@@ -15,8 +15,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.operators.base import RestoredState
-from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, RandomIdFactory
 from yarrow.runtime.data.elements import CheckpointBarrier

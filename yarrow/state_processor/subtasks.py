@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.state.operator_state import OperatorStateBackend
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings

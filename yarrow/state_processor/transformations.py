@@ -16,12 +16,12 @@ import pyarrow as pa
 from msgspec import structs
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.user_functions import close_function, open_function
 from yarrow.container.operators.checkpointed import InitializationContext, SnapshotContext
-from yarrow.container.operators.process import PROCESSING_TIMERS
+from yarrow.container.operators.process.process_function import PROCESSING_TIMERS
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
-from yarrow.container.operators.user_functions import close_function, open_function
 from yarrow.container.state.operator_state import OperatorStateBackend
-from yarrow.container.task.timers import TimerQueue
+from yarrow.container.state.timers import TimerQueue
 from yarrow.datastream.arrow_schemas import type_of_values
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import KeySelector

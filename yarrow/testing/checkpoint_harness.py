@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from yarrow.container.worker_protocol import (
+from yarrow.container.protocol.worker_protocol import (
     BeginCheckpoint,
     CheckpointAcknowledged,
     CheckpointDeclined,

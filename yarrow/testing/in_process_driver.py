@@ -11,11 +11,11 @@ from pathlib import Path
 
 from yarrow.am.resourcemanager.driver import ResourceEventHandler
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessSettings
-from yarrow.container.in_process_workers import InProcessLauncher
-from yarrow.container.output_files import OutputFiles, OutputSink
-from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
-from yarrow.container.task_executor_settings import settings_of
-from yarrow.container.worker import WorkerThread
+from yarrow.container.launch.in_process_workers import InProcessLauncher
+from yarrow.container.supervisor.output_files import OutputFiles, OutputSink
+from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
+from yarrow.container.supervisor.task_executor_settings import settings_of
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.runtime.common.ids import IdFactory, ResourceID, ResourceManagerID
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation

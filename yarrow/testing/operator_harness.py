@@ -18,13 +18,13 @@ from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, RestoredState
+from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
 from yarrow.container.task.task_metrics import register_task_metrics
 from yarrow.container.task.task_stage import TaskStage
-from yarrow.container.worker_protocol import WorkerSettings
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment

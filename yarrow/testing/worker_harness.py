@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from yarrow.container.framing import FramedSocket
-from yarrow.container.worker import WorkerThread
-from yarrow.container.worker_protocol import (
+from yarrow.container.protocol.framing import FramedSocket
+from yarrow.container.protocol.worker_protocol import (
     CancelTasks,
     CollectCredit,
     DeliverOperatorEvent,
@@ -35,6 +34,7 @@ from yarrow.container.worker_protocol import (
     WorkerReady,
     WorkerSettings,
 )
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
@@ -94,7 +94,7 @@ class WorkerHarness:
         ours, theirs = socket.socketpair()
         if processes:
             command = [
-                sys.executable, "-m", "yarrow.container.worker_process",
+                sys.executable, "-m", "yarrow.container.launch.worker_process",
                 "--fd", str(theirs.fileno()), "--parent", str(os.getpid()),
             ]  # fmt: skip
             environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}

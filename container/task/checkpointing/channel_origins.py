@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.freezing import needs_fixing
+from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import ElementCodec
-from yarrow.container.operators.user_functions import load_function, method_of
-from yarrow.container.task.freezing import needs_fixing
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
 from yarrow.runtime.data.serializers import serializer_for

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from yarrow.container.errors import CheckpointRefusedError
+from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot
 from yarrow.container.network.barrier_handler import ReadyCheckpoint, overtakes, overtaking_time_ms
 from yarrow.container.network.channel_recording import ChannelRecording
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.partition import Partition
-from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot
+from yarrow.container.protocol.errors import CheckpointRefusedError
 from yarrow.runtime.common.clock import Clock, perf_counter
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.snapshot.handles import ChannelStateHandle

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from yarrow.container.task.failure import OperatorFailure
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.rpc.messages import TaskDeploymentDescriptor

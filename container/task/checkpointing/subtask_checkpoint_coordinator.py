@@ -10,17 +10,17 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from yarrow.container.network.barrier_handler import ReadyCheckpoint
-from yarrow.container.operators.base import TaskEnvironment
-from yarrow.container.task.checkpointing.pending_snapshot import (
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.chain.pending_snapshot import (
     OperatorPart,
     PendingSubtaskSnapshot,
     TaskName,
     discard_parts,
 )
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
+from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.task.checkpointing.records_in_flight import RecordsInFlight
-from yarrow.container.task.failure import OperatorFailure
-from yarrow.container.task.operator_chain import OperatorChain
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import JobID

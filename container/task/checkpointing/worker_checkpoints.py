@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from yarrow.container.errors import NotReadyForCheckpointError
-from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
-from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
-from yarrow.container.task.failure import OperatorFailure, failure_cause
-from yarrow.container.worker_protocol import (
+from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
+from yarrow.container.protocol.errors import NotReadyForCheckpointError
+from yarrow.container.protocol.failure import OperatorFailure, failure_cause
+from yarrow.container.protocol.worker_protocol import (
     CheckpointAcknowledged,
     CheckpointDeclined,
     CoordinatorAcknowledged,
     FromWorker,
 )
+from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID

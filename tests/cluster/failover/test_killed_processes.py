@@ -58,7 +58,7 @@ def test_a_killed_worker_restarts_its_region_and_no_other(cluster: MiniCluster, 
     os.kill(other, 0)
     details = client.get_job_details().result()
     (entry,) = details.exceptions
-    assert entry.cause.exception_name == "yarrow.container.errors.WorkerLostError"
+    assert entry.cause.exception_name == "yarrow.container.protocol.errors.WorkerLostError"
     assert "SIGKILL" in entry.cause.message and entry.resource_id and entry.task_name
     assert details.restarts == 1
     client.cancel().result()

@@ -13,14 +13,14 @@ import pytest
 from tests.cluster.task_executor.fake_worker import ENTRY, PlayedThread
 from tests.cluster.task_executor.fakes import FakeJobMaster, FakeResourceManager
 from tests.unit.container.supervisor.conftest import ROOT, eventually
-from yarrow.container.in_process_workers import InProcessLauncher
-from yarrow.container.output_files import OutputFiles
-from yarrow.container.slot_table import SlotState
-from yarrow.container.task_executor import TaskExecutor, TaskExecutorServices
-from yarrow.container.task_executor_settings import TaskExecutorSettings, settings_of
-from yarrow.container.template_client import TemplateLauncher
-from yarrow.container.worker import WorkerThread
-from yarrow.container.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
+from yarrow.container.launch.in_process_workers import InProcessLauncher
+from yarrow.container.launch.template_client import TemplateLauncher
+from yarrow.container.launch.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
+from yarrow.container.supervisor.output_files import OutputFiles
+from yarrow.container.supervisor.slot_table import SlotState
+from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
+from yarrow.container.supervisor.task_executor_settings import TaskExecutorSettings, settings_of
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,

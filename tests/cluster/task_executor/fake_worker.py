@@ -13,9 +13,8 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from yarrow.container.current_call import CurrentCallWriter
-from yarrow.container.framing import FramedSocket
-from yarrow.container.worker_protocol import (
+from yarrow.container.protocol.framing import FramedSocket
+from yarrow.container.protocol.worker_protocol import (
     BeginCheckpoint,
     CancelTasks,
     CheckpointAcknowledged,
@@ -40,6 +39,7 @@ from yarrow.container.worker_protocol import (
     WorkerFailed,
     WorkerReady,
 )
+from yarrow.container.worker.current_call import CurrentCallWriter
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobVertex, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.cluster.task_executor.fake_worker import ENTRY
-from yarrow.container.task_executor_main import main
+from yarrow.container.process.task_executor_main import main
 
 if __name__ == "__main__":
     sys.exit(main(ENTRY))

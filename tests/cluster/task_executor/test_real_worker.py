@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.task_executor.conftest import RESOURCE, cluster
 from tests.unit.container.supervisor.conftest import eventually, run
-from yarrow.container.slot_table import SlotState
-from yarrow.container.worker_process import DEFAULT_ENTRY
+from yarrow.container.launch.worker_process import DEFAULT_ENTRY
+from yarrow.container.supervisor.slot_table import SlotState
 
 pytestmark = pytest.mark.cluster
 

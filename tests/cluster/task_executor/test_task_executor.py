@@ -24,16 +24,16 @@ from tests.cluster.task_executor.conftest import (
 from tests.cluster.task_executor.fake_worker import DATA_PORT
 from tests.cluster.task_executor.fakes import FakeResourceManager
 from tests.unit.container.supervisor.conftest import eventually, process_runs, run, within
-from yarrow.container.errors import (
+from yarrow.container.protocol.errors import (
     SlotNotAvailableError,
     SlotNotFoundError,
     TaskNotFoundError,
     TaskSubmissionError,
     UnknownLogFileError,
 )
-from yarrow.container.job_slots import DEATHS_UNTIL_FREED
-from yarrow.container.slot_table import SlotState
-from yarrow.container.task_executor_settings import settings_of
+from yarrow.container.supervisor.job_slots import DEATHS_UNTIL_FREED
+from yarrow.container.supervisor.slot_table import SlotState
+from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
@@ -115,7 +115,7 @@ def test_a_crash_is_the_operators_failure_and_of_no_other_slot(
             await c.submit(graph_of(name, "hold"), task(0, 1, slot), task(1, 0, other))
             await eventually(lambda: slot in c.job_master.failed_slots, "the slot was reported failed")
             cause = c.job_master.failed_slots[slot]
-            assert cause.exception_name == "yarrow.container.errors.WorkerLostError"
+            assert cause.exception_name == "yarrow.container.protocol.errors.WorkerLostError"
             assert cause.message.startswith(
                 f"the worker of slot 0 {how} while it ran operator 'the {name}' (subtask 2/2)"
             )

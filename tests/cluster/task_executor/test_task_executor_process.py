@@ -330,7 +330,7 @@ def test_refused_registration_fails_the_process(tmp_path: Path) -> None:
 
 def test_without_a_bootstrap_it_says_who_starts_it(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "yarrow.container.task_executor_main"],
+        [sys.executable, "-m", "yarrow.container.process.task_executor_main"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from tests.unit.rest.fakes import JOB, job_details
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from yarrow.container.process_watch import ProcessWatch
+from yarrow.container.supervisor.process_watch import ProcessWatch
 from yarrow.datastream import KeyedCoProcessFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource

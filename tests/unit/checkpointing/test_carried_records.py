@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators.carried_records import (
+from yarrow.container.operators.sources.carried_records import (
     CARRIED,
     can_be_carried,
     decode_carried,

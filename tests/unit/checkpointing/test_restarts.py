@@ -10,8 +10,8 @@ import pytest
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.network.network_environment import NetworkEnvironment
-from yarrow.container.worker import WorkerThread
-from yarrow.container.worker_protocol import DeliverOperatorEvent
+from yarrow.container.protocol.worker_protocol import DeliverOperatorEvent
+from yarrow.container.worker.worker import WorkerThread
 from yarrow.datastream import SourceFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.runtime.graph.job_graph import JobGraph

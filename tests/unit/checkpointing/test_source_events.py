@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from yarrow.container.task.checkpointing.coordinator_state import CoordinatorState, dump_state, load_state
-from yarrow.container.task.checkpointing.source_events import (
+from yarrow.container.sources.coordinator_state import CoordinatorState, dump_state, load_state
+from yarrow.container.sources.source_events import (
     UNNUMBERED,
     AssignmentLog,
     LoggedEvent,

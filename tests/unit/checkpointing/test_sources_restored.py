@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.worker_protocol import CancelTasks, MessageFromWorker, TaskStateChanged
+from yarrow.container.protocol.worker_protocol import CancelTasks, MessageFromWorker, TaskStateChanged
 from yarrow.datastream import (
     CheckpointedFunction,
     MapFunction,

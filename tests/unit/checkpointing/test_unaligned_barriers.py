@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.typeinfo import Types
+from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
 from yarrow.container.network.element_codec import ElementCodec, encode_control
@@ -16,7 +17,6 @@ from yarrow.container.network.frames import FrameHeader
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.network.output_channel import LocalOutputChannel
-from yarrow.container.task.checkpointing.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder, RecordsInFlight
 from yarrow.container.task.checkpointing.recovered_records import RecoveredChannel, RecoveredRecords
 from yarrow.runtime.common.clock import ManualClock

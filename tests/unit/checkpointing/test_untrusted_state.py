@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.state.contexts import context
+from yarrow.container.sources.coordinator_state import CoordinatorState, dump_state, load_state
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
-from yarrow.container.task.checkpointing.coordinator_state import CoordinatorState, dump_state, load_state
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.runtime.snapshot.errors import UntrustedPickleError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.task.checkpointing.pending_snapshot import (
+from yarrow.container.chain.pending_snapshot import (
     OperatorPart,
     PendingSubtaskSnapshot,
     TaskName,
 )
+from yarrow.container.protocol.worker_protocol import CheckpointDeclined, CoordinatorAcknowledged, FromWorker
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
-from yarrow.container.worker_protocol import CheckpointDeclined, CoordinatorAcknowledged, FromWorker
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.fs.retries import Retries, TransientError

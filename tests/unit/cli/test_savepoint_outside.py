@@ -17,10 +17,10 @@ from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.cli.savepoint_checks import answer_of
 from yarrow.cli.savepoint_report import Report, report_on, text_of
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
-from yarrow.container.operators.sink_writing import COMMITTABLES, WRITER_STATE
-from yarrow.container.operators.sources import PROGRESS, SPLITS
+from yarrow.container.operators.sinks.sink_writing import COMMITTABLES, WRITER_STATE
+from yarrow.container.operators.sources.source_reader import PROGRESS, SPLITS
+from yarrow.container.sources.coordinator_state import CoordinatorState, dump_state
 from yarrow.container.state.operator_state import OperatorStateBackend
-from yarrow.container.task.checkpointing.coordinator_state import CoordinatorState, dump_state
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import Boundedness, Sink, Source, SourceSplit
 from yarrow.datastream.functions import CheckpointedFunction, SourceFunction

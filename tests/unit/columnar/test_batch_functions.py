@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.unit.columnar.columns import times_of
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
-from yarrow.container.operators.columnar import BatchFunctionCaller, BatchFunctionError
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.operators.columnar.batch_functions import BatchFunctionCaller, BatchFunctionError
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings

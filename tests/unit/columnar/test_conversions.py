@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from tests.unit.columnar.columns import times_of
 from yarrow.common.time import Instant
 from yarrow.common.types import Row, RowKind
-from yarrow.container.operators.conversions import ArrowToRowsConverter, ConversionError, RowsToArrowConverter
+from yarrow.container.operators.columnar.conversions import (
+    ArrowToRowsConverter,
+    ConversionError,
+    RowsToArrowConverter,
+)
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowOperator
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.task_executor_process import configure_logging
+from yarrow.container.process.task_executor_process import configure_logging
 from yarrow.runtime.common.private_files import PrivateFileHandler, private_opener
 
 

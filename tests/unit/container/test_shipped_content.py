@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.shipped_content import install_content
+from yarrow.container.worker.shipped_content import install_content
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.job_graph import ShippedFile
 from yarrow.runtime.yarn import layout

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from yarrow.container.task.log_origin import NO_ORIGIN, origin_of
-from yarrow.container.user_logs import RECORDS_A_SECOND, ClientLogHandler, use_client_levels
-from yarrow.container.worker_protocol import FromWorker, LogLines, UserLogRecord
+from yarrow.container.protocol.worker_protocol import FromWorker, LogLines, UserLogRecord
+from yarrow.container.worker.log_origin import NO_ORIGIN, origin_of
+from yarrow.container.worker.user_logs import RECORDS_A_SECOND, ClientLogHandler, use_client_levels
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 

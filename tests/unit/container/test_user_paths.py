@@ -14,7 +14,7 @@ import pytest
 import yarrow.am
 import yarrow.container
 import yarrow.runtime
-from yarrow.container.job_code import install_user_code
+from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, UserCode
@@ -66,7 +66,10 @@ def check_both_are_found() -> None:
     # What the engine has not loaded yet comes from it all the same.
     errors = importlib.import_module("yarrow.am.errors")
     assert str(errors.__file__).startswith(str(Path(yarrow.am.__file__).parent))
-    assert importlib.import_module("yarrow.container.errors").__name__ == "yarrow.container.errors"
+    assert (
+        importlib.import_module("yarrow.container.protocol.errors").__name__
+        == "yarrow.container.protocol.errors"
+    )
 
 
 def test_shipped_modules_with_the_engines_names(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.rest.fakes import JOB, NOW, SOURCE, TASK_EXECUTOR, job_details, task_executor_info
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.metrics.prometheus_text import prometheus_name, render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.container.task.metric_registry import metric_scope
+from yarrow.container.metrics.metric_registry import metric_scope
 from yarrow.runtime.metrics.scopes import metric_text, operator_scope, split_by_operator
 
 

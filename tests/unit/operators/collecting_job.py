@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import (
     NOTHING_RESTORED,
     CollectMessage,
@@ -20,8 +21,7 @@ from yarrow.container.operators.base import (
     RestoredState,
     TaskEnvironment,
 )
-from yarrow.container.operators.collecting import AWAITS, CollectingOperator
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.operators.sinks.collecting import AWAITS, CollectingOperator
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings

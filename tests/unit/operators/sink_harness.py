@@ -14,9 +14,9 @@ from typing import Any
 import cloudpickle
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment
-from yarrow.container.operators.sink_writing import SinkWritingOperator
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import ManualClock

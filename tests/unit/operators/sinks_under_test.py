@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from yarrow.common.serialization import Encoder
-from yarrow.container.operators.sink_writing import SinkWritingOperator
+from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, RollingPolicy

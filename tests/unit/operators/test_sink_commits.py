@@ -13,8 +13,12 @@ from tests.unit.operators.sink_harness import (
     sink_operator,
     snapshot,
 )
-from yarrow.container.operators.sink_committing import MAX_DELAY_SECONDS, CommitFailedError, RetrySettings
-from yarrow.container.operators.sink_writing import SinkWritingOperator
+from yarrow.container.operators.sinks.sink_committing import (
+    MAX_DELAY_SECONDS,
+    CommitFailedError,
+    RetrySettings,
+)
+from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import (
     CommitRejectedError,
     Committer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index

@@ -15,7 +15,7 @@ from tests.unit.columnar.columns import KEY_COLUMNS, array_of
 from tests.unit.columnar.test_aggregation import VALUE_COLUMNS
 from tests.unit.state.contexts import CHECKPOINT, MAX_PARALLELISM, InlineOutput, context, snapshot_of
 from yarrow.common.types import Row
-from yarrow.container.operators.columnar_aggregation import (
+from yarrow.container.operators.columnar.columnar_aggregation import (
     STATE_NAME,
     AggregationError,
     VectorizedAggregation,

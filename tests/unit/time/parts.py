@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import MIN_TIMESTAMP

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.container.task.histogram import Histogram
+from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
-from yarrow.container.task.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.options.metrics import LatencyGranularity
 from yarrow.runtime.data.elements import LatencyMarker

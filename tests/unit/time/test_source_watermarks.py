@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.unit.time.parts import Target, operator_context
 from yarrow.common import Duration, TimestampAssigner, WatermarkGenerator, WatermarkStrategy
-from yarrow.container.errors import TimestampError
 from yarrow.container.operators.event_time import TimeSettings
-from yarrow.container.operators.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
-from yarrow.container.task.failure import OperatorFailure
+from yarrow.container.operators.sources.source_watermarks import IngestionTime, SourceTime, SplitWatermarks
+from yarrow.container.protocol.errors import TimestampError
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP

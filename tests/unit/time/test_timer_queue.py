@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from yarrow.common.types import Row
 from yarrow.container.state.backend import Timer
-from yarrow.container.task.timers import TimerQueue
+from yarrow.container.state.timers import TimerQueue
 from yarrow.runtime.data.keys import NAN, canonicalize, encode_key
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.state.contexts import MAX_PARALLELISM, context, snapshot_of
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
-from yarrow.container.task.timers import TimerQueue
+from yarrow.container.state.timers import TimerQueue
 from yarrow.runtime.data.key_groups import key_group_of, operator_index_for_key_group
 
 _keys = st.one_of(

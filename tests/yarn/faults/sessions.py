@@ -33,7 +33,7 @@ from yarrow.testing.steady_rows import APART, SteadyOutput
 SESSION_TIMEOUT = 6.0
 MASTER = "-m yarrow.am.application_master"
 SKEIN_MASTER = "com.anaconda.skein.ApplicationMaster"
-TASK_EXECUTOR = "-m yarrow.container.yarn_task_executor"
+TASK_EXECUTOR = "-m yarrow.container.process.yarn_task_executor"
 #: Of the steady job.
 TASK_EXECUTORS = 2
 ROOT = "/yarrow-faults"

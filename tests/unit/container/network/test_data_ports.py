@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from yarrow.container.network.data_ports import DataPorts, NoFreeDataPortError
-from yarrow.container.task_executor_settings import settings_of
+from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
 from yarrow.runtime.config.errors import ContradictoryOptions
 from yarrow.runtime.config.settings import Settings

@@ -20,7 +20,7 @@ from yarrow.container.network.input_channel import ChannelFailedError, InputChan
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.peer_channels import ChannelKey
-from yarrow.container.worker_protocol import WorkerSettings
+from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, WorkerID
 from yarrow.runtime.data.elements import EndOfData, RowBatch

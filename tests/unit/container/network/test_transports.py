@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.container.network.test_refused_connections import End
-from yarrow.container.task_executor_settings import host_key
+from yarrow.container.supervisor.task_executor_settings import host_key
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.config.options.taskmanager import DataTransport

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.typeinfo import Types
+from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment
-from yarrow.container.operators.row_functions import StatelessFunctionOperator
-from yarrow.container.task.metric_registry import MetricRegistry
+from yarrow.container.operators.rows.row_functions import StatelessFunctionOperator
 from yarrow.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.container.supervisor.conftest import eventually, run
-from yarrow.container import framing
-from yarrow.container.errors import FrameError
-from yarrow.container.frame_channel import FrameChannel
-from yarrow.container.framing import FramedSocket, encode_frame
-from yarrow.container.worker_protocol import MAX_FRAME_BYTES, LogLines, OutputLines
+from yarrow.container.protocol import framing
+from yarrow.container.protocol.errors import FrameError
+from yarrow.container.protocol.frame_channel import FrameChannel
+from yarrow.container.protocol.framing import FramedSocket, encode_frame
+from yarrow.container.protocol.worker_protocol import MAX_FRAME_BYTES, LogLines, OutputLines
 
 MESSAGES = [LogLines(text="a"), LogLines(text=""), LogLines(text="\U0001f40b" * 1000)]
 

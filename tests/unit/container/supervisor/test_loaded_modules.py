@@ -23,13 +23,13 @@ def loaded_by(code: str) -> set[str]:
 
 def test_a_template_has_loaded_nothing_that_most_workers_do_without() -> None:
     loaded = loaded_by(
-        "from yarrow.container.template import preload; preload('yarrow.container.worker:run_worker')"
+        "from yarrow.container.launch.template import preload; preload('yarrow.container.worker.worker:run_worker')"
     )
     assert "yarrow.container.task.stream_task" in loaded
     assert loaded.isdisjoint(_COSTLY), sorted(loaded & set(_COSTLY))
 
 
 def test_a_supervisor_has_loaded_nothing_that_most_jobs_do_without() -> None:
-    loaded = loaded_by("import yarrow.container.task_executor")
+    loaded = loaded_by("import yarrow.container.supervisor.task_executor")
     costly = set(_COSTLY) - set(_NEEDED_BY_SUPERVISOR)
     assert loaded.isdisjoint(costly), sorted(loaded & costly)

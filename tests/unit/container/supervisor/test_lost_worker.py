@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from tests.unit.container.supervisor.conftest import ROOT
-from yarrow.container.current_call import FILE_NAME, CurrentCallWriter, read_current_call
-from yarrow.container.lost_worker import lost_worker_cause
-from yarrow.container.slot_table import TaskName
-from yarrow.container.worker_launcher import WorkerExit
-from yarrow.container.worker_protocol import CurrentUserCall
+from yarrow.container.launch.worker_launcher import WorkerExit
+from yarrow.container.protocol.worker_protocol import CurrentUserCall
+from yarrow.container.supervisor.lost_worker import lost_worker_cause
+from yarrow.container.supervisor.slot_table import TaskName
+from yarrow.container.worker.current_call import FILE_NAME, CurrentCallWriter, read_current_call
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 
 ATTEMPT = ExecutionAttemptID("g_v_1_0")
@@ -26,7 +26,7 @@ def call(name: str) -> CurrentUserCall:
 
 def test_signal_names_operator_and_subtask() -> None:
     cause = lost_worker_cause(1, SEGFAULT, TASKS, call("map"), "Fatal Python error")
-    assert cause.exception_name == "yarrow.container.errors.WorkerLostError"
+    assert cause.exception_name == "yarrow.container.protocol.errors.WorkerLostError"
     assert cause.message == (
         "the worker of slot 1 was ended by signal 11 (SIGSEGV) while it ran operator 'map' (subtask 2/4)"
     )

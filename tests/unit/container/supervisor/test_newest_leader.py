@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yarrow.container.newest_leader import NewestLeader
+from yarrow.container.supervisor.newest_leader import NewestLeader
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.leader import LeaderInformation, LeaderListener
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.container.errors import UnknownLogFileError
-from yarrow.container.output_files import MAX_RAW_BYTES, OutputFiles, read_tail
+from yarrow.container.protocol.errors import UnknownLogFileError
+from yarrow.container.supervisor.output_files import MAX_RAW_BYTES, OutputFiles, read_tail
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.output_stream import LoggedRecord
 

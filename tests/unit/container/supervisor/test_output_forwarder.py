@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from tests.unit.container.supervisor.conftest import eventually, run, within
-from yarrow.container.output_forwarder import HIGH_WATER, OutputForwarder
+from yarrow.container.supervisor.output_forwarder import HIGH_WATER, OutputForwarder
 from yarrow.runtime.rpc.output_stream import ForwardedOutput, read_output
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.container.process_watch import ProcessWatch, read_pss, sample_process
+from yarrow.container.supervisor.process_watch import ProcessWatch, read_pss, sample_process
 from yarrow.runtime.common.clock import ManualClock
 
 

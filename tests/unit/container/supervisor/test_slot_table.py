@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from yarrow.container.errors import SlotNotAvailableError, SlotNotFoundError
-from yarrow.container.slot_table import SLOT_TRANSITIONS, SlotState, SlotTable, TaskName
+from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
+from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS, SlotState, SlotTable, TaskName
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
 from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine, diagram

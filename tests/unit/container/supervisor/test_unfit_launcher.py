@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tests.unit.container.supervisor.conftest import run, within
-from yarrow.container.errors import UnfitInterpreterError
-from yarrow.container.task_executor_process import EarlyTemplate
+from yarrow.container.process.task_executor_process import EarlyTemplate
+from yarrow.container.protocol.errors import UnfitInterpreterError
 from yarrow.runtime.common.ids import WorkerID
 from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.settings import Settings

@@ -22,10 +22,10 @@ from tests.unit.container.supervisor.conftest import (
     run,
     within,
 )
-from yarrow.container.frame_channel import FrameChannel
-from yarrow.container.template_client import TemplateLauncher
-from yarrow.container.worker_launcher import RunningWorker, WorkerExit, worker_environment
-from yarrow.container.worker_protocol import (
+from yarrow.container.launch.template_client import TemplateLauncher
+from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit, worker_environment
+from yarrow.container.protocol.frame_channel import FrameChannel
+from yarrow.container.protocol.worker_protocol import (
     MessageFromWorker,
     OutputLines,
     StartWorker,

@@ -16,8 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-from yarrow.container.framing import FramedSocket
-from yarrow.container.worker_protocol import MessageToWorker, OutputLines, StartWorker, StopWorker
+from yarrow.container.protocol.framing import FramedSocket
+from yarrow.container.protocol.worker_protocol import MessageToWorker, OutputLines, StartWorker, StopWorker
 
 
 def report(sock: socket.socket) -> int:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from yarrow.container.current_call import (
+from yarrow.container.supervisor.lost_worker import crashed_frame
+from yarrow.container.worker.current_call import (
     CHAINS_FILE_NAME,
     ChainLines,
     CurrentCallWriter,
     read_chain_call,
     read_current_call,
 )
-from yarrow.container.lost_worker import crashed_frame
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
 from yarrow.testing.worker_harness import WorkerHarness

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.common import Types
-from yarrow.container.task.code_writer import CodeWriter
-from yarrow.container.task.freezing import TupleForm, generate_fixed
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.freezing import TupleForm, generate_fixed
 
 Loop = Callable[[list[Any]], list[Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from yarrow.container.task import routing
-from yarrow.container.task.routing import KeyTargets
+from yarrow.container.chain import routing
+from yarrow.container.chain.routing import KeyTargets
 from yarrow.runtime.data.key_groups import group_of_raw_key
 from yarrow.testing.operator_harness import OperatorHarness
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.am.test_failover import FAILED, PLAIN, restarting
 from yarrow.am.jobmaster.details import job_details
-from yarrow.container.task.failure import OperatorFailure, failure_cause
+from yarrow.container.protocol.failure import OperatorFailure, failure_cause
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.testing.job_graphs import Stage, linear_job
 

@@ -10,8 +10,8 @@ import pytest
 
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators import source_function
-from yarrow.container.worker_protocol import MetricsReport, TaskStateChanged
+from yarrow.container.operators.sources.source_reader import source_function
+from yarrow.container.protocol.worker_protocol import MetricsReport, TaskStateChanged
 from yarrow.datastream import (
     CoMapFunction,
     MapFunction,

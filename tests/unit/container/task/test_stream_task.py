@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
 from yarrow.container.task.stream_task import VERDICT_SECONDS
 from yarrow.container.task.task_stage import TaskStage
-from yarrow.container.task.time_accounting import Phase, TimeAccounting
 from yarrow.datastream import CoProcessFunction, KeyedProcessFunction
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import (

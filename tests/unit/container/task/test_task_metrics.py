@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators.source_metrics import SourceMetrics, SplitMetrics
-from yarrow.container.task.metric_registry import MetricRegistry, OperatorMetricGroup
+from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
+from yarrow.container.operators.sources.source_metrics import SourceMetrics, SplitMetrics
 from yarrow.datastream import KeyedProcessFunction, MapFunction, SourceFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceSource

@@ -1,0 +1,216 @@
+"""Compiles the row part of a chain to one generated function that loops once over a chunk.
+
+Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound objects that
+the loop calls once a record. Order behind an operator: exchange buffers first (they hold fixed values), then chained
+operators; each of these but the last gets a copy of what can change, and so does the last where state may hold it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.chain.routing import generate_partition
+from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
+from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
+from yarrow.container.codegen.naming import generate_named
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.operators.base import Emit, Operator, RowOperator
+from yarrow.container.operators.process.process_function import ProcessingOperator
+from yarrow.container.operators.sinks.print_sink import BulkRowOperator
+from yarrow.container.operators.sources.source_head import SourceHead
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.graph.job_graph import JobVertex
+from yarrow.runtime.graph.operator_spec import TypeSpec
+
+
+def declared_type(spec: TypeSpec) -> TypeInformation | None:
+    """The declared type of a spec; None = undeclared."""
+    return None if spec is None else TypeInformation.from_spec(spec)
+
+
+#: Blocks inside each other before a subroutine is begun; an operator may open a few of its own.
+_MAX_DEPTH = 12
+
+
+class ChainCompiler:
+    """Compiles functions over one vertex's operators and row partitions."""
+
+    def __init__(
+        self,
+        vertex: JobVertex,
+        operators: Sequence[Operator],
+        partitions: Sequence[ResultPartition],
+        target_max_parallelism: Callable[[ResultPartition], int],
+        object_reuse: bool,
+    ) -> None:
+        self._vertex = vertex
+        self._operators = operators
+        self._partitions = partitions
+        self._target_max_parallelism = target_max_parallelism
+        self._object_reuse = object_reuse
+        self._types = [declared_type(descriptor.output_type) for descriptor in vertex.operators]
+        #: Rows that reached an operator, where the loop has to count them.
+        self.counts: dict[int, list[int]] = {}
+
+    def compile_input(self, index: int, *, with_timestamps: bool) -> CompiledCode:
+        """Function (rows[, timestamps]) that feeds input `index` of the head operator."""
+
+        def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
+            head = self._operators[0]
+            assert isinstance(head, RowOperator)
+            with code.owned_by(0, value):
+                head.generate_input(code, index, value, timestamp, self._emit_from(code, 0, None))
+
+        return self._compile(f"input_{index}", start, with_timestamps)
+
+    def compile_behind(
+        self, operator: int, side_output: str | None, *, with_timestamps: bool
+    ) -> CompiledCode:
+        """Function (rows[, timestamps]) that feeds what follows `operator`: for sources, timers and conversions."""
+
+        def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
+            with code.owned_by(operator, value):
+                self._emit_from(code, operator, side_output)(value, timestamp)
+
+        return self._compile(f"behind_{operator}", start, with_timestamps)
+
+    def _compile(
+        self, name: str, start: Callable[[CodeWriter, str, str | None], None], with_timestamps: bool
+    ) -> CompiledCode:
+        code = CodeWriter()
+        value = code.fresh("v")
+        if with_timestamps:
+            timestamp = code.fresh("t")
+            with code.block(f"for {value}, {timestamp} in zip(rows, timestamps):"):
+                start(code, value, timestamp)
+            return code.compile(name, "rows, timestamps")
+        with code.block(f"for {value} in rows:"):
+            start(code, value, None)
+        return code.compile(name, "rows")
+
+    # ------------------------------------------------------------------ edges of the tree
+
+    def children(self, operator: int, side_output: str | None) -> list[int]:
+        """Chained operators behind one."""
+        return [
+            e.target
+            for e in self._vertex.chained_edges
+            if e.source == operator and e.side_output == side_output
+        ]
+
+    def partitions_of(self, operator: int, side_output: str | None) -> list[ResultPartition]:
+        """Exchange edges behind an operator."""
+        return [
+            p
+            for p in self._partitions
+            if p.edge.source_operator == operator and p.edge.side_output == side_output
+        ]
+
+    def side_outputs(self, operator: int) -> list[str]:
+        """Ids of the side outputs of an operator that somebody reads."""
+        tags = {e.side_output for e in self._vertex.chained_edges if e.source == operator}
+        tags |= {p.edge.side_output for p in self._partitions if p.edge.source_operator == operator}
+        return sorted(tag for tag in tags if tag is not None)
+
+    def _emit_from(self, code: CodeWriter, operator: int, side_output: str | None) -> Emit:
+        if side_output is None and isinstance(self._operators[operator], ProcessingOperator | SourceHead):
+            return functools.partial(self._emit_tagged, code, operator)
+        return functools.partial(self._emit_to, code, operator, side_output)
+
+    def _emit_tagged(self, code: CodeWriter, operator: int, value: str, timestamp: str | None) -> None:
+        if isinstance(self._operators[operator], SourceHead):
+            self._emit_to(code, operator, None, value, timestamp)
+            return
+        tag = code.bind_as("OutputTag", OutputTag)
+        condition = f"{value}.__class__ is tuple and len({value}) == 2 and {value}[0].__class__ is {tag}"
+        with code.block(f"if {condition}:"):
+            for side_output in self.side_outputs(operator):
+                expected = code.bind("tag", side_output)
+                with code.block(f"if {value}[0].tag_id == {expected}:"):
+                    side = code.fresh("v")
+                    code.line(f"{side} = {value}[1]")
+                    self._emit_to(code, operator, side_output, side, timestamp)
+        with code.block("else:"):
+            self._emit_to(code, operator, None, value, timestamp)
+
+    def _emit_to(
+        self, code: CodeWriter, operator: int, side_output: str | None, value: str, timestamp: str | None
+    ) -> None:
+        declared = self._types[operator] if side_output is None else None
+        if not self._operators[operator].passes_rows:
+            row_type = declared if side_output is None else self._side_type(operator, side_output)
+            with code.owned_by(operator, value):
+                value = generate_named(code, value, row_type)
+        for partition in self.partitions_of(operator, side_output):
+            edge_type = declared_type(partition.edge.type_spec)
+            with code.owned_by(operator, value):
+                generate_partition(
+                    code,
+                    partition,
+                    value,
+                    timestamp,
+                    declared=edge_type or declared,
+                    object_reuse=self._object_reuse,
+                    max_parallelism=self._target_max_parallelism(partition),
+                    name=f"the exchange behind operator '{self._operators[operator].name}'",
+                )
+        children = self.children(operator, side_output)
+        for position, child in enumerate(children):
+            passed = value
+            is_last = position == len(children) - 1
+            if is_last and self._operators[operator].emits_state:
+                with code.owned_by(operator, value):
+                    passed = generate_fixed(code, value, declared, self._object_reuse)
+            elif not is_last and needs_fixing(declared, self._object_reuse):
+                passed = code.fresh("v")
+                code.line(f"{passed} = {code.bind_as('freeze', freeze_or_copy)}({value})")
+            self._call(code, child, passed, timestamp)
+
+    def _side_type(self, operator: int, side_output: str) -> TypeInformation | None:
+        """The declared type of a side output, which is known where somebody reads it."""
+        specs = [
+            *[
+                e.side_type
+                for e in self._vertex.chained_edges
+                if (e.source, e.side_output) == (operator, side_output)
+            ],
+            *[p.edge.type_spec for p in self.partitions_of(operator, side_output)],
+        ]
+        return declared_type(next((spec for spec in specs if spec is not None), None))
+
+    def _count_is_known(self, child: int) -> bool:
+        """Whether the rows into `child` follow from a count made elsewhere: see ChainCounts.records_into."""
+        operator = self._operators[child]
+        return operator.one_to_one or isinstance(operator, BulkRowOperator) or self.counts_as_parent(child)
+
+    def counts_as_parent(self, child: int) -> bool:
+        """Whether each row into the head gives one row into `child`."""
+        edge = next(e for e in self._vertex.chained_edges if e.target == child)
+        parent = self._operators[edge.source]
+        if edge.side_output is not None:
+            return False
+        if edge.source == 0:
+            return parent.one_to_one or (isinstance(parent, SourceHead) and not self.side_outputs(0))
+        return parent.one_to_one and self.counts_as_parent(edge.source)
+
+    def _call(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
+        if code.depth < _MAX_DEPTH:
+            self._generate(code, child, value, timestamp)
+            return
+        # Python nests 20 loops at most: the rest of a deep chain is a function of its own.
+        with code.owned_by(child, value):
+            with code.subroutine(value if timestamp is None else f"{value}, {timestamp}") as name:
+                self._generate(code, child, value, timestamp)
+            code.line(f"{name}({value})" if timestamp is None else f"{name}({value}, {timestamp})")
+
+    def _generate(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
+        operator = self._operators[child]
+        assert isinstance(operator, RowOperator)
+        with code.owned_by(child, value):
+            if not self._count_is_known(child):
+                count = self.counts.setdefault(child, [0])
+                code.count_into(count)
+            operator.generate(code, value, timestamp, self._emit_from(code, child, None))

@@ -1,0 +1,102 @@
+"""ChainLoops: the generated functions of one chain, each compiled at its first chunk, and run.
+
+Owner: the task thread. An exception of user code inside a loop leaves as OperatorFailure naming operator and record; no
+frame of generated code is shown. It must not know slices, state or control elements.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from yarrow.container.chain.chain_compiler import ChainCompiler
+from yarrow.container.codegen.code_writer import CompiledCode
+from yarrow.container.network.partition import Partition
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.operators.base import Operator
+from yarrow.container.protocol.failure import OperatorFailure, generated_line, short_record
+
+
+class ChainLoops:
+    """The loops over rows that reach the head, or leave an operator."""
+
+    def __init__(
+        self, operators: Sequence[Operator], compiler: ChainCompiler, partitions: Sequence[Partition]
+    ) -> None:
+        self._operators = operators
+        self._compiler = compiler
+        self._partitions = partitions
+        self._compiled: dict[tuple[Any, ...], CompiledCode] = {}
+        #: True from the first row with a timestamp on: see `run`.
+        self._timestamped = False
+        #: Told of each generated function before its first call.
+        self.on_compiled: Callable[[CompiledCode], None] | None = None
+
+    def open(self) -> None:
+        """The operators are set up: known is which of them stamp rows."""
+        self._timestamped = any(operator.stamps_rows for operator in self._operators)
+
+    def run(self, key: tuple[Any, ...], rows: Iterable[Any], timestamps: Iterable[int | None] | None) -> None:
+        """Runs rows: key ("input", index of the head's input), or ("behind", operator, side output) for results."""
+        # Once a row had a timestamp, all rows are run with one (or None): a buffer must not mix rows with and without.
+        if timestamps is None:
+            if self._timestamped:
+                timestamps = itertools.repeat(None)
+        elif not self._timestamped:
+            self._timestamped = True
+            for partition in self._partitions:
+                if isinstance(partition, ResultPartition):
+                    partition.fill_timestamps()
+        code = self._compiled.get((key, self._timestamped))
+        if code is None:
+            code = self._compiled[key, self._timestamped] = self._compile(key)
+            if self.on_compiled is not None:
+                self.on_compiled(code)
+        try:
+            if timestamps is None:
+                code.function(rows)
+            else:
+                code.function(rows, timestamps)
+        except OperatorFailure:
+            raise
+        except BaseException as error:  # user code may raise anything, SystemExit included
+            raise self._explain(error, code) from error
+
+    def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
+        """Has state read at once for rows that come next; False where it does not ask for that, or before the first."""
+        code = self._compiled.get((("input", input_index), self._timestamped))
+        if code is None or code.keys_ahead is None:
+            return False
+        code.keys_ahead.read(rows)
+        return True
+
+    def _compile(self, key: tuple[Any, ...]) -> CompiledCode:
+        if key[0] == "input":
+            return self._compiler.compile_input(key[1], with_timestamps=self._timestamped)
+        return self._compiler.compile_behind(key[1], key[2], with_timestamps=self._timestamped)
+
+    def _explain(self, error: BaseException, code: CompiledCode) -> OperatorFailure:
+        found = generated_line(error)
+        owner, record = 0, ""
+        if found is not None and found[0] == code.file_name:
+            owner, variable = code.owner_of_line(found[1]) or (0, "v0")
+            if variable in found[2]:
+                record = short_record(found[2][variable])
+        return OperatorFailure(self._operators[owner].name, record, error)
+
+    def operator_at(self, file_name: str, line: int) -> Operator | None:
+        """The operator that a line of a generated function belongs to; None where the line is of no operator."""
+        for code in self._compiled.values():
+            if code.file_name == file_name and (owner := code.owner_of_line(line)) is not None:
+                return self._operators[owner[0]]
+        return None
+
+    def generated_sources(self) -> list[CompiledCode]:
+        """The functions compiled so far."""
+        return list(self._compiled.values())
+
+    def close(self) -> None:
+        """Forgets the generated code."""
+        for code in self._compiled.values():
+            code.dispose()

@@ -1,0 +1,384 @@
+"""The operators of one task, set up, compiled and driven: rows through generated loops, batches through calls.
+
+Owner: the task thread. The task gives it slices, watermarks, timers and the end of input; it never blocks and never
+looks at credit. An exception of user code leaves as OperatorFailure naming operator and record.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from yarrow.container.chain.chain_compiler import ChainCompiler
+from yarrow.container.chain.chain_counts import ChainCounts
+from yarrow.container.chain.chain_loops import ChainLoops
+from yarrow.container.chain.chain_time import ChainTime
+from yarrow.container.chain.operator_builder import build_operator
+from yarrow.container.chain.pending_snapshot import OperatorPart
+from yarrow.container.codegen.attribution import Attribution
+from yarrow.container.network.partition import Partition
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.operators.base import (
+    ColumnarOperator,
+    Operator,
+    OperatorContext,
+    TaskEnvironment,
+)
+from yarrow.container.operators.event_time import WatermarkMaker
+from yarrow.container.operators.sinks.collecting import CollectingOperator
+from yarrow.container.operators.sinks.print_sink import BulkRowOperator
+from yarrow.container.operators.sources.source_head import SourceHead
+from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.container.state.backend import KeyedStateBackend
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.job_graph import JobVertex
+from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
+from yarrow.runtime.snapshot.options import CheckpointOptions
+
+if TYPE_CHECKING:
+    from yarrow.container.network.columnar_partition import ColumnarResultPartition
+    from yarrow.container.operators.columnar.conversions import RowsToArrowConverter
+
+
+class OperatorChain:
+    """All operators of one subtask."""
+
+    def __init__(
+        self,
+        vertex: JobVertex,
+        environment: TaskEnvironment,
+        partitions: Sequence[Partition],
+        target_max_parallelism: Callable[[Partition], int],
+    ) -> None:
+        self._vertex = vertex
+        self._environment = environment
+        self._partitions = tuple(partitions)
+        row_partitions = [p for p in partitions if isinstance(p, ResultPartition)]
+        self.operators: tuple[Operator, ...] = tuple(build_operator(d) for d in vertex.operators)
+        self._compiler = ChainCompiler(
+            vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
+        )
+        self._bulk = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if isinstance(operator, BulkRowOperator)
+        ]
+        #: Those that are in use: all, unless the task had ended before the restored checkpoint.
+        self._open = self.operators
+        self._kept_up = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if type(operator).upkeep is not Operator.upkeep
+        ]
+        #: Keyed states that want to know when a chunk is done; known after `open`.
+        self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
+        #: Runs rows through generated code.
+        self.loops = ChainLoops(self.operators, self._compiler, self._partitions)
+        #: Counts them.
+        self.counts = ChainCounts(self.operators, self._compiler, self._partitions)
+        #: Carries watermarks and idleness through the operators.
+        self.time = ChainTime(vertex, self.operators, self._partitions, self._emit_results, self._settle)
+        self._closed = False
+
+    # ------------------------------------------------------------------ life cycle
+
+    def open(self) -> None:
+        """Sets up and opens all operators, the last first, so that each finds its consumers open (as in Flink)."""
+        from_last = list(enumerate(zip(self.operators, self._vertex.operators, strict=True)))[::-1]
+        for index, (operator, descriptor) in from_last:
+            with self.attributed(index):
+                if isinstance(operator, WatermarkMaker):
+                    operator.watermarks_to = self.time.behind[index]
+                operator.setup(OperatorContext.of(self._environment, descriptor))
+                operator.open()
+                state = operator.context.state
+                if isinstance(state, KeyedStateBackend):
+                    self._keyed_states.append((index, state))
+        for index, descriptor in enumerate(self._vertex.operators):
+            if isinstance(descriptor.spec, RowsToArrowOperator):
+                converter = cast("RowsToArrowConverter", self.operators[index])
+                converter.deliver = self._deliverer(index)
+        self.loops.open()
+        self.counts.register(self._environment.metrics, self.time)
+
+    def resume_finished(self) -> None:
+        """In place of `open`, where the task had ended: operators whose state outlives the end bring it to its own."""
+        resumed = [
+            (index, operator)
+            for index, operator in enumerate(self.operators)
+            if keeps_state_behind_end(operator)
+            and self._environment.restored.of(self._vertex.operators[index].id).operator
+        ]
+        self._kept_up, self._open = resumed, tuple(operator for _, operator in resumed)
+        for index, operator in resumed:
+            with self.attributed(index):
+                operator.setup(OperatorContext.of(self._environment, self._vertex.operators[index]))
+                operator.resume_finished()
+
+    @property
+    def keeps_state_behind_end(self) -> bool:
+        """True where `resume_finished` has something to look at, for which state must have been fetched."""
+        return any(keeps_state_behind_end(operator) for operator in self.operators)
+
+    def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
+        return lambda batch: self._hand_on(index, batch)
+
+    def finish(self) -> None:
+        """The input has ended: operators finish in order, and what they bring forth flows on."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                operator.finish()
+                self.end_of_chunk()
+
+    def close(self) -> list[BaseException]:
+        """Closes all operators; gives the errors instead of raising the first."""
+        errors: list[BaseException] = []
+        if not self._closed:
+            self._closed = True
+            for operator in self.operators:
+                try:
+                    operator.close()
+                except BaseException as error:  # a close must not keep the others from theirs
+                    errors.append(OperatorFailure(operator.name, "", error))
+            errors += self._dispose_states()
+            self.loops.close()
+        return errors
+
+    def _dispose_states(self) -> list[BaseException]:
+        errors: list[BaseException] = []
+        for operator in self.operators:
+            # One that was never set up has none.
+            context: OperatorContext | None = getattr(operator, "context", None)
+            try:
+                if context is not None:
+                    context.state.dispose()
+            except Exception as error:
+                errors.append(OperatorFailure(operator.name, "", error))
+        shutil.rmtree(self._environment.local_directory, ignore_errors=True)
+        return errors
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def announce_checkpoint(self, checkpoint_id: int) -> None:
+        """A checkpoint is on its way: backends may prepare its cut."""
+        for operator in self.operators:
+            operator.context.state.announce_checkpoint(checkpoint_id)
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Before the barrier: what operators keep back flows on, in chain order."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                operator.prepare_snapshot(checkpoint_id)
+                self.end_of_chunk()
+
+    def snapshot_operator(self, index: int, checkpoint_id: int, options: CheckpointOptions) -> OperatorPart:
+        """Freezes the state of one operator."""
+        operator, descriptor = self.operators[index], self._vertex.operators[index]
+        with self.attributed(index):
+            if options.kind.stops_job:
+                operator.stand_still(checkpoint_id, options.kind)
+            operator.snapshot_state(checkpoint_id)
+            context = operator.context
+            keyed = context.state.snapshot(checkpoint_id, options)
+            try:
+                own = context.operator_state.snapshot(checkpoint_id)
+            except BaseException:
+                keyed.discard()
+                raise
+            return OperatorPart(descriptor.id, operator.name, keyed, own)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Operators and backends learn that a checkpoint is complete."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                operator.context.state.checkpoint_completed(checkpoint_id)
+                operator.notify_checkpoint_complete(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Operators and backends learn that a checkpoint is given up."""
+        for index, operator in enumerate(self.operators):
+            with self.attributed(index):
+                operator.context.state.checkpoint_aborted(checkpoint_id)
+                operator.notify_checkpoint_aborted(checkpoint_id)
+
+    @property
+    def operators_in_use(self) -> Sequence[int]:
+        """Positions of the operators that were set up: all, unless the task had ended before what was restored."""
+        return [index for index, operator in enumerate(self.operators) if operator in self._open]
+
+    @property
+    def head(self) -> Operator:
+        """The first operator."""
+        return self.operators[0]
+
+    @property
+    def head_id(self) -> OperatorID:
+        """Id of the first operator."""
+        return self._vertex.operators[0].id
+
+    @property
+    def source(self) -> SourceHead | None:
+        """The head where it is a source."""
+        head = self.operators[0]
+        return head if isinstance(head, SourceHead) else None
+
+    @property
+    def blocking(self) -> bool:
+        """Whether its task has a thread of its own."""
+        return self._vertex.blocking
+
+    @property
+    def is_available(self) -> bool:
+        """False while an operator cannot take rows."""
+        return all(operator.is_available for operator in self.operators)
+
+    @property
+    def is_drained(self) -> bool:
+        """False while an operator waits for its last output to be taken."""
+        return all(operator.is_drained for operator in self._open)
+
+    def await_client(self) -> None:
+        """Where nobody is waited for but the client of execute_and_collect, that is told to who knows of the client."""
+        waiting = [operator for operator in self._open if not operator.is_drained]
+        collecting = [operator for operator in waiting if isinstance(operator, CollectingOperator)]
+        if len(collecting) == len(waiting) and all(operator.only_awaits_client for operator in collecting):
+            for operator in collecting:
+                operator.await_client()
+
+    def collecting(self, collect_id: str) -> CollectingOperator | None:
+        """The collect operator of that id."""
+        for operator in self.operators:
+            if isinstance(operator, CollectingOperator) and operator.collect_id == collect_id:
+                return operator
+        return None
+
+    # ------------------------------------------------------------------ rows and batches
+
+    def run_rows(
+        self, input_index: int, rows: Iterable[Any], timestamps: Iterable[int | None] | None
+    ) -> None:
+        """A chunk of rows for an input of the head; the caller counts them in `counts`."""
+        self.loops.run(("input", input_index), rows, timestamps)
+        self.end_of_chunk()
+
+    def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
+        """Has the head's state read at once for the rows of several chunks; False = each reads for itself."""
+        with self.attributed(0):
+            return self.loops.read_ahead(input_index, rows)
+
+    def run_source_rows(self, rows: Iterable[Any], timestamps: Iterable[int | None] | None) -> None:
+        """Rows that the source at the head has read."""
+        self.loops.run(("behind", 0, None), rows, timestamps)
+        self.end_of_chunk()
+
+    def run_source_side(self, side: Iterable[tuple[str, Any]] | None) -> None:
+        """What the source sends to side outputs, as (tag id, value); what nobody reads is dropped."""
+        for tag_id, value in side or ():
+            if tag_id in self._compiler.side_outputs(0):
+                self.loops.run(("behind", 0, tag_id), [value], None)
+
+    def run_batch(self, batch: ArrowBatch) -> None:
+        """A record batch for the head."""
+        self.counts.records_in += len(batch)
+        self._call_columnar(0, batch)
+        self.end_of_chunk()
+
+    def run_source_batch(self, batch: ArrowBatch) -> None:
+        """A record batch that the source at the head has read."""
+        self._hand_on(0, batch)
+        self.end_of_chunk()
+
+    def _settle(self) -> None:
+        """Rows that bulk operators put aside go their way, before a control element; also in the middle of a chunk."""
+        for index, operator in self._bulk:
+            with self.attributed(index):
+                operator.end_of_chunk()
+
+    def end_of_chunk(self) -> None:
+        """Bulk operators take what the loop has put aside; state bounds its caches; full exchange buffers go out."""
+        for index, operator in self._bulk:
+            with self.attributed(index):
+                operator.end_of_chunk()
+        for index, state in self._keyed_states:
+            with self.attributed(index):
+                state.end_of_chunk()
+        for partition in self._partitions:
+            partition.flush_full()
+
+    def attributed(self, index: int) -> Attribution:
+        """Context that names an operator in exceptions of calls made outside generated code."""
+        return Attribution(self.operators[index].name)
+
+    def _call_columnar(self, index: int, batch: ArrowBatch) -> None:
+        operator = self.operators[index]
+        if index:
+            operator.records_in += len(batch)
+        if hasattr(operator, "to_rows"):
+            with self.attributed(index):
+                rows, timestamps = operator.to_rows(batch)
+            self.loops.run(("behind", index, None), rows, timestamps)
+            return
+        assert isinstance(operator, ColumnarOperator)
+        with self.attributed(index):
+            produced = operator.process_batch(batch)
+        for result in produced:
+            self._hand_on(index, result)
+
+    def _hand_on(self, index: int, batch: ArrowBatch) -> None:
+        for partition in self._partitions:
+            if partition.edge.source_operator == index and partition.edge.side_output is None:
+                cast("ColumnarResultPartition", partition).emit_batch(batch)
+        for child in self._compiler.children(index, None):
+            self._call_columnar(child, batch)
+
+    # ------------------------------------------------------------------ time
+
+    def seconds_until_upkeep(self) -> float | None:
+        """Until an operator has upkeep to do."""
+        times = [t for _, operator in self._kept_up if (t := operator.seconds_until_upkeep()) is not None]
+        return min(times) if times else None
+
+    def upkeep(self) -> None:
+        """Has operators do what is due and emits nothing."""
+        for index, operator in self._kept_up:
+            due = operator.seconds_until_upkeep()
+            if due is not None and due <= 0:
+                with self.attributed(index):
+                    operator.upkeep()
+
+    def next_timer(self) -> int | None:
+        """Epoch ms of the earliest processing-time timer of all operators."""
+        times = [t for t in (operator.next_timer() for operator in self.operators) if t is not None]
+        return min(times) if times else None
+
+    def fire_timers(self, now: int, deadline: float) -> int:
+        """Fires what is due, as far as the slice goes; gives the number of results."""
+        return sum(
+            self._emit_results(i, operator.fire_timers(now, deadline))
+            for i, operator in enumerate(self.operators)
+        )
+
+    def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
+        emitted = 0
+        run = self.loops.run
+        with self.attributed(index):
+            # Each result flows on before the function runs on: it may change what it has emitted.
+            for value, timestamp in results:
+                emitted += 1
+                stamps = None if timestamp is None else (timestamp,)
+                if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
+                    if value[0].tag_id in self._compiler.side_outputs(index):
+                        run(("behind", index, value[0].tag_id), (value[1],), stamps)
+                else:
+                    run(("behind", index, None), (value,), stamps)
+        if emitted:
+            self.end_of_chunk()
+        return emitted
+
+
+def keeps_state_behind_end(operator: Operator) -> bool:
+    """True for operators that implement `resume_finished`."""
+    return type(operator).resume_finished is not Operator.resume_finished

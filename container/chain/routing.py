@@ -1,0 +1,194 @@
+"""Code that puts a row into the buffer of the right channel: one form for each of the eight partitioners.
+
+Owner: the task thread while it compiles a chain, then the routers it binds. Routing by key makes the canonical key once
+a distinct key, and a bounded cache from raw key to buffer serves the rest; where keys hardly come again, every key goes
+by its own hash.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.network.result_partition import ResultPartition
+from yarrow.container.protocol.failure import short_record
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_of, operator_index_for_key_group
+from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.graph.operator_spec import PartitionerKind
+
+T = TypeVar("T")
+#: Distinct keys whose channel is remembered.
+CACHE_SIZE = 1 << 17
+#: Rows that go by the cache before it is tried again.
+_DIRECT_ROWS = 32 * CACHE_SIZE
+
+
+class InvalidPartitionError(YarrowError):
+    """A custom partitioner named a channel that does not exist."""
+
+
+class KeyTargets(Generic[T]):
+    """From raw key to the target of its channel, through a cache while that pays.
+
+    `cache[k]` is the fast path and `miss(k)` what follows a KeyError or TypeError; where `is_direct()`, once a chunk
+    of rows, says that keys seldom come again, `by_group[group_of_raw_key(k, max_parallelism)]` serves them all. Both
+    ways lead to the same target.
+    """
+
+    def __init__(
+        self, targets: Sequence[T], max_parallelism: int, rows_routed: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`rows_routed` tells how many rows were given a target so far."""
+        self.cache: dict[Any, T] = {}
+        self._max_parallelism = max_parallelism
+        self._rows_routed = rows_routed
+        #: Rows routed when the cache was last empty.
+        self._empty_at = 0
+        #: While direct: rows routed when the cache gets its next chance.
+        self._direct_until: int | None = None
+        count = len(targets)
+        #: Target by key group.
+        self.by_group = [
+            targets[operator_index_for_key_group(max_parallelism, count, group)]
+            for group in range(max_parallelism)
+        ]
+
+    def is_direct(self) -> bool:
+        """Whether the next rows do better without the cache."""
+        if self._direct_until is not None and self._rows_routed() >= self._direct_until:
+            self._direct_until = None
+            self._clear()
+        return self._direct_until is not None
+
+    def miss(self, key: Any) -> T:
+        """The target of a key that is not cached; raises UnsupportedKeyError."""
+        canonical = canonicalize(key)
+        target = self.by_group[key_group_of(canonical, self._max_parallelism)]
+        if len(self.cache) >= CACHE_SIZE:
+            missed = len(self.cache)
+            found = self._rows_routed() - self._empty_at - missed
+            if found < missed:
+                self._direct_until = self._rows_routed() + _DIRECT_ROWS
+            self._clear()
+        self.cache[canonical] = target
+        return target
+
+    def _clear(self) -> None:
+        self.cache.clear()
+        self._empty_at = self._rows_routed()
+
+
+class CustomTargets(Generic[T]):
+    """Calls the user's partitioner and checks what it answers."""
+
+    def __init__(self, targets: Sequence[T], partition: Callable[[Any, int], Any], edge_name: str) -> None:
+        self._targets = targets
+        self._partition = partition
+        self._edge_name = edge_name
+
+    def target(self, key: Any) -> T:
+        """The target of a key; raises InvalidPartitionError naming key and answer."""
+        count = len(self._targets)
+        answer = self._partition(key, count)
+        try:
+            index = operator.index(answer)
+        except TypeError:
+            index = -1
+        if not 0 <= index < count:
+            raise InvalidPartitionError(
+                f"the partitioner of {self._edge_name} gave {short_record(answer)} for the key {short_record(key)}; "
+                f"expected a whole number from 0 to {count - 1}"
+            )
+        return self._targets[index]
+
+
+def generate_partition(
+    code: CodeWriter,
+    partition: ResultPartition,
+    value: str,
+    timestamp: str | None,
+    *,
+    declared: TypeInformation | None,
+    object_reuse: bool,
+    max_parallelism: int,
+    name: str,
+) -> None:
+    """Code that fixes `value` and appends it (and its timestamp) to the buffer of its channel."""
+    fixed = generate_fixed(code, value, declared, object_reuse)
+    with_time = timestamp is not None
+    targets: list[Any] = [
+        (rows.append, stamps.append) if with_time else rows.append
+        for rows, stamps in zip(partition.buffers, partition.timestamps, strict=True)
+    ]
+    target = _generate_target(code, partition, targets, value, max_parallelism, name)
+    if with_time:
+        row_append, stamp_append = code.fresh("a"), code.fresh("s")
+        code.line(f"{row_append}, {stamp_append} = {target}")
+        code.line(f"{row_append}({fixed})")
+        code.line(f"{stamp_append}({timestamp})")
+    else:
+        code.line(f"{target}({fixed})")
+
+
+def _generate_target(
+    code: CodeWriter,
+    partition: ResultPartition,
+    targets: list[Any],
+    value: str,
+    max_parallelism: int,
+    name: str,
+) -> str:
+    spec = partition.edge.partitioner
+    if spec.kind is PartitionerKind.KEY_GROUP:
+        return _generate_key_target(code, partition, targets, value, max_parallelism, name)
+    if spec.kind is PartitionerKind.CUSTOM:
+        assert spec.key_selector is not None and spec.function is not None
+        partition_function = method_of(load_function(spec.function, name), "partition", name)
+        custom = CustomTargets(targets, partition_function, name)
+        selector = method_of(load_function(spec.key_selector, name), "get_key", name)
+        return f"{code.bind('target', custom.target)}({code.bind('key', selector)}({value}))"
+    if len(targets) == 1 or spec.kind is PartitionerKind.GLOBAL:
+        return code.bind("out", targets[0])
+    if spec.kind is PartitionerKind.SHUFFLE:
+        random = code.bind("random", new_generator().random)
+        return f"{code.bind('outs', targets)}[int({random}() * {len(targets)})]"
+    # REBALANCE, RESCALE, and a FORWARD edge that became pointwise over several channels.
+    # Each producer begins elsewhere: with few rows from many producers the first channel would get them all.
+    first = new_generator().randrange(len(targets))
+    turn = itertools.cycle(targets[first:] + targets[:first])
+    return f"{code.bind('turn', turn.__next__)}()"
+
+
+def _generate_key_target(
+    code: CodeWriter,
+    partition: ResultPartition,
+    targets: list[Any],
+    value: str,
+    max_parallelism: int,
+    name: str,
+) -> str:
+    selector_blob = partition.edge.partitioner.key_selector
+    assert selector_blob is not None
+    router = KeyTargets(targets, max_parallelism, lambda: partition.records_taken)
+    selector = method_of(load_function(selector_blob, name), "get_key", name)
+    key, target = code.fresh("k"), code.fresh("a")
+    code.line(f"{key} = {code.bind('key', selector)}({value})")
+    is_direct = code.fresh("d")
+    code.at_start(f"{is_direct} = {code.bind('is_direct', router.is_direct)}()")
+    with code.block(f"if {is_direct}:"):
+        group = f"{code.bind_as('group_of', group_of_raw_key)}({key}, {int(max_parallelism)})"
+        code.line(f"{target} = {code.bind('by_group', router.by_group)}[{group}]")
+    with code.block("else:"):
+        with code.block("try:"):
+            code.line(f"{target} = {code.bind('cache', router.cache)}[{key}]")
+        with code.block("except (KeyError, TypeError):"):
+            code.line(f"{target} = {code.bind('miss', router.miss)}({key})")
+    return target

@@ -1,0 +1,173 @@
+"""Writes the source of a fused chain: lines, indentation, bound objects, and which operator each line belongs to.
+
+Owner: the task thread while it compiles. Only names made here and operator shapes become source: no user string does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from yarrow.container.protocol.failure import GENERATED_PREFIX
+from yarrow.container.state.value_table import KeysAhead
+
+_numbers = itertools.count(1)
+
+
+class _Body:
+    """The lines of one function under construction."""
+
+    def __init__(self, name: str, parameters: str) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.indent = 1
+        self.lines: list[str] = []
+        #: Of each line: (operator, variable of the record that the operator has at hand).
+        self.owners: list[tuple[int, str] | None] = []
+        #: Lines in front of all others.
+        self.at_start: list[str] = []
+        #: (local variable, list of one int it is added to at the end)
+        self.counts: list[tuple[str, str]] = []
+
+    def finished(self, bound: str) -> tuple[list[str], list[tuple[int, str] | None]]:
+        """Source lines with the def, and their owners."""
+        before = [*self.at_start, *(f"    {variable} = 0" for variable, _ in self.counts)]
+        after = [f"    {total}[0] += {variable}" for variable, total in self.counts]
+        lines = [*before, *self.lines, *after] or ["    pass"]
+        owners = [
+            *[None] * len(before),
+            *self.owners,
+            *[None] * (len(lines) - len(before) - len(self.owners)),
+        ]
+        return [f"def {self.name}({self.parameters}{bound}):", *lines], [None, *owners]
+
+
+class CodeWriter:
+    """Source under construction: one function, and subroutines where it would nest too deeply."""
+
+    def __init__(self) -> None:
+        self._body = _Body("", "")
+        self._subroutines: list[_Body] = []
+        self._bound: dict[str, Any] = {}
+        self._temporaries = itertools.count()
+        self.owner: tuple[int, str] | None = None
+        #: Where the keys of rows that come may be told in advance: see CompiledCode.
+        self.keys_ahead: KeysAhead | None = None
+
+    def bind(self, prefix: str, value: Any) -> str:
+        """A parameter name that holds `value`: a local of the generated function, hence fast."""
+        name = f"{prefix}_{len(self._bound)}"
+        self._bound[name] = value
+        return name
+
+    def bind_as(self, name: str, value: Any) -> str:
+        """The same under a fixed name, bound once."""
+        self._bound.setdefault(name, value)
+        return name
+
+    def fresh(self, prefix: str) -> str:
+        """A new local variable name."""
+        return f"{prefix}{next(self._temporaries)}"
+
+    @property
+    def depth(self) -> int:
+        """How many blocks the next line lies in."""
+        return self._body.indent
+
+    def line(self, text: str) -> None:
+        """A line at the present indentation, of the present owner."""
+        self._body.lines.append("    " * self._body.indent + text)
+        self._body.owners.append(self.owner)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """An indented block under `head`."""
+        body = self._body
+        self.line(head)
+        body.indent += 1
+        before = len(body.lines)
+        yield
+        if len(body.lines) == before:
+            self.line("pass")
+        body.indent -= 1
+
+    @contextmanager
+    def subroutine(self, parameters: str) -> Iterator[str]:
+        """Lines written inside form a function of their own, called by the name that this gives."""
+        outer, body = self._body, _Body(self.fresh("part_"), parameters)
+        self._body = body
+        yield body.name
+        self._body = outer
+        self._subroutines.append(body)
+
+    @contextmanager
+    def owned_by(self, operator: int, value: str) -> Iterator[None]:
+        """Lines written inside belong to that operator, which works on the record in the variable `value`."""
+        former, self.owner = self.owner, (operator, value)
+        yield
+        self.owner = former
+
+    def count_into(self, total: list[int]) -> None:
+        """Counts passes of this place; the sum is added to `total[0]` at the end of each call."""
+        variable = self.fresh("n")
+        self._body.counts.append((variable, self.bind("total", total)))
+        self.line(f"{variable} += 1")
+
+    def at_start(self, text: str) -> None:
+        """A line that runs once a call, in front of the loop."""
+        self._body.at_start.append(f"    {text}")
+
+    def compile(self, name: str, parameters: str) -> CompiledCode:
+        """The function `name(parameters)` with everything bound."""
+        self._body.name, self._body.parameters = name, parameters
+        lines: list[str] = []
+        owners: list[tuple[int, str] | None] = []
+        for body in (*self._subroutines, self._body):
+            # Subroutines find what is bound among the globals: they run once a row, not once a chunk.
+            bound = "".join(f", {n}={n}" for n in self._bound) if body is self._body else ""
+            body_lines, body_owners = body.finished(bound)
+            lines += body_lines
+            owners += body_owners
+        source = "\n".join(lines) + "\n"
+        file_name = f"{GENERATED_PREFIX} {next(_numbers)} {name}>"
+        namespace = dict(self._bound)
+        exec(compile(source, file_name, "exec"), namespace)
+        # A tuple without mtime stays until the entry is deleted: linecache.checkcache leaves it alone.
+        linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
+        return CompiledCode(namespace[name], source, file_name, tuple(owners), self.keys_ahead)
+
+
+class CompiledCode:
+    """A generated function with its source and the owner of each line."""
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        source: str,
+        file_name: str,
+        owners: tuple[tuple[int, str] | None, ...],
+        keys_ahead: KeysAhead | None = None,
+    ) -> None:
+        self.function = function
+        #: What can be told the keys of the rows of several calls at once; None where no state asks for them.
+        self.keys_ahead = keys_ahead
+        self.source = source
+        self.file_name = file_name
+        self._owners = owners
+
+    def owner_of_line(self, line: int) -> tuple[int, str] | None:
+        """Index of the operator a source line belongs to, and the variable of its record."""
+        position = line - 1
+        return self._owners[position] if 0 <= position < len(self._owners) else None
+
+    @property
+    def owner_lines(self) -> list[tuple[int, int]]:
+        """(source line, operator index) of all lines that belong to an operator."""
+        return [(i + 1, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
+
+    def dispose(self) -> None:
+        """Takes the source out of linecache."""
+        linecache.cache.pop(self.file_name, None)

@@ -1,0 +1,191 @@
+"""The template process: has imported what every worker needs, and forks a worker whenever it is asked to.
+
+Owner: its single thread; started by exec, never forked. Must not call pyarrow or numpy, import polars,
+pandas, grpc or user code, start a thread, or keep a worker's socket after the fork: a child inherits whatever
+is here. It ends when its control socket reaches EOF, and kills its children then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+import msgspec
+
+from yarrow.container.launch.worker_process import (
+    DEFAULT_ENTRY,
+    die_with_parent,
+    prepare_process,
+    run_worker_process,
+    set_process_name,
+)
+from yarrow.container.protocol.worker_protocol import (
+    ForkWorker,
+    TemplateReady,
+    WorkerExited,
+    WorkerForked,
+    WorkerForkFailed,
+)
+from yarrow.runtime.common.ids import WorkerID
+
+#: What every worker has imported at birth. Never: grpc, polars, pandas (a child of a parent that used them
+#: hangs), fastapi (no worker needs it). The module of the worker's main, and with it our own modules, comes
+#: on top.
+PRELOADED = ("numpy", "pyarrow", "msgspec", "cloudpickle")
+
+_PACKET_BYTES = 64 * 1024
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(ForkWorker)
+
+
+@dataclass(frozen=True)
+class Child:
+    """Returned, in the child, by `Template.serve`: what the new process has to become."""
+
+    control_fd: int
+    raw_output: int
+    process_name: str
+    parent: int
+
+
+class Template:
+    """Forks on request, reaps, reports."""
+
+    def __init__(self, control_fd: int) -> None:
+        self._control = socket.socket(fileno=control_fd)
+        self._control.setblocking(True)
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._children: dict[int, WorkerID] = {}
+
+    def serve(self) -> Child | None:
+        """Serves until the supervisor is gone (None), or returns in a forked child what it shall become."""
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        try:
+            self._send(TemplateReady(pid=os.getpid()))
+            while True:
+                ready = {fd for fd, _ in poll.poll()}
+                if self._wake_read.fileno() in ready:
+                    self._reap()
+                if self._control.fileno() in ready:
+                    request, fds = self._receive()
+                    if request is None:
+                        break
+                    child = self._fork(request, fds)
+                    if child is not None:
+                        return child
+        except BrokenPipeError:
+            pass
+        self._kill_children()
+        return None
+
+    def _receive(self) -> tuple[ForkWorker | None, list[int]]:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, _PACKET_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            return None, []
+        return (_DECODER.decode(data) if data else None), fds
+
+    def _fork(self, request: ForkWorker, fds: list[int]) -> Child | None:
+        worker_fd, raw_output = fds
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(worker_fd)
+            os.close(raw_output)
+            self._send(WorkerForkFailed(worker_id=request.worker_id, reason=str(error)))
+            return None
+        if pid == 0:
+            self._forget_sockets()
+            return Child(worker_fd, raw_output, request.process_name, parent)
+        # A copy kept here would hide the supervisor's end from the worker, and the worker's from the
+        # supervisor.
+        os.close(worker_fd)
+        os.close(raw_output)
+        self._children[pid] = request.worker_id
+        self._send(WorkerForked(worker_id=request.worker_id, pid=pid))
+        return None
+
+    def _forget_sockets(self) -> None:
+        """In the child: these objects must not close a descriptor number that by then is somebody else's."""
+        signal.set_wakeup_fd(-1)
+        for sock in (self._control, self._wake_read, self._wake_write):
+            os.close(sock.detach())
+        self._children.clear()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._wake_read.recv(4096):
+                pass
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            worker_id = self._children.pop(pid, None)
+            if worker_id is not None:
+                self._send(exit_of(worker_id, pid, status))
+
+    def _send(self, message: msgspec.Struct) -> None:
+        self._control.send(_ENCODER.encode(message))
+
+    def _kill_children(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
+
+
+def exit_of(worker_id: WorkerID, pid: int, wait_status: int) -> WorkerExited:
+    """What waitpid said, as a message."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code < 0:
+        return WorkerExited(worker_id=worker_id, pid=pid, signal=-code)
+    return WorkerExited(worker_id=worker_id, pid=pid, status=code)
+
+
+def preload(entry: str) -> None:
+    """Imports what workers need and freezes it for the garbage collector, so that pages stay shared."""
+    for name in (*PRELOADED, entry.partition(":")[0]):
+        importlib.import_module(name)
+    # The first call in a child would otherwise load the library there.
+    ctypes.CDLL(None)
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+
+
+def main(arguments: list[str]) -> int:
+    """Serves as the template; in a child, does not return."""
+    parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.template", add_help=False)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--entry", default=DEFAULT_ENTRY)
+    options = parser.parse_args(arguments)
+    die_with_parent(options.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_process_name("yarrow-template")
+    preload(options.entry)
+    child = Template(options.fd).serve()
+    if child is None:
+        return 0
+    control = prepare_process(child.control_fd, child.raw_output, child.process_name, child.parent)
+    run_worker_process(control, options.entry)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

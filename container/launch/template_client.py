@@ -1,0 +1,234 @@
+"""The supervisor's side of the template process: starts it, asks it for forks, replaces it when it has died.
+
+Owner: the TaskExecutor's event loop. Must not fork itself: a supervisor has used gRPC, and a child of it may
+hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from yarrow.container.launch.worker_launcher import (
+    LaunchSettings,
+    RunningWorker,
+    SpawnLauncher,
+    WorkerExit,
+    WorkerLauncher,
+    python_command,
+    worker_environment,
+)
+from yarrow.container.protocol.errors import TemplateLostError, WorkerStartError
+from yarrow.container.protocol.worker_protocol import (
+    ForkWorker,
+    MessageFromTemplate,
+    TemplateReady,
+    WorkerExited,
+    WorkerForked,
+    WorkerForkFailed,
+)
+from yarrow.runtime.common.ids import WorkerID
+
+_PACKET_BYTES = 64 * 1024
+#: Seconds between the end of the control socket and SIGKILL: it has nothing to save.
+_END_GRACE = 2.0
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[MessageFromTemplate] = msgspec.msgpack.Decoder(MessageFromTemplate)
+
+
+class ForkedWorker:
+    """A worker whose parent is the template."""
+
+    def __init__(self, pid: int, exited: asyncio.Future[WorkerExit]) -> None:
+        self.pid = pid
+        self.exited = exited
+
+    def kill(self) -> None:
+        """SIGKILL, unless the template has already reaped it: the number could be another's by now."""
+        if not self.exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+@dataclass
+class _Pending:
+    """A fork that was asked for, or a worker that runs."""
+
+    forked: asyncio.Future[int]
+    exited: asyncio.Future[WorkerExit]
+
+
+class _TemplateProcess:
+    """One template process and all that hangs on its life."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self.process = process
+        self.control = control
+        self.workers: dict[WorkerID, _Pending] = {}
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.ready = False
+        asyncio.get_running_loop().add_reader(control.fileno(), self._readable)
+
+    def fork(self, request: ForkWorker, fds: list[int]) -> _Pending:
+        loop = asyncio.get_running_loop()
+        pending = _Pending(loop.create_future(), loop.create_future())
+        self.workers[request.worker_id] = pending
+        try:
+            # Blocks only while hundreds of requests wait unread.
+            socket.send_fds(self.control, [_ENCODER.encode(request)], fds)
+        except OSError as error:
+            self._end(f"it took no request: {error}")
+        return pending
+
+    def close(self) -> None:
+        """Its control socket reaches EOF; it kills its children and ends."""
+        self._end("it was told to end")
+
+    def _readable(self) -> None:
+        while not self.lost.done():
+            try:
+                data = self.control.recv(_PACKET_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                self._end("")
+                return
+            self._handle(_DECODER.decode(data))
+
+    def _handle(self, message: MessageFromTemplate) -> None:
+        if isinstance(message, TemplateReady):
+            self.ready = True
+        elif isinstance(message, WorkerForked):
+            pending = self.workers[message.worker_id]
+            if not pending.forked.done():
+                pending.forked.set_result(message.pid)
+        elif isinstance(message, WorkerForkFailed):
+            self.workers.pop(message.worker_id).forked.set_exception(
+                WorkerStartError(f"the worker {message.worker_id} could not be forked: {message.reason}")
+            )
+        elif isinstance(message, WorkerExited):
+            pending = self.workers.pop(message.worker_id)
+            pending.exited.set_result(WorkerExit(status=message.status, signal=message.signal))
+
+    def _end(self, reason: str) -> None:
+        if self.lost.done():
+            return
+        asyncio.get_running_loop().remove_reader(self.control.fileno())
+        self.control.close()
+        self.lost.set_result(reason)
+        for worker_id, pending in self.workers.items():
+            # The kernel has killed the workers with their parent.
+            pending.exited.set_result(WorkerExit(explanation="its template process has ended"))
+            if not pending.forked.done():
+                pending.forked.set_exception(
+                    TemplateLostError(f"the template process ended before it forked the worker {worker_id}")
+                )
+        self.workers.clear()
+
+
+class TemplateLauncher:
+    """`taskmanager.worker.start: fork`: workers are forked from a template that is always kept warm."""
+
+    def __init__(self, settings: LaunchSettings, raw_output: int) -> None:
+        """`raw_output`: descriptor of the file that takes what the template itself prints; stays the
+        caller's.
+        """
+        self._settings = settings
+        self._raw_output = raw_output
+        self._template: _TemplateProcess | None = None
+
+    async def start(self) -> None:
+        """Executes the template; requests wait in its socket while it imports."""
+        self._living_template()
+
+    @property
+    def template_pid(self) -> int | None:
+        """The process that forks at present."""
+        return None if self._template is None else self._template.process.pid
+
+    async def launch(
+        self, worker_id: WorkerID, process_name: str, raw_output: int
+    ) -> tuple[RunningWorker, socket.socket]:
+        """Forks; a template that dies under the request is replaced once."""
+        try:
+            return await self._fork(worker_id, process_name, raw_output)
+        except TemplateLostError:
+            return await self._fork(worker_id, process_name, raw_output)
+
+    async def _fork(
+        self, worker_id: WorkerID, process_name: str, raw_output: int
+    ) -> tuple[RunningWorker, socket.socket]:
+        template = self._living_template()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        request = ForkWorker(worker_id=worker_id, process_name=process_name)
+        with theirs:
+            pending = template.fork(request, [theirs.fileno(), raw_output])
+        try:
+            pid = await pending.forked
+        except BaseException:
+            ours.close()
+            raise
+        return ForkedWorker(pid, pending.exited), ours
+
+    def _living_template(self) -> _TemplateProcess:
+        if self._template is None or self._template.lost.done():
+            if self._template is not None:
+                self._reap(self._template)
+            self._template = self._execute()
+        return self._template
+
+    def _execute(self) -> _TemplateProcess:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    python_command(self._settings, "yarrow.container.launch.template", theirs.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._raw_output,
+                    stderr=self._raw_output,
+                    pass_fds=[theirs.fileno()],
+                    env=worker_environment(self._settings),
+                )
+            except OSError as error:
+                ours.close()
+                raise WorkerStartError(f"the template process could not be executed: {error}") from error
+        return _TemplateProcess(process, ours)
+
+    @staticmethod
+    def _reap(template: _TemplateProcess) -> None:
+        template.process.kill()
+        template.process.wait()
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """A template of another interpreter would have to be kept beside this one: its workers are executed."""
+        return SpawnLauncher(replace(self._settings, executable=executable))
+
+    def environment(self) -> dict[str, str]:
+        """As the template gets it."""
+        return worker_environment(self._settings)
+
+    async def close(self) -> None:
+        """Ends the template, and with it every worker; returns when the template is reaped."""
+        template, self._template = self._template, None
+        if template is None:
+            return
+        template.close()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, template.process.wait, _END_GRACE)
+        except subprocess.TimeoutExpired:
+            self._reap(template)
+
+    def processes(self) -> tuple[tuple[str, int], ...]:
+        """The template."""
+        pid = self.template_pid
+        return () if pid is None else (("template", pid),)

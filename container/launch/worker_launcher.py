@@ -1,0 +1,233 @@
+"""How a supervisor gets a worker process: the interface, what a worker's end looks like, and the start by
+exec.
+
+Owner: the TaskExecutor's event loop. Must not speak the worker protocol: a launcher hands back a connected
+socket and tells how the process ended, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from yarrow.container.launch.worker_process import DEFAULT_ENTRY
+from yarrow.container.protocol.errors import WorkerStartError
+from yarrow.runtime.common.ids import WorkerID
+from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, environment_for
+
+#: Thread counts that libraries read when they are loaded.
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+@dataclass(frozen=True)
+class WorkerExit:
+    """How a worker process ended; neither status nor signal where nobody could reap it."""
+
+    status: int | None = None
+    signal: int | None = None
+    #: What is known instead, e.g. that the template died.
+    explanation: str = ""
+
+    def __str__(self) -> str:
+        """A verb phrase: "was ended by signal 11 (SIGSEGV)"."""
+        if self.signal is not None:
+            return f"was ended by signal {self.signal} ({signal_name(self.signal)})"
+        if self.status is not None:
+            return f"ended with exit status {self.status}"
+        return f"ended ({self.explanation or 'its exit status is not known'})"
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; the number itself where the system has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+class RunningWorker(Protocol):
+    """A started worker."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def exited(self) -> asyncio.Future[WorkerExit]:
+        """Done when the process has ended; never fails."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once; without effect on one that has ended."""
+        ...
+
+
+class WorkerLauncher(Protocol):
+    """Starts workers in one way."""
+
+    async def start(self) -> None:
+        """Warms up; returns at once."""
+        ...
+
+    async def launch(
+        self, worker_id: WorkerID, process_name: str, raw_output: int
+    ) -> tuple[RunningWorker, socket.socket]:
+        """The worker and the supervisor's end of its socket; WorkerStartError when there is none to have.
+
+        `raw_output` is the descriptor of the slot's raw output file; it stays the caller's.
+        """
+        ...
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """One whose workers run in another interpreter; UnfitInterpreterError where they cannot."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Of its workers, but for what another interpreter must not see."""
+        ...
+
+    async def close(self) -> None:
+        """Kills what still runs."""
+        ...
+
+    def processes(self) -> tuple[tuple[str, int], ...]:
+        """(name, pid) of the processes that serve the launcher itself."""
+        ...
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """What all workers of a TaskExecutor have in common as processes."""
+
+    cpu_cores: float = 1.0
+    #: `module:function` of the workers' main.
+    entry: str = DEFAULT_ENTRY
+    executable: str = sys.executable
+    #: Added to the environment of template and workers.
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def worker_environment(settings: LaunchSettings) -> dict[str, str]:
+    """This process's environment with thread counts that follow the slot's cores.
+
+    A value that the user exported wins: it was set on purpose.
+    """
+    threads = str(max(1, math.ceil(settings.cpu_cores)))
+    defaults = {name: threads for name in _THREAD_COUNTS}
+    defaults["ARROW_IO_THREADS"] = threads
+    defaults[INTERPRETER_VARIABLE] = settings.executable
+    defaults["MALLOC_ARENA_MAX"] = str(2 * int(threads))
+    # Arrays of a batch are freed and allocated anew all the time: giving their pages back and faulting them in
+    # again costs numpy kernels two thirds of their rate.
+    defaults["MALLOC_TRIM_THRESHOLD_"] = str(64 << 20)
+    defaults["MALLOC_MMAP_THRESHOLD_"] = str(32 << 20)
+    return environment_for(settings.executable, {**defaults, **os.environ, **settings.environment})
+
+
+def python_command(settings: LaunchSettings, module: str, control_fd: int) -> list[str]:
+    """The command line of a process of ours; -P keeps the working directory out of the way of imports."""
+    return [
+        settings.executable,
+        "-P",
+        "-m",
+        module,
+        "--fd",
+        str(control_fd),
+        "--parent",
+        str(os.getpid()),
+        "--entry",
+        settings.entry,
+    ]
+
+
+class SpawnedWorker:
+    """A worker that this process executed; a thread waits for its end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        self._process = process
+        self._loop = loop
+        self.exited: asyncio.Future[WorkerExit] = loop.create_future()
+        threading.Thread(target=self._wait, name=f"wait-{process.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL; Popen knows when it has ended and sends nothing then."""
+        self._process.kill()
+
+    def _wait(self) -> None:
+        code = self._process.wait()
+        end = WorkerExit(signal=-code) if code < 0 else WorkerExit(status=code)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, end)
+        except RuntimeError:
+            return  # The loop has closed: nobody is left to tell.
+
+    def _ended(self, end: WorkerExit) -> None:
+        if not self.exited.done():
+            self.exited.set_result(end)
+
+
+class SpawnLauncher:
+    """`taskmanager.worker.start: spawn`: one exec a worker."""
+
+    def __init__(self, settings: LaunchSettings) -> None:
+        self._settings = settings
+        self._workers: list[SpawnedWorker] = []
+
+    async def start(self) -> None:
+        """Nothing to warm up."""
+
+    async def launch(
+        self, worker_id: WorkerID, process_name: str, raw_output: int
+    ) -> tuple[RunningWorker, socket.socket]:
+        """Executes an interpreter with the other end of a new socket pair."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = python_command(self._settings, "yarrow.container.launch.worker_process", theirs.fileno())
+        with theirs:
+            try:
+                # Takes about a millisecond: the child is executed without copying this process.
+                process = subprocess.Popen(  # noqa: ASYNC220
+                    [*command, "--name", process_name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=raw_output,
+                    stderr=raw_output,
+                    pass_fds=[theirs.fileno()],
+                    env=worker_environment(self._settings),
+                )
+            except OSError as error:
+                ours.close()
+                raise WorkerStartError(f"the worker {worker_id} could not be executed: {error}") from error
+        worker = SpawnedWorker(process, asyncio.get_running_loop())
+        self._workers = [other for other in self._workers if not other.exited.done()] + [worker]
+        return worker, ours
+
+    def for_interpreter(self, executable: str) -> WorkerLauncher:
+        """Another of this kind."""
+        return SpawnLauncher(replace(self._settings, executable=executable))
+
+    def environment(self) -> dict[str, str]:
+        """As each worker gets it."""
+        return worker_environment(self._settings)
+
+    async def close(self) -> None:
+        """Kills the workers that still run and waits until they are reaped."""
+        for worker in self._workers:
+            worker.kill()
+        await asyncio.gather(*(worker.exited for worker in self._workers))
+        self._workers.clear()
+
+    def processes(self) -> tuple[tuple[str, int], ...]:
+        """None."""
+        return ()

@@ -1,0 +1,140 @@
+"""From a bare process to a worker: what a forked or spawned child does before `run_worker` gets its control
+socket.
+
+Owner: the child's only thread. Must not import user code, keep any descriptor but 0-2 and the control socket,
+or return to what the parent was doing: `run_worker_process` ends the process.
+
+Run as `python -m yarrow.container.launch.worker_process --fd N`, it is the start without a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import importlib
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn, cast
+
+WorkerMain = Callable[[socket.socket], int]
+
+#: `module:function` of the blocking main of a worker.
+DEFAULT_ENTRY = "yarrow.container.worker.worker:run_worker"
+
+#: prctl(2): send this signal to the calling process when its parent has died.
+_PR_SET_PDEATHSIG = 1
+#: The kernel keeps 15 bytes of a process name.
+_NAME_BYTES = 15
+
+
+def load_entry(entry: str) -> WorkerMain:
+    """The function that `module:function` names."""
+    module, _, name = entry.partition(":")
+    return cast(WorkerMain, getattr(importlib.import_module(module), name))
+
+
+def set_process_name(name: str) -> None:
+    """Names the process in `ps` and `top`; where the kernel refuses, the name stays."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as comm:
+        comm.write(name.encode()[:_NAME_BYTES])
+
+
+def die_with_parent(parent: int) -> None:
+    """The kernel kills this process when its parent ends, even inside a call that holds the interpreter for
+    ever.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def close_other_descriptors(keep: int) -> None:
+    """Closes every descriptor above 2 but `keep`."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    highest = limit if limit != resource.RLIM_INFINITY else 1 << 20
+    os.closerange(3, keep)
+    os.closerange(keep + 1, highest)
+
+
+def redirect_standard_streams(raw_output: int | None) -> None:
+    """stdin from /dev/null; stdout and stderr, for C code too, to `raw_output` where there is one."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    if raw_output is not None:
+        os.dup2(raw_output, 1)
+        os.dup2(raw_output, 2)
+
+
+def prepare_process(control_fd: int, raw_output: int | None, process_name: str, parent: int) -> socket.socket:
+    """Makes the child an independent process and returns its control socket."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C is for the client, which cancels the job; a worker ends when it is told to.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(parent)
+    redirect_standard_streams(raw_output)
+    close_other_descriptors(control_fd)
+    os.set_inheritable(control_fd, False)
+    set_process_name(process_name)
+    faulthandler.enable()
+    reseed()
+    gc.enable()
+    return socket.socket(fileno=control_fd)
+
+
+def reseed() -> None:
+    """Fresh randomness: a forked child would repeat what its brothers draw."""
+    random.seed()
+    # Not loaded for this: it seeds itself where a function imports it.
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
+    """Runs the worker's main and ends the process with what it returned; an exception that escapes is status
+    1.
+    """
+    try:
+        status = load_entry(entry)(control)
+    except SystemExit as exit_request:
+        status = (
+            exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
+        )
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Not sys.exit: a thread that user code left behind would keep the process.
+    os._exit(status & 0xFF)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """The start without a fork: this process was executed for one worker."""
+    import argparse  # the supervisor and forked workers take only functions from here
+
+    parser = argparse.ArgumentParser(prog="python -m yarrow.container.launch.worker_process", add_help=False)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--name", default="yarrow-worker")
+    parser.add_argument("--entry", default=DEFAULT_ENTRY)
+    options = parser.parse_args(arguments)
+    control = prepare_process(options.fd, None, options.name, options.parent)
+    run_worker_process(control, options.entry)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

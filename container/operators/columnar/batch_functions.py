@@ -1,0 +1,189 @@
+"""map_batches and filter_batches: user functions over whole batches, in pyarrow, polars or pandas.
+
+Owner: the task thread. polars and pandas are imported only where a function asks for them. A result is
+checked against the declared schema; null stays None in every container and never becomes NaN. Must not make a
+Python object of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
+from yarrow.container.operators.base import ColumnarOperator, OperatorContext
+from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
+from yarrow.container.operators.columnar.batch_containers import (
+    BatchAdapter,
+    UnknownContainerError,
+    adapter_for,
+)
+from yarrow.container.operators.columnar.lossless_cast import LossyCastError, lossless_cast
+from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
+
+
+class BatchFunctionError(YarrowError):
+    """What a columnar function returned cannot be used: names operator, column, what was expected and what
+    came."""
+
+
+class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
+    """Calls a columnar function once a batch.
+
+    filter_batches keeps timestamps and row kinds with their rows; a null in the mask drops the row, as in
+    SQL. map_batches keeps them where the number of rows is unchanged, row by row; otherwise the results have
+    no timestamps (which row made which is unknown) and a batch with updates or deletions is refused.
+    """
+
+    def __init__(self, name: str, spec: BatchFunctionOperator) -> None:
+        super().__init__(name)
+        self._spec = spec
+        self._schema: pa.Schema | None = (
+            None if spec.schema is None else pa.ipc.read_schema(pa.py_buffer(spec.schema))
+        )
+        self._call: Callable[[Any], Any]
+        self._adapter: BatchAdapter
+        self._opened = False
+        self.function = None
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self.function = load_function(self._spec.function, self.name)
+        self._call = method_of(self.function, self._spec.shape.value, self.name)
+        self._adapter = adapter_for(self._spec.container)
+
+    def open(self) -> None:
+        self._opened = True
+        initialize_function(self.function, self.context, None)
+        open_function(self.function, OperatorRuntimeContext(self.context, False))
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened = False
+            close_function(self.function)
+
+    def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
+        if not len(batch):
+            return ()
+        result = self._call(self._adapter.from_arrow(batch.batch))
+        if self._spec.shape is BatchShape.FILTER_BATCHES:
+            return self._filtered(batch, result)
+        return self._mapped(batch, result)
+
+    # ------------------------------------------------------------------ map_batches
+
+    def _mapped(self, batch: ArrowBatch, result: Any) -> Sequence[ArrowBatch]:
+        try:
+            batches = [self._checked(made) for made in self._adapter.to_arrow(result, batch.batch.schema)]
+        except UnknownContainerError as error:
+            raise BatchFunctionError(
+                f"operator '{self.name}': map_batches expected {error.expected}, got {error.got}; "
+                "return a batch of "
+                "columns, or an empty list for no rows"
+            ) from error
+        if sum(made.num_rows for made in batches) == len(batch):
+            return _with_side_columns(batches, batch)
+        if batch.kinds is not None and any(batch.kinds):
+            raise BatchFunctionError(
+                f"operator '{self.name}': map_batches made {sum(made.num_rows for made in batches)} "
+                f"rows of {len(batch)}, "
+                "some of which are updates or deletions; the result must have a row for each of them"
+            )
+        return [ArrowBatch(made) for made in batches if made.num_rows]
+
+    def _checked(self, made: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self._schema
+        if schema is None or made.schema.equals(schema):
+            return made
+        if made.schema.names != schema.names:
+            raise BatchFunctionError(
+                f"operator '{self.name}': map_batches expected the columns {schema.names}, got "
+                f"{made.schema.names}; return "
+                "them in this order, or change the declared schema"
+            )
+        columns = [self._fitted(made.column(i), schema.field(i)) for i in range(len(schema))]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            fitted = lossless_cast(column, field.type)
+        except LossyCastError as error:
+            raise BatchFunctionError(
+                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type}, "
+                f"got {column.type}"
+                f"{error}; cast it in the function, or change the declared schema"
+            ) from None
+        if fitted.null_count and not field.nullable:
+            raise BatchFunctionError(
+                f"operator '{self.name}': column '{field.name}' of the result: expected {field.type} "
+                "without nulls, got "
+                f"{fitted.null_count} nulls; fill them in the function, or declare the field nullable"
+            )
+        return fitted
+
+    # ------------------------------------------------------------------ filter_batches
+
+    def _filtered(self, batch: ArrowBatch, result: Any) -> Sequence[ArrowBatch]:
+        try:
+            mask = self._adapter.to_mask(result, batch.batch)
+        except UnknownContainerError as error:
+            raise BatchFunctionError(
+                f"operator '{self.name}': filter_batches expected {error.expected}, got {error.got}; "
+                "return one true or "
+                "false for each row"
+            ) from error
+        if not pa.types.is_boolean(mask.type):
+            raise BatchFunctionError(
+                f"operator '{self.name}': filter_batches expected a boolean column, got {mask.type}; "
+                "return a comparison, "
+                "such as batch['x'] > 0"
+            )
+        if len(mask) != len(batch):
+            raise BatchFunctionError(
+                f"operator '{self.name}': filter_batches expected {len(batch)} values, one a row, got "
+                f"{len(mask)}; return "
+                "a mask of the batch's length, not the filtered batch"
+            )
+        kept = mask.true_count
+        if kept == len(batch):
+            return (batch,)
+        if not kept:
+            return ()
+        stamps, kinds = batch.timestamps, batch.kinds
+        return (
+            ArrowBatch(
+                batch.batch.filter(mask),
+                None if stamps is None else stamps.filter(mask),
+                None if kinds is None else _kept_kinds(kinds, mask),
+            ),
+        )
+
+
+def _kept_kinds(kinds: bytes, mask: pa.BooleanArray) -> bytes:
+    kept: npt.NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    return np.frombuffer(kinds, np.uint8)[kept].tobytes()
+
+
+def _with_side_columns(batches: Sequence[pa.RecordBatch], origin: ArrowBatch) -> list[ArrowBatch]:
+    """Timestamps and kinds of the batch, cut as the results are."""
+    made, start = [], 0
+    stamps, kinds = origin.timestamps, origin.kinds
+    for records in batches:
+        rows = records.num_rows
+        if rows:
+            made.append(
+                ArrowBatch(
+                    records,
+                    None if stamps is None else stamps.slice(start, rows),
+                    None if kinds is None else kinds[start : start + rows],
+                )
+            )
+        start += rows
+    return made

@@ -1,0 +1,238 @@
+"""Running aggregates of a keyed columnar stream: per batch, the updated row of every key in it.
+
+Owner: the task thread. State is one numpy array an aggregate, indexed by the slots of the key index; no
+Python object is made of a row or, for keys of one machine word, of a key. Nulls in value columns are skipped,
+as in SQL: an aggregate of nulls alone is null. Must not know channels or other operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from yarrow.container.operators.base import ColumnarOperator, OperatorContext
+from yarrow.container.operators.columnar.aggregate_state import (
+    AggregateState,
+    ForeignStateError,
+    SumOverflowError,
+    UnsupportedColumnError,
+)
+from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown, key_index
+from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.errors import ColumnKeyError
+from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
+
+#: Name of the state of columnar aggregates in snapshots.
+STATE_NAME = "_aggregation"
+#: Keys that are made into Python objects in one go while a snapshot is written.
+_PIECE = 10_000
+
+
+class AggregationError(YarrowError):
+    """A record batch that the aggregation cannot take; names operator, column and, for an overflow, "
+    "the key."""
+
+
+class VectorizedAggregation(ColumnarOperator):
+    """SUM, MIN, MAX, COUNT and MEAN by key column.
+
+    The result has the key column and one column an aggregate; its rows stand in the order of the last row of
+    each key in the batch, with that row's timestamp. A key of floats is shown as it came last (NaN and -0.0
+    included).
+    """
+
+    def __init__(self, name: str, spec: ArrowAggregateOperator) -> None:
+        super().__init__(name)
+        self._key_column = spec.key_column
+        self._aggregates = spec.aggregates
+        for aggregate in spec.aggregates:
+            if aggregate.kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
+                raise UnsupportedFeatureError(
+                    f"operator '{name}': {aggregate.kind.value} keeps whole rows, which running "
+                    "aggregates of columns do "
+                    "not; use min and max of the columns wanted, or min_by and max_by on a stream of rows"
+                )
+            if aggregate.column is None and aggregate.kind is not AggregateKind.COUNT:
+                raise AggregationError(
+                    f"operator '{name}': {aggregate.kind.value} '{aggregate.name}' names no column; "
+                    "only count needs none"
+                )
+        self._columns = {
+            spec.key_column: None,
+            **{a.column: None for a in spec.aggregates if a.column is not None},
+        }
+        #: Types of the columns read, fixed by the first batch.
+        self._types: dict[str, pa.DataType] = {}
+        self._index: KeyIndex
+        self._states: list[AggregateState] = []
+        self._schema: pa.Schema
+        self._last_row = np.zeros(1024, np.int32)
+        #: Canonical keys and their values from a snapshot, until the first batch tells the types of the columns.
+        self._restored: tuple[list[Any], list[Any]] = ([], [])
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        context.state.register_section(STATE_NAME, self)
+
+    @property
+    def keys(self) -> int:
+        """Keys that have state."""
+        return self._index.size if self._states else 0
+
+    def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
+        if not len(batch):
+            return ()
+        if batch.kinds is not None and any(batch.kinds):
+            raise AggregationError(
+                f"operator '{self.name}': running aggregates of columns take new rows only, this "
+                "batch holds updates or "
+                "deletions; aggregate before the operator that makes them"
+            )
+        records = batch.batch
+        self._check(records)
+        key = records.column(records.schema.get_field_index(self._key_column))
+        try:
+            slots = self._index.slots(key)
+        except ColumnKeyError as error:
+            raise AggregationError(
+                f"operator '{self.name}': key column '{self._key_column}': {error}"
+            ) from error
+        rows = self._last_rows(slots)
+        touched = slots[rows]
+        size = self._index.size
+        results = [key.take(pa.array(rows))]
+        for aggregate, state in zip(self._aggregates, self._states, strict=True):
+            column = None if aggregate.column is None else records.column(aggregate.column)
+            if column is not None and pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            try:
+                state.update(slots, column, size)
+            except SumOverflowError as error:
+                at = int(np.flatnonzero(slots == error.slot)[0])
+                raise AggregationError(
+                    f"operator '{self.name}': the sum of column '{aggregate.column}' for the key "
+                    f"{key[at].as_py()!r} is "
+                    f"{error.value}, which does not fit {error.type}; cast the column to "
+                    "decimal128(38, 0) or to float64 "
+                    "before the aggregation"
+                ) from None
+            results.append(state.values(touched))
+        stamps = None if batch.timestamps is None else batch.timestamps.take(pa.array(rows))
+        return (ArrowBatch(pa.RecordBatch.from_arrays(results, schema=self._schema), stamps),)
+
+    def _last_rows(self, slots: Slots) -> Slots:
+        """The last row of each slot that occurs, ascending."""
+        self._last_row = grown(self._last_row, self._index.size)
+        order = np.arange(len(slots), dtype=np.int32)
+        self._last_row[slots] = order
+        return np.flatnonzero(self._last_row.take(slots) == order)
+
+    def _check(self, records: pa.RecordBatch) -> None:
+        schema = records.schema
+        for name in self._columns:
+            indexes = schema.get_all_field_indices(name)
+            if len(indexes) != 1:
+                found = "no column" if not indexes else f"{len(indexes)} columns"
+                raise AggregationError(
+                    f"operator '{self.name}': the batch has {found} named '{name}'; its columns are "
+                    f"{schema.names}"
+                )
+            kind = schema.field(indexes[0]).type
+            known = self._types.setdefault(name, kind)
+            if known != kind:
+                raise AggregationError(
+                    f"operator '{self.name}': column '{name}' is of type {kind}, in the batches "
+                    f"before it was {known}; "
+                    "declare the schema of map_batches, so that each batch has the same types"
+                )
+        if not self._states:
+            self._start(schema)
+
+    def _start(self, schema: pa.Schema) -> None:
+        key = schema.field(self._key_column)
+        fields = [key]
+        for aggregate in self._aggregates:
+            kind = None if aggregate.column is None else self._types[aggregate.column]
+            try:
+                state = state_for(aggregate.kind, kind)
+            except UnsupportedColumnError as error:
+                raise AggregationError(
+                    f"operator '{self.name}': {aggregate.kind.value} of column '{aggregate.column}': {error}"
+                ) from None
+            self._states.append(state)
+            fields.append(pa.field(aggregate.name, state.type))
+        self._schema = pa.schema(fields)
+        self._index = key_index(key.type)
+        self._begin_with_restored(key.type)
+
+    # ------------------------------------------------------------------ snapshots (KeyedSection)
+
+    #: A dict from `_state_name` to the state of that aggregate.
+    value_type = None
+
+    @property
+    def entry_count(self) -> int:
+        """Keys that have state."""
+        return self.keys or len(self._restored[0])
+
+    def freeze_entries(self) -> Iterable[tuple[list[Any], list[Any]]]:
+        """Keys with their values as they are now."""
+        if not self._states:
+            keys, values = self._restored
+            return ((keys[at : at + _PIECE], values[at : at + _PIECE]) for at in range(0, len(keys), _PIECE))
+        size = self._index.size
+        names = [_state_name(aggregate) for aggregate in self._aggregates]
+        keys_of, states = self._index.frozen_keys(), [state.frozen(size) for state in self._states]
+
+        def pieces() -> Iterator[tuple[list[Any], list[Any]]]:
+            for start in range(0, size, _PIECE):
+                end = min(start + _PIECE, size)
+                parts = zip(*(state.entries(start, end) for state in states), strict=True)
+                yield keys_of(start, end), [dict(zip(names, part, strict=True)) for part in parts]
+
+        return pieces()
+
+    def restore_entries(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Keeps them for the first batch."""
+        keys, values = self._restored
+        for key, value in entries:
+            keys.append(key)
+            values.append(value)
+
+    def _begin_with_restored(self, key_type: pa.DataType) -> None:
+        keys, values = self._restored
+        if not keys:
+            return
+        try:
+            slots = self._index.restore(keys)
+        except ValueError as error:
+            raise AggregationError(
+                f"operator '{self.name}': the restored keys do not fit the key column '{self._key_column}': {error}; "
+                "keep the type of the column as it was when the state was written"
+            ) from None
+        values = [values[at] for at in np.argsort(slots).tolist()]
+        for aggregate, state in zip(self._aggregates, self._states, strict=True):
+            name = _state_name(aggregate)
+            try:
+                state.restore([value[name] for value in values])
+            except KeyError:
+                raise AggregationError(
+                    f"operator '{self.name}': the restored state has no aggregate {name}, only "
+                    f"{', '.join(values[0])}; give the operator another uid to begin it anew"
+                ) from None
+            except ForeignStateError as error:
+                raise AggregationError(
+                    f"operator '{self.name}': the restored state of {name} does not fit its column: {error}; keep the "
+                    "type of the column as it was when the state was written"
+                ) from None
+        self._restored = ([], [])
+
+
+def _state_name(aggregate: ColumnAggregate) -> str:
+    """Names an aggregate in a snapshot: what it is, not how its result is called."""
+    return f"{aggregate.kind.value}({'*' if aggregate.column is None else aggregate.column})"

@@ -1,0 +1,243 @@
+"""Rows to record batches and back: the conversions that a plan shows where rows and columns meet.
+
+Owner: the task thread. null is None and never NaN; a value that does not fit fails the job, naming operator,
+row, field, what was expected and what came. Must not guess types: the schema was declared when the graph was
+built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yarrow.common.types import Row, RowKind
+from yarrow.container.operators.base import ColumnarOperator
+from yarrow.container.operators.columnar.arrow_columns import MisfitError, build_columns, build_field
+from yarrow.container.operators.sinks.print_sink import BulkRowOperator
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.data.errors import DataError
+from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowOperator
+
+
+class ConversionError(DataError):
+    """A row that does not fit the declared schema, or a column that has no Python values."""
+
+
+class RowsToArrowConverter(BulkRowOperator):
+    """Makes a record batch of the rows of each chunk and hands it to `deliver`, which the chain sets."""
+
+    def __init__(self, name: str, spec: RowsToArrowOperator) -> None:
+        super().__init__(name)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(spec.schema))
+        #: Takes each batch made.
+        self.deliver: Callable[[ArrowBatch], None] = self._undeliverable
+        self._fields = [self.schema.field(index) for index in range(len(self.schema))]
+        self._converted = 0
+
+    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        try:
+            columns = self._columns(rows)
+        except MisfitError as error:
+            shown = repr(error.got)
+            where = f"field '{error.path}' of row" if error.path else "row"
+            raise ConversionError(
+                f"operator '{self.name}': {where} {self._converted + error.index} (of this subtask, the first is 0): "
+                f"expected {error.expected}, got {type(error.got).__qualname__} "
+                f"{shown if len(shown) <= 120 else shown[:117] + '...'}. Emit rows of the declared type, or change the "
+                "declaration."
+            ) from None
+        self._converted += len(rows)
+        stamps = None if timestamps is None else pa.array(timestamps, pa.int64())
+        self.deliver(
+            ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self.schema), stamps, _kinds_of(rows))
+        )
+
+    def _undeliverable(self, batch: ArrowBatch) -> None:
+        raise ConversionError(
+            f"operator '{self.name}': nobody takes the {len(batch)} rows; set `deliver` first"
+        )
+
+    def _columns(self, rows: list[Any]) -> list[pa.Array]:
+        fields = self._fields
+        if len(fields) == 1 and not _is_structured(rows[0], fields[0]):
+            return [build_field(rows, fields[0], fields[0].name)]
+        if None in rows:
+            raise MisfitError(rows.index(None), "", f"a row with the columns {self.schema.names}", None)
+        return build_columns(rows, fields)
+
+
+def _is_structured(row: Any, field: pa.Field) -> bool:
+    """Whether a row for a single column holds the value, or is it."""
+    if isinstance(row, dict):
+        return not pa.types.is_map(field.type)
+    return isinstance(row, Row | tuple) or (dataclasses.is_dataclass(row) and not isinstance(row, type))
+
+
+def _kinds_of(rows: Sequence[Any]) -> bytes | None:
+    if not isinstance(rows[0], Row):
+        return None
+    kinds = [row.get_row_kind() if isinstance(row, Row) else RowKind.INSERT for row in rows]
+    if kinds.count(RowKind.INSERT) == len(kinds):
+        return None
+    return bytes([kind.value for kind in kinds])
+
+
+class ArrowToRowsConverter(ColumnarOperator):
+    """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows
+    too."""
+
+    def __init__(self, name: str, spec: ArrowToRowsOperator) -> None:
+        super().__init__(name)
+        self._as_tuple = spec.as_tuple
+
+    def to_rows(self, batch: ArrowBatch) -> tuple[list[Any], list[int | None] | None]:
+        """The rows and, where the batch has them, their timestamps. Raises ConversionError."""
+        records = batch.batch
+        names = tuple(records.schema.names)
+        columns = [self._values(records.column(i), name) for i, name in enumerate(names)]
+        rows: list[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
+        if not self._as_tuple:
+            self._require_distinct(names)
+            rows = rows_of(rows, names)
+        if batch.kinds is not None and any(batch.kinds):
+            self._set_kinds(rows, batch.kinds)
+        stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
+        return rows, stamps
+
+    def _set_kinds(self, rows: list[Any], kinds: bytes) -> None:
+        if self._as_tuple:
+            raise ConversionError(
+                f"operator '{self.name}': the batch holds updates or deletions, which a tuple cannot show; declare the "
+                "output as a row (Types.ROW_NAMED)"
+            )
+        for row, kind in zip(rows, kinds, strict=True):
+            row.set_row_kind(RowKind(kind))
+
+    def _require_distinct(self, names: tuple[str, ...]) -> None:
+        if len(set(names)) != len(names):
+            raise ConversionError(
+                f"operator '{self.name}': a Row needs distinct names, the columns are {list(names)}; rename them in "
+                "map_batches"
+            )
+
+    def _values(self, column: pa.Array, name: str) -> list[Any]:
+        try:
+            return python_values(column)
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise ConversionError(
+                f"operator '{self.name}': column '{name}' of type {column.type} holds a value that no Python object "
+                f"stands for: {error}; cast or filter it in map_batches before the conversion"
+            ) from error
+
+
+_MICRO = dt.timedelta(microseconds=1)
+_FIRST_MICRO = (dt.datetime.min - dt.datetime(1970, 1, 1)) // _MICRO
+_LAST_MICRO = (dt.datetime.max - dt.datetime(1970, 1, 1)) // _MICRO
+
+_put_fields: Any = Row.__dict__["_fields"].__set__
+_put_values: Any = Row.__dict__["_values"].__set__
+_put_kind: Any = Row.__dict__["_row_kind"].__set__
+
+
+def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[Row]:
+    """Rows with these names, which must be distinct; the check of set_field_names is made once, by the
+    caller."""
+    rows = list(map(Row.__new__, repeat(Row, len(values))))
+    # Loops in C over the setters of Row's slots: a call of Row and set_field_names takes four times as long.
+    for put, given in (
+        (_put_fields, repeat(names)),
+        (_put_values, map(list, values)),
+        (_put_kind, repeat(RowKind.INSERT)),
+    ):
+        deque(map(put, rows, given), maxlen=0)
+    return rows
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """The values of a column as Python objects: None for null, datetimes (never pandas types), dicts for
+    maps."""
+    kind = column.type
+    numbers = _numpy_values(column, kind)
+    if numbers is not None:
+        values: list[Any] = numbers.tolist()
+        for index in np.flatnonzero(column.is_null()).tolist() if column.null_count else ():
+            values[index] = None
+        return values
+    if pa.types.is_dictionary(kind):
+        return _dictionary_values(column)
+    plain = _in_micros(kind)
+    if plain != kind:
+        column = column.cast(plain)
+    values = column.to_pylist()
+    change = _change(plain)
+    return values if change is None else [None if value is None else change(value) for value in values]
+
+
+def _numpy_values(column: pa.Array, kind: pa.DataType) -> npt.NDArray[Any] | None:
+    """What numpy turns into the right Python objects faster than Arrow, rubbish where null; None for other types."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind):
+        return (column.fill_null(0) if column.null_count else column).to_numpy()  # type: ignore[no-any-return]
+    if types.is_timestamp(kind) and kind.tz is None and kind.unit != "s":
+        micros = column.cast(pa.timestamp("us")).view(pa.int64())
+        micros = (micros.fill_null(0) if column.null_count else micros).to_numpy()
+        if not len(micros) or (micros.min() >= _FIRST_MICRO and micros.max() <= _LAST_MICRO):
+            return micros.view("datetime64[us]")  # type: ignore[no-any-return]
+    return None
+
+
+def _dictionary_values(column: pa.Array) -> list[Any]:
+    values = python_values(column.dictionary)
+    return [None if index is None else values[index] for index in column.indices.to_pylist()]
+
+
+def _in_micros(kind: pa.DataType) -> pa.DataType:
+    """The type with microseconds in place of nanoseconds, of which Python's own types know nothing."""
+    types = pa.types
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_time64(kind) and kind.unit == "ns":
+        return pa.time64("us")
+    if types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([field.with_type(_in_micros(field.type)) for field in fields])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_micros(kind.value_type)))
+    if types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_in_micros(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(_in_micros(kind.key_type), kind.item_field.with_type(_in_micros(kind.item_type)))
+    return kind
+
+
+def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes Rows of the dicts and dicts of the pairs that Arrow gives for structs and maps; None for
+    nothing."""
+    types = pa.types
+    if types.is_struct(kind):
+        names = tuple(kind.field(i).name for i in range(kind.num_fields))
+        changes = [_change(kind.field(i).type) for i in range(kind.num_fields)]
+        return lambda value: rows_of(
+            [tuple([_changed(value[n], c) for n, c in zip(names, changes, strict=True)])], names
+        )[0]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = _change(kind.value_type)
+        return None if inner is None else lambda value: [_changed(item, inner) for item in value]
+    if types.is_map(kind):
+        key, item = _change(kind.key_type), _change(kind.item_type)
+        return lambda value: {_changed(k, key): _changed(v, item) for k, v in value}
+    return None
+
+
+def _changed(value: Any, change: Callable[[Any], Any] | None) -> Any:
+    return value if value is None or change is None else change(value)

@@ -1,0 +1,209 @@
+"""ProcessFunction, KeyedProcessFunction and their two-input forms, with timers, keyed state and side outputs.
+
+Owner: the task thread. One Context object serves all records of a subtask, as in PyFlink: it must not be kept. What a
+function yields as `(OutputTag, value)` goes to that side output, everything else to the main output. Rows of event-time
+timers bear the timer's timestamp, those of processing-time timers none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.base import Emit, OperatorContext
+from yarrow.container.operators.event_time import LATE_RECORDS
+from yarrow.container.operators.rows.key_selection import generate_current_key
+from yarrow.container.operators.rows.row_functions import FunctionOperator, generate_iteration
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.timers import OperatorTimerService, TimerQueue
+from yarrow.datastream.functions import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
+from yarrow.datastream.time_domain import TimeDomain
+from yarrow.datastream.timerservice import TimerService
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.data.keys import user_key
+from yarrow.runtime.graph.operator_spec import CoProcessOperator, ProcessOperator
+
+#: Names of the timers among an operator's keyed states.
+EVENT_TIMERS = "_timer_state/event_timers"
+PROCESSING_TIMERS = "_timer_state/processing_timers"
+
+
+class ElementContext(ProcessFunction.Context, CoProcessFunction.Context):
+    """Context of a function on a stream that is not keyed."""
+
+    #: Set by generated code before each call.
+    element_timestamp: int | None = None
+
+    def __init__(self, timers: OperatorTimerService) -> None:
+        self._timers = timers
+
+    def timer_service(self) -> TimerService:
+        return self._timers
+
+    def timestamp(self) -> int | None:
+        return self.element_timestamp
+
+
+class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext):
+    """Context of a function on keyed streams, for records and timers."""
+
+    element_timestamp: int | None = None
+    #: Set before each timer.
+    domain = TimeDomain.EVENT_TIME
+
+    def __init__(self, timers: OperatorTimerService, current_key: Callable[[], Any]) -> None:
+        self._timers = timers
+        self._current_key = current_key
+
+    def get_current_key(self) -> Any:
+        return self._current_key()
+
+    def timer_service(self) -> TimerService:
+        return self._timers
+
+    def timestamp(self) -> int | None:
+        return self.element_timestamp
+
+    def time_domain(self) -> TimeDomain:
+        return self.domain
+
+
+class ProcessingOperator(FunctionOperator):
+    """Any process function; `selector_blobs` holds the key selector of each input, None where it has no keys."""
+
+    def __init__(self, name: str, blob: bytes, selector_blobs: Sequence[bytes | None]) -> None:
+        super().__init__(name, blob, keyed=any(blob is not None for blob in selector_blobs))
+        self._selector_blobs = selector_blobs
+        # Broadcast state is there without keys, too.
+        self.emits_state = True
+        #: Records behind the watermark; they are processed all the same.
+        self.late_records = 0
+
+    @staticmethod
+    def one_input(name: str, spec: ProcessOperator) -> ProcessingOperator:
+        """For ProcessFunction and KeyedProcessFunction."""
+        return ProcessingOperator(name, spec.function, (spec.key_selector,))
+
+    @staticmethod
+    def two_inputs(name: str, spec: CoProcessOperator) -> ProcessingOperator:
+        """For CoProcessFunction and KeyedCoProcessFunction."""
+        return ProcessingOperator(name, spec.function, spec.key_selectors or (None, None))
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._selectors = [
+            None if blob is None else method_of(load_function(blob, self.name), "get_key", self.name)
+            for blob in self._selector_blobs
+        ]
+        state, clock = context.state, context.environment.clock
+        context.metric_group.gauge(LATE_RECORDS, lambda: self.late_records)
+        if self._keyed:
+            self._timers = OperatorTimerService(clock, self.name, lambda: state.current_key)
+            state.register_timers(EVENT_TIMERS, self._timers.event_timers)
+            state.register_timers(PROCESSING_TIMERS, self._timers.processing_timers)
+        else:
+            self._timers = OperatorTimerService(clock, self.name, None)
+        self._make_contexts()
+
+    def _make_contexts(self) -> None:
+        """Sets `_contexts`, one an input, and `_timer_context`."""
+        context: Any
+        if self._keyed:
+            state = self.context.state
+            context = KeyedElementContext(self._timers, lambda: state.current_key)
+        else:
+            context = ElementContext(self._timers)
+        self._timer_context: Any = context
+        self._contexts: Sequence[Any] = [context] * len(self._selectors)
+
+    # ------------------------------------------------------------------ rows
+
+    def method_name(self, index: int) -> str:
+        """The method of the function that takes the records of an input."""
+        return "process_element" if len(self._selectors) == 1 else f"process_element{index + 1}"
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        self._generate(code, 0, value, timestamp, emit, is_head=False)
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        self._generate(code, index, value, timestamp, emit, is_head=True)
+
+    def _generate(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
+        context = code.bind("ctx", self._contexts[index])
+        self.generate_key(code, index, value, is_head)
+        if timestamp is not None:
+            code.line(f"{context}.element_timestamp = {timestamp}")
+            operator, timers = code.bind("operator", self), code.bind("timers", self._timers)
+            with code.block(f"if {timestamp} is not None and {timestamp} <= {timers}.watermark:"):
+                code.line(f"{operator}.late_records += 1")
+        process = code.bind("process", method_of(self.function, self.method_name(index), self.name))
+        generate_iteration(code, f"{process}({value}, {context})", timestamp, emit)
+
+    def generate_key(self, code: CodeWriter, index: int, value: str, is_head: bool) -> None:
+        """Code that makes the key of a record of input `index` the current one."""
+        selector = self._selectors[index]
+        if selector is not None:
+            generate_current_key(code, selector, value, self.context.state, is_head)
+
+    def finish(self) -> None:
+        self.context.state.current_key = NO_KEY
+
+    # ------------------------------------------------------------------ timers
+
+    def on_watermark(self, timestamp: int) -> Iterable[tuple[Any, int | None]]:
+        self._timers.watermark = timestamp
+        return ()
+
+    @property
+    def event_timers_due(self) -> bool:
+        first = self._timers.event_timers.next_timestamp
+        return first is not None and first <= self._timers.watermark
+
+    def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        timers = self._timers
+        return self._fire(timers.event_timers, timers.watermark, TimeDomain.EVENT_TIME, deadline)
+
+    def next_timer(self) -> int | None:
+        return self._timers.processing_timers.next_timestamp
+
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        return self._fire(self._timers.processing_timers, now, TimeDomain.PROCESSING_TIME, deadline)
+
+    def _fire(
+        self, timers: TimerQueue, limit: int, domain: TimeDomain, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        state, context = self.context.state, self._timer_context
+        fired = 0
+        while (timer := timers.pop(limit)) is not None:
+            fired += 1
+            timestamp, key, _ = timer
+            stamp = timestamp if domain is TimeDomain.EVENT_TIME else None
+            state.current_key = user_key(key)
+            context.element_timestamp = timestamp
+            context.domain = domain
+            try:
+                results = self.function.on_timer(timestamp, context)
+                if results is not None:
+                    for result in results:
+                        yield result, stamp
+            except Exception as error:
+                record = f"(timer at {timestamp} of the key {short_record(state.current_key)})"
+                raise OperatorFailure(self.name, record, error) from error
+            if perf_counter() >= deadline:
+                break
+        self.fired_timers += fired
+        if fired:
+            state.current_key = NO_KEY
+            context.element_timestamp = None

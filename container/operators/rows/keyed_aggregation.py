@@ -1,0 +1,176 @@
+"""Running keyed reduce and the built-in aggregates (sum, min, max, min_by, max_by, count, mean) on rows.
+
+Owner: the task thread. Each record emits the new value of its key. The state is one value table; generated code reads
+it with the raw key, and only a miss makes the canonical key (see runtime.data.keys for why a hit is right).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row, bear_names
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
+from yarrow.container.operators.rows.key_selection import generate_key
+from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.container.state.value_table import MISSING, ValueTable
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
+
+#: Name of the state table of reduce and aggregates in snapshots.
+STATE_NAME = "_aggregation"
+
+
+def state_type(declared: TypeInformation | None) -> TypeInformation:
+    """The type of kept rows: as a descriptor without a type, an undeclared stream allows what has no safe form."""
+    return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
+
+
+class FoldingOperator(KeyReadingOperator):
+    """Combines each record with the value of its key; the first record of a key is its first value."""
+
+    one_to_one = True
+
+    _selector_blob: bytes
+    _type: TypeInformation | None
+
+    @property
+    def uses_current_key(self) -> bool:
+        """Whether what combines has keyed state of its own; known when the operator is open."""
+        return False
+
+    @abstractmethod
+    def bind_combination(self, code: CodeWriter) -> str:
+        """The name in the code of (value so far, new record) -> new value."""
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
+        self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
+
+    def generate_at(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
+        combine = self.bind_combination(code)
+        key = generate_key(code, self._selector, value, self._table if is_head else None)
+        if self.uses_current_key:
+            code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
+        result = generate_keyed_update(
+            code,
+            self._table,
+            key,
+            first=lambda target: code.line(f"{target} = {value}"),
+            update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
+            fixed=lambda target: generate_fixed(
+                code, target, self._type, self.context.environment.object_reuse
+            ),
+        )
+        emit(result, timestamp)
+
+
+class ReducingOperator(FoldingOperator, FunctionOperator):
+    """reduce(function)."""
+
+    def __init__(self, name: str, spec: ReduceOperator, output_type: TypeInformation | None) -> None:
+        super().__init__(name, spec.function, keyed=True)
+        self._selector_blob = spec.key_selector
+        self._type = output_type
+
+    @property
+    def uses_current_key(self) -> bool:
+        # `yarrow info --code` compiles operators that nothing has opened.
+        return self._opened and self._runtime_context.has_keyed_state
+
+    def bind_combination(self, code: CodeWriter) -> str:
+        return code.bind("reduce", method_of(self.function, "reduce", self.name))
+
+
+def generate_keyed_update(
+    code: CodeWriter,
+    values: ValueTable,
+    key: str,
+    *,
+    first: Callable[[str], None],
+    update: Callable[[str], None],
+    fixed: Callable[[str], str],
+) -> str:
+    """Code of read - update - write in a value table; gives the variable of the new value. See ValueTable."""
+    live = code.bind("live", values.live)
+    table, sharded, shards = code.fresh("s"), code.fresh("b"), code.fresh("n")
+    code.at_start(f"{table} = {live}[0]")
+    code.at_start(f"{shards} = len({live})")
+    code.at_start(f"{sharded} = {shards} > 1")
+    missing = code.bind_as("MISSING", MISSING)
+    result = code.fresh("v")
+    with code.block("try:"):
+        with code.block(f"if {sharded}:"):
+            code.line(f"{table} = {live}[hash({key}) % {shards}]")
+        code.line(f"{result} = {table}[{key}]")
+    with code.block("except (KeyError, TypeError):"):
+        code.line(f"{key}, {table}, {result} = {code.bind('miss', values.miss)}({key})")
+        with code.block(f"if {result} is {missing}:"):
+            first(result)
+        with code.block("else:"):
+            update(result)
+    with code.block("else:"):
+        update(result)
+    code.line(f"{table}[{key}] = {fixed(result)}")
+    return result
+
+
+class FieldAggregation(FoldingOperator):
+    """sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
+
+    def __init__(self, name: str, spec: AggregateOperator, output_type: TypeInformation | None) -> None:
+        super().__init__(name)
+        self._spec = spec
+        self._selector_blob = spec.key_selector
+        self._type = output_type
+
+    def bind_combination(self, code: CodeWriter) -> str:
+        return code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
+
+
+def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:
+    """(value so far, new record) -> new value; as Flink, min and max replace the field of the first record only."""
+    if kind in (AggregateKind.MIN_BY, AggregateKind.MAX_BY):
+        smaller = kind is AggregateKind.MIN_BY
+
+        def choose(current: Any, new: Any) -> Any:
+            a, b = (current, new) if position is None else (current[position], new[position])
+            return new if (b < a if smaller else b > a) else current
+
+        return choose
+    field_of: dict[AggregateKind, Callable[[Any, Any], Any]] = {
+        AggregateKind.SUM: lambda a, b: a + b,
+        AggregateKind.MIN: min,
+        AggregateKind.MAX: max,
+    }
+    combine = field_of.get(kind)
+    if combine is None:
+        raise InvalidProgramError(
+            f"operator '{name}': {kind.value} is an aggregate of columns; use it on a columnar stream"
+        )
+    if position is None:
+        return combine
+    return lambda current, new: with_field(current, position, combine(current[position], new[position]))
+
+
+def with_field(row: Any, position: int | str, value: Any) -> Any:
+    """A copy of a tuple, named tuple, list or Row with one field replaced."""
+    if isinstance(row, Row):
+        copied = Row.of_kind(row.get_row_kind(), *row)
+        if row._fields is not None:
+            bear_names(copied, row._fields)
+        copied[position] = value
+        return copied
+    fields = list(row)
+    fields[position] = value  # type: ignore[index]
+    if isinstance(row, tuple):
+        return type(row)(*fields) if hasattr(row, "_fields") else tuple(fields)
+    return fields

@@ -1,0 +1,130 @@
+"""map, flat_map, filter, project and the stateless two-input functions, as parts of the fused loop.
+
+Owner: the task thread. User functions are called once a record, never inlined; what they may return besides plain
+results follows PyFlink (None from flat_map is no result; coroutine results do not exist).
+"""
+
+from __future__ import annotations
+
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
+from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
+from yarrow.container.operators.rows.key_selection import generate_current_key
+from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.runtime.graph.operator_spec import (
+    CoFunctionOperator,
+    CoShape,
+    ProjectOperator,
+    RowFunctionOperator,
+    RowShape,
+)
+
+
+class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
+    """Base of operators with one user function."""
+
+    def __init__(self, name: str, blob: bytes, keyed: bool = False) -> None:
+        super().__init__(name)
+        self._blob = blob
+        self._keyed = keyed
+        self.function = None
+        self._opened = False
+        self._runtime_context: OperatorRuntimeContext
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self.function = load_function(self._blob, self.name)
+
+    def open(self) -> None:
+        self._opened = True
+        runtime_context = self._runtime_context = OperatorRuntimeContext(self.context, self._keyed)
+        initialize_function(self.function, self.context, runtime_context if self._keyed else None)
+        open_function(self.function, runtime_context)
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened = False
+            try:
+                close_function(self.function)
+            finally:
+                self._runtime_context.close_state_functions()
+
+
+class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
+    """map, flat_map or filter."""
+
+    def __init__(self, name: str, spec: RowFunctionOperator) -> None:
+        super().__init__(name, spec.function, keyed=spec.key_selector is not None)
+        self.emits_state = self._keyed and spec.shape is not RowShape.FILTER
+        self._shape = spec.shape
+        self._selector_blob = spec.key_selector
+        self.one_to_one = spec.shape is RowShape.MAP
+        self.passes_rows = spec.shape is RowShape.FILTER
+
+    def generate_at(
+        self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
+    ) -> None:
+        if self._selector_blob is not None:
+            # A rich function on a keyed stream may use keyed state of the record's key.
+            selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
+            generate_current_key(code, selector, value, self.context.state, is_head)
+        function = code.bind(self._shape.value, method_of(self.function, self._shape.value, self.name))
+        if self._shape is RowShape.MAP:
+            result = code.fresh("v")
+            code.line(f"{result} = {function}({value})")
+            emit(result, timestamp)
+        elif self._shape is RowShape.FILTER:
+            with code.block(f"if {function}({value}):"):
+                emit(value, timestamp)
+        else:
+            generate_iteration(code, f"{function}({value})", timestamp, emit)
+
+
+def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit: Emit) -> None:
+    """Code that emits each element of the iterable that `call` gives; None is no element."""
+    results, result = code.fresh("r"), code.fresh("v")
+    code.line(f"{results} = {call}")
+    with code.block(f"if {results} is not None:"), code.block(f"for {result} in {results}:"):
+        emit(result, timestamp)
+
+
+class ProjectionOperator(RowOperator):
+    """Keeps some fields, as a tuple."""
+
+    one_to_one = True
+
+    def __init__(self, name: str, spec: ProjectOperator) -> None:
+        super().__init__(name)
+        self._indexes = spec.indexes
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        result = code.fresh("v")
+        fields = "".join(f"{value}[{int(index)}], " for index in self._indexes)
+        code.line(f"{result} = ({fields})")
+        emit(result, timestamp)
+
+
+class CoStatelessFunctionOperator(FunctionOperator):
+    """co_map or co_flat_map: methods map1 / map2, flat_map1 / flat_map2."""
+
+    def __init__(self, name: str, spec: CoFunctionOperator) -> None:
+        super().__init__(name, spec.function, spec.key_selectors is not None)
+        self._shape = spec.shape
+        self._selector_blobs = spec.key_selectors
+        self.one_to_one = spec.shape is CoShape.CO_MAP
+
+    def generate_input(
+        self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
+    ) -> None:
+        if self._selector_blobs is not None:
+            selector = method_of(load_function(self._selector_blobs[index], self.name), "get_key", self.name)
+            generate_current_key(code, selector, value, self.context.state, is_head=True)
+        method = ("map" if self._shape is CoShape.CO_MAP else "flat_map") + str(index + 1)
+        function = code.bind(method, getattr(self.function, method))
+        if self._shape is CoShape.CO_MAP:
+            result = code.fresh("v")
+            code.line(f"{result} = {function}({value})")
+            emit(result, timestamp)
+        else:
+            generate_iteration(code, f"{function}({value})", timestamp, emit)

@@ -1,0 +1,130 @@
+"""assign_timestamps_and_watermarks: a row operator that stamps each row and makes watermarks of what it saw.
+
+Owner: the task thread. The assigner is called once a record in the fused loop; where the generator needs only the
+greatest timestamp, the loop keeps that and calls nothing else. A watermark of `on_event` goes out at once, between two
+rows. Watermarks and idleness from upstream end here, except the one that ends event time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import load_function
+from yarrow.container.operators.base import Emit, OperatorContext, RowOperator
+from yarrow.container.operators.event_time import (
+    BOUNDED_JUMPS,
+    LATE_RECORDS,
+    PeriodicEmission,
+    TimeSettings,
+    WatermarkMaker,
+    check_timestamp,
+    refuse_missing,
+    tracker_of,
+)
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
+
+
+class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
+    """Stamps rows and makes watermarks; see the module's docstring."""
+
+    one_to_one = True
+    passes_rows = True
+    stamps_rows = True
+
+    def __init__(self, name: str, spec: TimestampsAndWatermarksOperator) -> None:
+        super().__init__(name)
+        self._blob = spec.strategy
+        #: The highest timestamp seen, kept by generated code; the generator learns of it when it is asked.
+        self.greatest = MIN_TIMESTAMP
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._strategy: WatermarkStrategy = load_function(self._blob, self.name)
+        settings = TimeSettings(context)
+        self._tracker = tracker_of(self._strategy, context, settings, self._changed)
+        interval = settings.interval_ms if self._strategy.makes_watermarks else 0
+        self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
+        stamped = self._strategy.needs_timestamps or self._strategy.timestamp_assigner is not None
+        # An idle stream must be woken by its very next row, and a bound asks how far each row went.
+        self._each_row = (
+            self._tracker.needs_each_event
+            or not stamped
+            or self._strategy.idle_timeout_ms is not None
+            or settings.max_jump_ms is not None
+        )
+        context.metric_group.gauge(LATE_RECORDS, lambda: self._tracker.late_records)
+        context.metric_group.gauge(BOUNDED_JUMPS, lambda: self._tracker.bounded_jumps)
+
+    def _changed(self) -> None:
+        tracker = self._tracker
+        if tracker.idle:
+            self.watermarks_to.set_idle(True)
+        else:
+            self.watermarks_to.set_idle(False)
+            self.watermarks_to.emit_watermark(tracker.watermark)
+
+    # ------------------------------------------------------------------ rows
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        stamp = self._generate_timestamp(code, value, timestamp)
+        if not self._strategy.makes_watermarks:
+            emit(value, stamp)
+        elif self._each_row:
+            emit(value, stamp)
+            code.line(f"{code.bind('on_row', self._on_row)}({value}, {stamp})")
+        else:
+            operator, tracker = code.bind("operator", self), code.bind("tracker", self._tracker)
+            with code.block(f"if {stamp} > {operator}.greatest:"):
+                code.line(f"{operator}.greatest = {stamp}")
+            with code.block(f"elif {stamp} <= {tracker}.watermark:"):
+                code.line(f"{tracker}.late_records += 1")
+            emit(value, stamp)
+
+    def _generate_timestamp(self, code: CodeWriter, value: str, timestamp: str | None) -> str:
+        """Code that gives the row's timestamp, an int wherever one is needed; gives its variable."""
+        assigner = self._strategy.timestamp_assigner
+        stamp = code.fresh("t")
+        former = "None" if timestamp is None else timestamp
+        if assigner is None:
+            code.line(f"{stamp} = {former}")
+            if self._strategy.needs_timestamps:
+                with code.block(f"if {stamp} is None:"):
+                    code.line(f"{code.bind('missing', self._refuse_missing)}({value})")
+            return stamp
+        extract = code.bind("extract", assigner.extract_timestamp)
+        minimum = code.bind("none", MIN_TIMESTAMP)
+        former = minimum if timestamp is None else f"{timestamp} if {timestamp} is not None else {minimum}"
+        code.line(f"{stamp} = {extract}({value}, {former})")
+        maximum = code.bind("most", MAX_TIMESTAMP)
+        with code.block(f"if {stamp}.__class__ is not int or not {minimum} <= {stamp} <= {maximum}:"):
+            code.line(f"{code.bind('check', self._check)}({stamp}, {value})")
+        return stamp
+
+    def _refuse_missing(self, row: Any) -> None:
+        refuse_missing(row, self.name)
+
+    def _check(self, timestamp: Any, row: Any) -> None:
+        check_timestamp(timestamp, row, self.name)
+
+    def _on_row(self, row: Any, timestamp: int | None) -> None:
+        self._tracker.on_event(row, MIN_TIMESTAMP if timestamp is None else timestamp)
+
+    # ------------------------------------------------------------------ time
+
+    def forwarded_watermark(self, timestamp: int) -> int | None:
+        return timestamp if timestamp == MAX_TIMESTAMP else None
+
+    def next_timer(self) -> int | None:
+        return self._periodic.next_ms
+
+    def fire_timers(self, now: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        # A generator function, so that it runs where its errors get the operator's name.
+        if self._periodic.is_due(now):
+            if not self._each_row and self.greatest != MIN_TIMESTAMP:
+                self._tracker.on_event(None, self.greatest)
+            self._tracker.on_periodic_emit()
+        yield from ()

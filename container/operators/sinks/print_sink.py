@@ -1,0 +1,127 @@
+"""print and SinkFunction: ends of a chain without transactions. A Sink is in sink_writing.
+
+Owner: the task thread. Rows are collected by the fused loop and handed over in bulk at the end of each chunk, except
+to SinkFunction, which is called once a record as users expect.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.operators.base import (
+    Emit,
+    OperatorContext,
+    RowOperator,
+)
+from yarrow.container.operators.rows.row_functions import FunctionOperator
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.graph.operator_spec import (
+    PrintOperator,
+    SinkFunctionOperator,
+)
+
+
+class BulkRowOperator(RowOperator):
+    """Base of ends that take rows in bulk: the loop appends, `take_rows` gets them once a chunk."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._rows: list[Any] = []
+        self._timestamps: list[int | None] = []
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        code.line(f"{code.bind('append', self._rows.append)}({value})")
+        if timestamp is not None:
+            code.line(f"{code.bind('append', self._timestamps.append)}({timestamp})")
+
+    def end_of_chunk(self) -> None:
+        if self._rows:
+            rows, timestamps = self._rows.copy(), self._timestamps.copy() or None
+            self._rows.clear()
+            self._timestamps.clear()
+            self.records_in += len(rows)
+            self.take_rows(rows, timestamps)
+
+    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        """The rows of one chunk."""
+        raise TypeError(f"operator '{self.name}' takes no rows")
+
+
+class PrintingOperator(BulkRowOperator):
+    """Lines in Flink's form: `identifier:subtask> value`, the subtask only where there are several."""
+
+    def __init__(self, name: str, spec: PrintOperator) -> None:
+        super().__init__(name)
+        self._identifier = spec.identifier
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        environment = context.environment
+        several = environment.parallelism > 1
+        parts = [p for p in (self._identifier, str(environment.subtask + 1) if several else "") if p]
+        self._prefix = ":".join(parts) + "> " if parts else ""
+        context.metric_group.register("numRecordsSend", lambda: self.records_in)
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        # The text is made at once: a value changed later must print as it was.
+        text = code.bind("text", self._text)
+        code.line(f"{code.bind('append', self._rows.append)}({text}({value}))")
+
+    def _text(self, value: Any) -> str:
+        return f"{self._prefix}{value}\n"
+
+    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        self.context.environment.write_output("".join(rows))
+
+
+class RecordSinkContext:
+    """What a SinkFunction learns about a record."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.watermark = MIN_TIMESTAMP
+        self.element_timestamp: int | None = None
+
+    def current_processing_time(self) -> int:
+        """The machine's time, ms."""
+        return self._clock.epoch_ms()
+
+    def current_watermark(self) -> int:
+        """The event time reached."""
+        return self.watermark
+
+    def timestamp(self) -> int | None:
+        """The event time of the record, or None."""
+        return self.element_timestamp
+
+
+class SinkFunctionCaller(FunctionOperator):
+    """invoke(value, context) once a record."""
+
+    def __init__(self, name: str, spec: SinkFunctionOperator) -> None:
+        super().__init__(name, spec.function)
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        self._context = RecordSinkContext(context.environment.clock)
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        context = code.bind("ctx", self._context)
+        if timestamp is not None:
+            code.line(f"{context}.element_timestamp = {timestamp}")
+        if hasattr(self.function, "invoke"):
+            code.line(f"{code.bind('invoke', self.function.invoke)}({value}, {context})")
+        else:
+            code.line(f"{code.bind('invoke', method_of(self.function, 'invoke', self.name))}({value})")
+
+    def on_watermark(self, timestamp: int) -> tuple[()]:
+        self._context.watermark = timestamp
+        return ()
+
+    def finish(self) -> None:
+        finisher = getattr(self.function, "finish", None)
+        if callable(finisher):
+            finisher()

@@ -1,0 +1,323 @@
+"""The operator of a Sink: rows to its writer, prepared results to checkpoints, commits when these are complete.
+
+Owner: the task thread; a sink that blocks has one of its own. At a checkpoint: flush, prepare, snapshot; the commit
+waits for the checkpoint's completion. What a restored checkpoint holds is committed before the writer is made. Must not
+know formats, files or where checkpoints go.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_functions import load_function
+from yarrow.container.operators.base import ColumnarOperator, Emit, OperatorContext
+from yarrow.container.operators.sinks.print_sink import BulkRowOperator
+from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
+from yarrow.container.operators.subtask_context import SubtaskContext
+from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.operator_spec import SinkWriterOperator
+
+#: Names of the operator's list states; part of the format of savepoints.
+COMMITTABLES = "sink-committables"
+WRITER_STATE = "sink-writer"
+
+
+class WriterTimers:
+    """Processing-time timers of a writer, fired in order of their time."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def register(self, timestamp: int, action: Callable[[], None]) -> None:
+        """Calls `action` once at `timestamp`."""
+        heapq.heappush(self._heap, (timestamp, next(self._order), action))
+
+    @property
+    def first(self) -> int | None:
+        """Time of the earliest."""
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self, now: int) -> None:
+        """Calls what is due; what an action registers waits for the next call."""
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heapq.heappop(self._heap)[2])
+        for action in due:
+            action()
+
+
+class WriterContext(SubtaskContext):
+    """The SinkWriterContext of one subtask."""
+
+    def __init__(self, context: OperatorContext, timers: WriterTimers) -> None:
+        super().__init__(context)
+        self._sink_id = context.descriptor.id
+        self._timers = timers
+
+    @property
+    def job_id(self) -> str:
+        """32 hex digits."""
+        return self._environment.job_id
+
+    @property
+    def sink_id(self) -> str:
+        """32 hex digits."""
+        return self._sink_id
+
+    @property
+    def attempt_number(self) -> int:
+        """0 at first."""
+        return self._environment.attempt_number
+
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """None = nothing was restored."""
+        restored = self._environment.restored
+        return restored.checkpoint_id if restored.is_restored else None
+
+    @property
+    def latest_savepoint_id(self) -> int | None:
+        """None = the job has none."""
+        latest = self._environment.latest_savepoint_id
+        return latest if latest >= 0 else None
+
+    def current_processing_time(self) -> int:
+        """Epoch ms."""
+        return self._environment.clock.epoch_ms()
+
+    def register_timer(self, timestamp: int, action: Callable[[], None]) -> None:
+        """See SinkWriterContext."""
+        self._timers.register(timestamp, action)
+
+
+class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
+    """Writer and committer of a Sink.
+
+    Rows are fixed when they reach the writer's list, since a writer may keep them. Without checkpoints everything is
+    committed at the end of the input; with them the last results wait for the checkpoint behind the end.
+    """
+
+    def __init__(self, name: str, spec: SinkWriterOperator, input_type: TypeInformation | None) -> None:
+        super().__init__(name)
+        self._blob = spec.sink
+        self._type = input_type
+        self._writer: SinkWriter[Any] | None = None
+        self._committer: Committer | None = None
+        self._commits: PendingCommits | None = None
+        self._timers = WriterTimers()
+        #: State for a writer that is not made yet, because commits of the restored checkpoint are tried again.
+        self._for_writer: list[Any] = []
+        #: False where the input had ended before the restored checkpoint.
+        self._takes_rows = True
+        self._rows_sent = 0
+        self._rows_refused = 0
+        #: What the writer has told at its end.
+        self._bytes_sent: int | None = None
+        #: How long the last call of `write` took.
+        self._send_ms: float | None = None
+        #: Prepared at the end of the input, waiting for a checkpoint.
+        self._last: list[Any] = []
+
+    # ------------------------------------------------------------------ life cycle
+
+    def open(self) -> None:
+        self._register_writer_metrics()
+        self._restore()
+        self._make_writer()
+
+    def resume_finished(self) -> None:
+        # The checkpoint behind the end was complete; whether its commits were done nobody knows.
+        self._takes_rows = False
+        self._restore()
+
+    def _restore(self) -> None:
+        environment = self.context.environment
+        self._sink: Sink[Any] = load_function(self._blob, self.name)
+        self._awaits_checkpoint = environment.settings.get(
+            checkpointing.INTERVAL
+        ) is not None and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
+        state = self.context.operator_state
+        self._committable_state = state.list_state(ListStateDescriptor(COMMITTABLES))
+        self._writer_state = state.list_state(ListStateDescriptor(WRITER_STATE))
+        self._for_writer = list(self._writer_state.get())
+        self._committer = self._sink.create_committer()
+        if self._committer is not None:
+            self._commits = PendingCommits(
+                self.name,
+                environment.subtask,
+                self._committer,
+                environment.clock,
+                RetrySettings.of(environment.settings),
+            )
+            self._register_metrics(self._commits)
+            self._commit_restored(self._commits)
+
+    def _commit_restored(self, commits: PendingCommits) -> None:
+        restored = self.context.environment.restored.checkpoint_id
+        for checkpoint_id, committable in sorted(self._committable_state.get(), key=lambda entry: entry[0]):
+            commits.add(min(checkpoint_id, restored), [committable])
+        # The checkpoint is complete, or it would not have been restored; its notification may have been lost.
+        if len(commits):
+            commits.complete(restored)
+
+    def _make_writer(self) -> None:
+        """Makes the writer once nothing of the restored checkpoint waits for its commit."""
+        if self._commits is None or self._commits.next_attempt is None:
+            restored, self._for_writer = self._for_writer, []
+            self._writer = self._sink.create_writer(WriterContext(self.context, self._timers), restored)
+
+    def _register_writer_metrics(self) -> None:
+        metrics = self.context.metric_group
+        metrics.register("numRecordsSend", lambda: self._rows_sent)
+        metrics.register("numRecordsSendErrors", lambda: self._rows_refused)
+        metrics.register("numBytesSend", self._bytes_sent_so_far)
+        metrics.register("currentSendTime", lambda: self._send_ms)
+
+    def _bytes_sent_so_far(self) -> int | None:
+        writer = self._writer
+        return self._bytes_sent if writer is None else writer.bytes_sent()
+
+    def _register_metrics(self, commits: PendingCommits) -> None:
+        metrics = self.context.metric_group
+        metrics.gauge("pendingCommittables", lambda: len(commits))
+        metrics.gauge("successfulCommittables", lambda: commits.successful)
+        metrics.gauge("failedCommittables", lambda: commits.failed)
+        metrics.gauge("retriedCommittables", lambda: commits.retried)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            self._bytes_sent = writer.bytes_sent()
+            writer.close()
+        if self._committer is not None:
+            committer, self._committer = self._committer, None
+            try:
+                if lost := [*(self._commits.abandon() if self._commits is not None else ()), *self._last]:
+                    committer.abort(lost)
+            finally:
+                committer.close()
+
+    # ------------------------------------------------------------------ rows
+
+    @property
+    def is_available(self) -> bool:
+        return self._writer is not None
+
+    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        fixed = generate_fixed(code, value, self._type, self.context.environment.object_reuse)
+        super().generate(code, fixed, timestamp, emit)
+
+    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
+        assert self._writer is not None
+        with self._sending(len(rows)):
+            self._writer.write(rows, timestamps)
+
+    def process_batch(self, batch: ArrowBatch) -> tuple[()]:
+        assert self._writer is not None
+        with self._sending(len(batch)):
+            self._writer.write_batch(batch.batch)
+        return ()
+
+    @contextmanager
+    def _sending(self, rows: int) -> Iterator[None]:
+        """Counts and times one call of the writer."""
+        started = perf_counter()
+        try:
+            yield
+        except BaseException:
+            self._rows_refused += rows
+            raise
+        self._rows_sent += rows
+        self._send_ms = 1000 * (perf_counter() - started)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        if self._writer is None:
+            return
+        where = {"checkpoint_id": checkpoint_id, "subtask": self.context.environment.subtask}
+        fault_points.reach("sink.before-prepare", **where)
+        self._writer.flush(False)
+        prepared, self._last = [*self._last, *self._writer.prepare_commit()], []
+        if self._commits is not None:
+            self._commits.add(checkpoint_id, prepared)
+        fault_points.reach("sink.after-prepare", **where)
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        self._writer_state.update(
+            self._for_writer if self._writer is None else self._writer.snapshot_state(checkpoint_id)
+        )
+        if self._commits is not None:
+            self._committable_state.update(self._commits.entries())
+            self._commits.snapshotted(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._commits is not None:
+            self._commits.complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        if self._commits is not None:
+            self._commits.aborted(checkpoint_id)
+
+    def seconds_until_upkeep(self) -> float | None:
+        clock = self.context.environment.clock
+        due: list[float] = []
+        if self._commits_without_checkpoint:
+            due.append(0.0)
+        if self._commits is not None and self._commits.next_attempt is not None:
+            due.append(self._commits.next_attempt - clock.monotonic())
+        if (first := self._timers.first) is not None:
+            due.append((first - clock.epoch_ms()) / 1000)
+        return min(due) if due else None
+
+    def upkeep(self) -> None:
+        clock = self.context.environment.clock
+        commits = self._commits
+        if commits is not None and self._commits_without_checkpoint:
+            commits.add(END_OF_INPUT, self._last)
+            self._last = []
+            commits.complete(END_OF_INPUT)
+        if (
+            commits is not None
+            and commits.next_attempt is not None
+            and commits.next_attempt <= clock.monotonic()
+        ):
+            commits.attempt()
+        if self._writer is None and self._takes_rows:
+            self._make_writer()
+        self._timers.fire(clock.epoch_ms())
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.flush(True)
+        prepared = self._writer.prepare_commit()
+        if self._commits is not None:
+            self._last += prepared
+
+    @property
+    def _commits_without_checkpoint(self) -> bool:
+        """True when the tail waits and no checkpoint will come.
+
+        Looked at after `finish` only: where a savepoint stops the job, its cut follows at once and takes the tail.
+        """
+        return bool(self._last) and not self._awaits_checkpoint
+
+    @property
+    def is_drained(self) -> bool:
+        return not self._last and (self._commits is None or len(self._commits) == 0)

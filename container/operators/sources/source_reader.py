@@ -1,0 +1,258 @@
+"""The reading side of a Source: a task's head that polls a SourceReader.
+
+Owner: the task thread. The enumerator lives in source_coordinator.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.codegen.user_functions import load_function
+from yarrow.container.operators.base import OperatorContext, TaskEnvironment
+from yarrow.container.operators.sources.carried_records import (
+    CARRIED,
+    can_be_carried,
+    decode_carried,
+    encode_carried,
+)
+from yarrow.container.operators.sources.source_head import SourceHead
+from yarrow.container.operators.sources.source_metrics import register_pending
+from yarrow.container.operators.subtask_context import SubtaskContext
+from yarrow.container.sources.source_events import (
+    UNNUMBERED,
+    Message,
+    Progress,
+    ReaderInbox,
+    encode_to_coordinator,
+)
+from yarrow.datastream.connectors.base import (
+    NothingAvailable,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SourceSplit,
+)
+from yarrow.datastream.state import ListStateDescriptor
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.graph.operator_spec import SourceOperator
+
+_log = logging.getLogger(__name__)
+
+COORDINATOR = -1
+#: Names of operator states; part of the format of savepoints.
+SPLITS = "source-splits"
+PROGRESS = "source-progress"
+
+
+class ReaderContext(SubtaskContext):
+    """The SourceReaderContext of one subtask."""
+
+    def __init__(self, context: OperatorContext, inbox: ReaderInbox) -> None:
+        super().__init__(context)
+        self._context = context
+        self._inbox = inbox
+        self._numbers = itertools.count()
+
+    def request_split(self) -> None:
+        """Asks the enumerator."""
+        self.send("request")
+
+    def send_event_to_enumerator(self, event: Any) -> None:
+        """Sends a picklable event."""
+        self.send("event", event)
+
+    def send(self, *message: Any) -> None:
+        """A message to the coordinator."""
+        self._environment.send_operator_event(
+            self._context.descriptor.id,
+            COORDINATOR,
+            self._environment.subtask,
+            encode_to_coordinator(self._inbox.taken, next(self._numbers), message),
+        )
+
+    def wake_up(self) -> None:
+        """Any thread: poll soon."""
+        self._environment.wake()
+
+
+class ReadingSource(SourceHead):
+    """Polls the reader of a Source.
+
+    Its state is the list of splits with their positions, which event of the enumerator it has taken last, and records
+    that it gave and that had not been run.
+    """
+
+    reads_ahead = True
+
+    def __init__(self, name: str, spec: SourceOperator) -> None:
+        super().__init__(name)
+        self._blob = spec.source
+        self._strategy_blob = spec.watermark_strategy
+        self._reader: SourceReader[Any, SourceSplit] | None = None
+        self._coordinator_complete = False
+        self._no_more_splits = False
+        #: Waits for this at its end: the first checkpoint behind it, where the reader commits by notifications.
+        self._commits = False
+        self._ended = False
+        #: It was skipped, and the enumerator beside it is not done.
+        self._serves = False
+        self._last_cut: int | None = None
+        self._errors = 0
+        #: What the cut under way has to hold beside the splits; what the restored state held.
+        self._carries: list[SourceRecords] = []
+        self._carried: list[SourceRecords] = []
+
+    def strategy(self) -> WatermarkStrategy | None:
+        blob = self._strategy_blob
+        return None if blob is None else cast(WatermarkStrategy, load_function(blob, self.name))
+
+    def open(self) -> None:
+        environment = self.context.environment
+        source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
+        state = self.context.operator_state
+        self._splits_state = state.get_list_state(ListStateDescriptor(SPLITS))
+        self._progress_state = state.get_union_list_state(ListStateDescriptor(PROGRESS))
+        self._carried_state = state.get_union_list_state(ListStateDescriptor(CARRIED))
+        restored: list[SourceSplit] = list(self._splits_state.get())
+        progress = [tuple(entry) for entry in self._progress_state.get()]
+        own = (environment.subtask, environment.parallelism)
+        ids = {split.split_id for split in restored}
+        self._carried = decode_carried(list(self._carried_state.get()), *own, ids)
+        self._carried_state.clear()
+        mine = next((entry for entry in progress if entry[:2] == own), None)
+        self._inbox = ReaderInbox(environment.restored.checkpoint_id, -1 if mine is None else mine[2])
+        context = self._reader_context = ReaderContext(self.context, self._inbox)
+        self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
+        self._reader = source.create_reader(context)
+        register_pending(self.context.metric_group, self._reader)
+        self._commits = (
+            type(self._reader).notify_checkpoint_complete is not SourceReader.notify_checkpoint_complete
+            and environment.settings.get(checkpointing.INTERVAL) is not None
+            and environment.settings.get(checkpointing.AFTER_TASKS_FINISH)
+        )
+        context.send("register", "", progress, environment.restored.checkpoint_id)
+        if restored:
+            self._add_splits(restored)
+        if mine is not None and mine[3]:
+            self._take([("no_more",)])
+        self._reader.start()
+
+    def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
+        assert self._reader is not None
+        records = self._reader.poll(max_rows)
+        if isinstance(records, SourceRecords):
+            self._errors += records.num_errors
+            self.measured.fetched()
+        elif records is not None:
+            self.measured.nothing_there()
+        return records
+
+    def take_carried(self) -> list[SourceRecords]:
+        carried, self._carried = self._carried, []
+        # A split that had ended counts until its records were run: those of others must not outrun them.
+        self._time.add_splits([records.split_id for records in carried if records.split_id is not None])
+        return carried
+
+    def carry(self, records: list[SourceRecords]) -> bool:
+        if not can_be_carried(records, self.name):
+            return False
+        self._carries = records
+        return True
+
+    def handle_event(self, payload: bytes) -> None:
+        if self._reader is not None:
+            self._take(self._inbox.receive(payload))
+        elif self._serves:
+            self._coordinator_complete |= ("complete",) in ReaderInbox(UNNUMBERED, UNNUMBERED).receive(
+                payload
+            )
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        reader = self._reader
+        assert reader is not None
+        for message in messages:
+            if message[0] == "complete":
+                self._coordinator_complete = True
+            elif message[0] == "splits":
+                self._add_splits(message[1])
+            elif message[0] == "no_more":
+                self._no_more_splits = True
+                reader.notify_no_more_splits()
+            elif message[0] == "event":
+                reader.handle_source_event(message[1])
+
+    def _add_splits(self, splits: Sequence[SourceSplit]) -> None:
+        """Assigned or restored ones: each counts for the watermark from now on."""
+        assert self._reader is not None
+        self._time.add_splits([split.split_id for split in splits])
+        self._reader.add_splits(splits)
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        environment = self.context.environment
+        splits = self._reader.snapshot_state(checkpoint_id)
+        self._splits_state.update(splits)
+        ids = {split.split_id for split in splits}
+        self._carried_state.update(
+            encode_carried(self._carries, environment.subtask, environment.parallelism, ids)
+        )
+        progress: Progress = (
+            environment.subtask, environment.parallelism, self._inbox.taken, self._no_more_splits,
+        )  # fmt: skip
+        self._progress_state.update([progress])
+        if self._ended and self._last_cut is None:
+            self._last_cut = checkpoint_id
+
+    def after_cut(self, checkpoint_id: int) -> None:
+        self._carries = []
+        if self._reader is not None:
+            self._reader_context.send("cut", checkpoint_id)
+            self._take(self._inbox.cut(checkpoint_id))
+            self.context.environment.wake()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        self._reader.notify_checkpoint_complete(checkpoint_id)
+        if self._last_cut is not None and checkpoint_id >= self._last_cut:
+            self._commits = False
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._take(self._inbox.give_up(checkpoint_id))
+        self.context.environment.wake()
+
+    def skipped(
+        self, environment: TaskEnvironment, operator_id: OperatorID, *, beside_enumerator: bool
+    ) -> None:
+        self._serves = beside_enumerator
+        # The coordinator lives with subtask 0, which ends last: with it there is nobody to tell.
+        if environment.subtask != 0 or beside_enumerator:
+            payload = encode_to_coordinator(UNNUMBERED, 0, ("finished",))
+            environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)
+
+    @property
+    def awaits_readers(self) -> bool:
+        return self._serves and not self._coordinator_complete
+
+    def finish(self) -> None:
+        self._ended = True
+        self._reader_context.send("finished")
+
+    def stopped(self) -> None:
+        super().stopped()
+        self._coordinator_complete = True
+        self._commits = False
+
+    @property
+    def is_drained(self) -> bool:
+        # The coordinator lives with subtask 0 and must outlive the other readers.
+        return not self._commits and (self.context.environment.subtask != 0 or self._coordinator_complete)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.close()

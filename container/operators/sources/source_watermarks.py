@@ -1,0 +1,359 @@
+"""Timestamps and watermarks made inside a source: a generator a split, the minimum over the splits.
+
+Owner: the task thread of the source. A split counts from its assignment until its reader says that it has ended; idle
+ones are left out; a reader without splits stands still, or is idle after the strategy's time. A batch is cut where a
+generator emits between two of its rows. Must not know readers or chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.event_time import (
+    BOUNDED_JUMPS,
+    LATE_RECORDS,
+    PeriodicEmission,
+    TimeSettings,
+    WatermarkTarget,
+    WatermarkTracker,
+    check_timestamps,
+    refuse_missing,
+)
+from yarrow.container.operators.sources.source_metrics import SplitMetrics
+from yarrow.container.protocol.errors import TimestampError
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+
+
+class SourceTime:
+    """What a source does with the timestamps of its records: by default it only looks at them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def timed(self, records: SourceRecords) -> Iterable[SourceRecords]:
+        """The records with their timestamps, in parts; between two parts watermarks go out.
+
+        Each part must be handed on before the next is asked for. Raises OperatorFailure for a wrong timestamp.
+        """
+        if records.timestamps is not None and isinstance(records.rows, Sequence):
+            check_timestamps(records.timestamps, records.rows, self._name)
+        return (records,)
+
+    def add_splits(self, split_ids: Iterable[str]) -> None:
+        """The reader got splits."""
+        return None
+
+    def next_emission(self) -> int | None:
+        """Epoch ms of the next periodic watermark."""
+        return None
+
+    def emit_if_due(self, now_ms: int) -> None:
+        """Sends a periodic watermark when it is time."""
+        return None
+
+    def rows_wait(self, waiting: bool) -> None:
+        """No split is asked for rows, because others wait or the task stands still; or they are again."""
+        return None
+
+
+class _AskedTime:
+    """The clock's time in ms while splits are asked for rows; it stands while they are not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: Ms for which it has stood so far.
+        self._stood = 0
+        self._since: int | None = None
+
+    def __call__(self) -> int:
+        return (self._clock.epoch_ms() if self._since is None else self._since) - self._stood
+
+    def stand(self, standing: bool) -> None:
+        """Stands still, or goes on."""
+        if standing:
+            self._since = self._clock.epoch_ms()
+        elif self._since is not None:
+            self._stood += self._clock.epoch_ms() - self._since
+            self._since = None
+
+
+class IngestionTime(SourceTime):
+    """Rows are stamped with the time at which they are read, and the watermark follows the clock."""
+
+    def __init__(
+        self, name: str, context: OperatorContext, settings: TimeSettings, target: WatermarkTarget
+    ) -> None:
+        super().__init__(name)
+        self._clock = context.environment.clock
+        self._target = target
+        self._periodic = PeriodicEmission(settings.interval_ms, self._clock.epoch_ms())
+        self._last = MIN_TIMESTAMP
+        #: Rows stamped with `_last` may not have been run.
+        self._at_hand = False
+
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
+        # The clock may be set back: what was promised by a watermark stays.
+        self._last = max(self._last, self._clock.epoch_ms())
+        records.timestamps = [self._last] * _length(records)
+        self._at_hand = True
+        yield records
+        self._at_hand = False
+
+    def next_emission(self) -> int | None:
+        return self._periodic.next_ms
+
+    def emit_if_due(self, now_ms: int) -> None:
+        if self._periodic.is_due(now_ms):
+            if not self._at_hand:
+                self._last = max(self._last, now_ms)
+            self._target.emit_watermark(self._last - 1)
+
+
+class SplitWatermarks(SourceTime):
+    """Event time by a strategy, with a generator a split."""
+
+    def __init__(
+        self,
+        name: str,
+        strategy: WatermarkStrategy,
+        context: OperatorContext,
+        settings: TimeSettings,
+        target: WatermarkTarget,
+    ) -> None:
+        super().__init__(name)
+        self._strategy = strategy
+        self._context = context
+        self._settings = settings
+        self._target = target
+        assigner = strategy.timestamp_assigner
+        self._extract = None if assigner is None else assigner.extract_timestamp
+        # A split is not idle because it was not asked.
+        self._asked_time = _AskedTime(context.environment.clock)
+        interval = settings.interval_ms if strategy.makes_watermarks else 0
+        self._periodic = PeriodicEmission(interval, context.environment.clock.epoch_ms())
+        self._splits: dict[str, WatermarkTracker] = {}
+        #: Of the same splits.
+        self._split_metrics: dict[str, SplitMetrics] = {}
+        #: Counts while there is no split, and takes the records of readers that name none.
+        self._without_split = self._new_tracker(self._note_move)
+        #: True for a reader whose records name no split.
+        self._unnamed = False
+        self._moved = False
+        #: A generator has seen rows that may not have been run: what it says of them waits for them.
+        self._ahead = False
+        #: The interval passed meanwhile.
+        self._was_due = False
+        #: Counts of the splits that have ended.
+        self._late_before = 0
+        self._bounded_before = 0
+        context.metric_group.gauge(
+            LATE_RECORDS, lambda: self._late_before + sum(t.late_records for t in self._trackers())
+        )
+        context.metric_group.gauge(
+            BOUNDED_JUMPS, lambda: self._bounded_before + sum(t.bounded_jumps for t in self._trackers())
+        )
+
+    def _new_tracker(self, changed: Callable[[], None]) -> WatermarkTracker:
+        generator = self._strategy.create_watermark_generator(self._asked_time)
+        return WatermarkTracker(generator, self._settings.max_jump_ms, changed)
+
+    def _add_tracker(self, split_id: str) -> WatermarkTracker:
+        def changed() -> None:
+            self._moved = True
+            metrics.changed()
+
+        tracker = self._new_tracker(changed)
+        metrics = self._split_metrics[split_id] = SplitMetrics(self._context.metric_group, split_id, tracker)
+        self._splits[split_id] = tracker
+        return tracker
+
+    def _note_move(self) -> None:
+        self._moved = True
+
+    def _trackers(self) -> list[WatermarkTracker]:
+        return [self._without_split, *list(self._splits.values())]
+
+    def _counted(self) -> list[WatermarkTracker]:
+        """The generators whose minimum is the watermark."""
+        if self._splits and not self._unnamed:
+            return list(self._splits.values())
+        return [self._without_split]
+
+    # ------------------------------------------------------------------ splits
+
+    def add_splits(self, split_ids: Iterable[str]) -> None:
+        for split_id in split_ids:
+            if split_id not in self._splits:
+                self._add_tracker(split_id)
+                self._moved = True
+        # The first split of an idle reader makes it active before its records come.
+        self._hand_on()
+
+    def _end_splits(self, split_ids: Iterable[str]) -> None:
+        for split_id in split_ids:
+            tracker = self._splits.pop(split_id, None)
+            if tracker is None:
+                continue
+            self._forget(tracker)
+            self._split_metrics.pop(split_id).remove()
+            # The last split to go leaves its watermark behind, and the time to idleness begins anew.
+            self._moved = bool(self._splits)
+            if not self._splits and not self._unnamed:
+                self._forget(self._without_split)
+                self._without_split = self._new_tracker(self._note_move)
+
+    def _forget(self, tracker: WatermarkTracker) -> None:
+        self._late_before += tracker.late_records
+        self._bounded_before += tracker.bounded_jumps
+
+    def _tracker_of(self, split_id: str | None) -> WatermarkTracker:
+        if split_id is None:
+            self._unnamed = True
+            return self._without_split
+        tracker = self._splits.get(split_id)
+        if tracker is None:
+            tracker = self._add_tracker(split_id)
+        return tracker
+
+    def _hand_on(self) -> None:
+        """Tells the stream what the generators have said since the last call."""
+        if not self._moved or self._ahead:
+            return
+        self._moved = False
+        counted = self._counted()
+        active = [tracker for tracker in counted if not tracker.idle]
+        if active:
+            self._target.set_idle(False)
+            self._target.emit_watermark(min(tracker.watermark for tracker in active))
+        else:
+            self._target.emit_watermark(max(tracker.watermark for tracker in counted))
+            self._target.set_idle(True)
+
+    # ------------------------------------------------------------------ records
+
+    def timed(self, records: SourceRecords) -> Iterator[SourceRecords]:
+        self._end_splits(records.finished_before)
+        rows = records.rows
+        if not _length(records):
+            self._hand_on()
+            yield records
+            return
+        tracker = self._tracker_of(records.split_id)
+        if not isinstance(rows, Sequence):
+            given = self._stamps_of_batch(records)
+            yield records
+            if given is not None:
+                tracker.on_events(rows, given)
+                self._hand_on()
+            return
+        stamps = self._stamps(rows, records.timestamps)
+        records.timestamps = stamps
+        if not self._strategy.makes_watermarks:
+            yield records
+        elif tracker.needs_each_event or stamps.count(None):
+            yield from self._each(records, rows, stamps, tracker)
+        else:
+            yield records
+            tracker.on_events(rows, stamps)  # type: ignore[arg-type]
+            self._hand_on()
+
+    def _each(
+        self,
+        records: SourceRecords,
+        rows: Sequence[Any],
+        stamps: Sequence[int | None],
+        tracker: WatermarkTracker,
+    ) -> Iterator[SourceRecords]:
+        start = 0
+        side, errors = records.side, records.num_errors
+        for index, stamp in enumerate(stamps):
+            tracker.on_event(rows[index], MIN_TIMESTAMP if stamp is None else stamp)
+            if self._moved:
+                end = index + 1
+                yield from self._seen(
+                    SourceRecords(rows[start:end], stamps[start:end], records.split_id, side, errors)
+                )
+                start, side, errors = end, None, 0
+        if start < len(rows):
+            yield from self._seen(SourceRecords(rows[start:], stamps[start:], records.split_id, side, errors))
+
+    def _seen(self, part: SourceRecords) -> Iterator[SourceRecords]:
+        """A part that the generator has seen to its end; other things of the task may come between two of its rows."""
+        self._ahead = True
+        yield part
+        self._ahead = False
+        if self._was_due:
+            self._was_due = False
+            self._ask()
+        self._hand_on()
+
+    def _stamps(self, rows: Sequence[Any], former: Sequence[int | None] | None) -> list[int | None]:
+        """The timestamp of each row, the assigner's where there is one."""
+        extract = self._extract
+        stamps: list[Any] = []
+        if extract is None:
+            stamps = [None] * len(rows) if former is None else list(former)
+            if self._strategy.needs_timestamps and (former is None or None in stamps):
+                refuse_missing(rows[stamps.index(None)], self._name)
+        else:
+            append, row = stamps.append, None
+            try:
+                if former is None:
+                    for row in rows:
+                        append(extract(row, MIN_TIMESTAMP))
+                else:
+                    for row, stamp in zip(rows, former, strict=True):
+                        append(extract(row, MIN_TIMESTAMP if stamp is None else stamp))
+            except BaseException as error:  # user code may raise anything, SystemExit included
+                raise OperatorFailure(self._name, short_record(row), error) from error
+            if None in stamps:
+                refuse_missing(rows[stamps.index(None)], self._name)
+        check_timestamps(stamps, rows, self._name)
+        return stamps
+
+    def _stamps_of_batch(self, records: SourceRecords) -> list[int] | None:
+        """The timestamps of a record batch, which only its reader can give."""
+        if not self._strategy.makes_watermarks:
+            return None
+        stamps = records.timestamps
+        if stamps is None or None in stamps:
+            raise TimestampError(
+                f"operator '{self._name}': its record batches have rows without timestamp, but its watermark strategy "
+                "needs them: let the reader give timestamps, or pass WatermarkStrategy.no_watermarks() and call "
+                "assign_timestamps_and_watermarks behind the source, which looks at rows"
+            )
+        return list(stamps)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ periodic
+
+    def rows_wait(self, waiting: bool) -> None:
+        self._asked_time.stand(waiting)
+
+    def next_emission(self) -> int | None:
+        return self._periodic.next_ms
+
+    def emit_if_due(self, now_ms: int) -> None:
+        if not self._periodic.is_due(now_ms):
+            return
+        if self._ahead:
+            self._was_due = True
+            return
+        self._ask()
+        self._hand_on()
+
+    def _ask(self) -> None:
+        for tracker in self._counted():
+            tracker.on_periodic_emit()
+
+
+def _length(records: SourceRecords) -> int:
+    rows = records.rows
+    return rows.num_rows if isinstance(rows, pa.RecordBatch) else len(rows)

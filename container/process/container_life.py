@@ -1,0 +1,77 @@
+"""ContainerLife: the shell that YARN started a container with is gone, so the container is.
+
+Owner: a thread of its own. YARN ends a container by signals to its session; a process that left the session, or whose
+shell alone was killed, would stay behind without this. A NodeManager that ends does not end its containers: it is not
+watched.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+from yarrow.container.supervisor.task_executor import TaskExecutor
+from yarrow.runtime.common.process_exit import ProcessExitWatch
+
+#: Seconds workers have when the container is gone, and until this process ends by force.
+GRACE = 0.5
+LIMIT = 2.0
+
+
+class ContainerLife:
+    """A LifeWatch over the shell in front of this process; without one there is nothing to watch."""
+
+    def __init__(self, remove_files: Callable[[], None]) -> None:
+        """`remove_files` is called before the process ends by force."""
+        self._remove_files = remove_files
+        self._stopped = threading.Event()
+        self._executor: TaskExecutor | None = None
+        #: Guards the moment in which there is a TaskExecutor to be asked.
+        self._lock = threading.Lock()
+        parent = os.getppid()
+        # A shell in our session is the container's own; the leader of a session has none in front of it.
+        shells = [parent] if os.getsid(0) != os.getpid() and _session(parent) == os.getsid(0) else []
+        self._watch = ProcessExitWatch(shells, self._gone) if shells else None
+
+    def start(self) -> None:
+        """Begins to watch."""
+        if self._watch is not None:
+            self._watch.start()
+
+    def follow(self, executor: TaskExecutor) -> None:
+        """See LifeWatch."""
+        with self._lock:
+            self._executor = executor
+
+    def stop(self) -> None:
+        """The process ends by itself."""
+        self._stopped.set()
+
+    def _gone(self, pid: int) -> None:
+        with self._lock:
+            executor = self._executor
+            if executor is None:
+                if not self._stopped.is_set():
+                    self._end_by_force()
+                return
+        try:
+            executor.loop.call_soon_threadsafe(
+                lambda: executor.finish_by_force("the shell of its container has ended", GRACE)
+            )
+        except RuntimeError:
+            return  # The loop has closed: the process is ending.
+        if not self._stopped.wait(LIMIT):
+            self._end_by_force()
+
+    def _end_by_force(self) -> NoReturn:
+        self._remove_files()
+        os._exit(1)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return 0

@@ -1,0 +1,158 @@
+"""The TaskExecutor process of a YARN container: `python -m yarrow.container.process.yarn_task_executor`.
+
+Owner: its main thread, which runs the event loop. The application's description and the secrets of TaskExecutors lie in
+the container's folder, the ResourceManager's address in the environment. Must not import pyarrow, numpy, pandas or user
+code, nor put a secret into its arguments, environment or logs; it removes its own folder and nothing that YARN brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from yarrow.container.launch.worker_process import DEFAULT_ENTRY, set_process_name
+from yarrow.container.process.container_life import ContainerLife
+from yarrow.container.process.task_executor_process import (
+    EarlyTemplate,
+    configure_logging,
+    output_files,
+    run_task_executor,
+)
+from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
+from yarrow.runtime.config.options import rpc, security, taskmanager
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
+from yarrow.runtime.yarn.application import TaskExecutorSecrets
+from yarrow.runtime.yarn.container_files import (
+    ContainerFolder,
+    ContainerFolderError,
+    configuration_of,
+    read_description,
+    read_secrets,
+)
+from yarrow.runtime.yarn.layout import (
+    RESOURCE_ID,
+    RESOURCE_MANAGER_ADDRESS,
+    RESOURCE_MANAGER_ID,
+    TASK_EXECUTOR_SECRETS_FILE,
+)
+
+#: How the names of its logs begin: YARN shows them, and people look for Flink's.
+LOG_NAME = "taskmanager"
+_WORKING_DIRECTORY = "yarrow-te-"
+_log = logging.getLogger("yarrow.container.process.yarn_task_executor")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceManagerRequest:
+    """What the ResourceManager that asked for this container says in its environment."""
+
+    resource_id: ResourceID
+    address: str
+    leader_id: ResourceManagerID
+
+    @staticmethod
+    def of(environment: Mapping[str, str]) -> ResourceManagerRequest:
+        """Raises ContainerFolderError naming the variable that is not there."""
+        values = {
+            name: environment.get(name, "")
+            for name in (RESOURCE_ID, RESOURCE_MANAGER_ADDRESS, RESOURCE_MANAGER_ID)
+        }
+        missing = [name for name, value in values.items() if not value]
+        if missing:
+            raise ContainerFolderError(
+                f"the environment has no {', '.join(missing)}: this process is started by the ResourceManager of an"
+                " application on YARN, in a container that it asked for"
+            )
+        return ResourceManagerRequest(
+            ResourceID(values[RESOURCE_ID]),
+            values[RESOURCE_MANAGER_ADDRESS],
+            ResourceManagerID(values[RESOURCE_MANAGER_ID]),
+        )
+
+
+def bootstrap_of(
+    config: Settings,
+    secrets: TaskExecutorSecrets,
+    request: ResourceManagerRequest,
+    folder: ContainerFolder,
+    working_directory: str,
+) -> TaskExecutorBootstrap:
+    """What the TaskExecutor needs to register; raises ConfigError."""
+    host = config.get(taskmanager.HOST) or folder.host
+    return TaskExecutorBootstrap(
+        application_id=secrets.application_secret_id,
+        resource_id=request.resource_id,
+        resource_manager_address=request.address,
+        resource_manager_id=request.leader_id,
+        host=host,
+        bind_host=config.get(taskmanager.BIND_HOST) or host,
+        identity=secrets.identity if config.get(security.INTERNAL_ENABLED) else PemIdentity(),
+        data_secret=secrets.data_secret,
+        configuration=config.with_value(taskmanager.TMP_DIRS, (working_directory,)).to_dict(redact=False),
+        log_directory=str(folder.log_directory),
+        log_name=LOG_NAME,
+        working_directory=working_directory,
+        max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
+        listen_tcp=True,
+    )
+
+
+def main(worker_entry: str = DEFAULT_ENTRY) -> int:
+    """The process; its exit status is 0 when it was released, 1 when it failed."""
+    set_process_name("yarrow-taskexec")
+    working_directory = tempfile.mkdtemp(prefix=_WORKING_DIRECTORY, dir=os.getcwd())
+    # Whatever asks for temporary files, in C and in user code too, gets them inside the container.
+    os.environ["TMPDIR"] = tempfile.tempdir = working_directory
+
+    def remove_files() -> None:
+        shutil.rmtree(working_directory, ignore_errors=True)
+
+    try:
+        asyncio.run(_main(working_directory, remove_files, worker_entry))
+    except Exception as error:
+        _log.critical("the TaskExecutor failed", exc_info=error)
+        print(f"the TaskExecutor failed: {error}", file=sys.stderr)
+        return 1
+    finally:
+        remove_files()
+    return 0
+
+
+async def _main(working_directory: str, remove_files: Callable[[], None], worker_entry: str) -> None:
+    early = EarlyTemplate(worker_entry, jobs_hear_of_unfit=True)
+    await early.start()
+    life = ContainerLife(remove_files)
+    life.start()
+    try:
+        folder = ContainerFolder.of(os.environ)
+        secrets = read_secrets(folder.path / TASK_EXECUTOR_SECRETS_FILE, TaskExecutorSecrets)
+        config = configuration_of(
+            read_description(folder.path), secrets.sensitive_configuration, folder.application_id
+        )
+        request = ResourceManagerRequest.of(os.environ)
+        bootstrap = bootstrap_of(config, secrets, request, folder, working_directory)
+        configure_logging(output_files(bootstrap).log_path)
+        _log.info(
+            "the TaskExecutor %s starts in %s, pid %d",
+            bootstrap.resource_id,
+            folder.container_id,
+            os.getpid(),
+        )
+        importlib.import_module("grpc.aio")
+        await run_task_executor(bootstrap, early, life)
+        _log.info("the TaskExecutor %s has ended", bootstrap.resource_id)
+    finally:
+        life.stop()
+        await early.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

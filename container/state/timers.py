@@ -1,0 +1,234 @@
+"""Timers of a keyed operator, one queue a time domain, and the TimerService that functions see.
+
+Owner: the task thread; what `snapshot_timers` gives may be read by the snapshot thread. Order: by timestamp, among
+equal ones by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue fires as the lost
+one would have, at any parallelism. Must not know operators or state backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from yarrow.container.protocol.errors import TimerError
+from yarrow.container.state.backend import Timer
+from yarrow.datastream.timerservice import TimerService
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.runtime.data.keys import canonicalize, encode_key
+
+#: (canonical key, namespace)
+_Entry = tuple[Any, Any]
+#: The timers of one timestamp: the entry itself where there is one, a set of several, None where all were deleted.
+_Bucket = _Entry | set[_Entry] | None
+
+#: Timestamps without timers are swept out once there are more of them than this and than others.
+_LEAST_SWEEP = 1024
+
+
+class TimerQueue:
+    """Timers of one domain, deduplicated per key, namespace and timestamp. A TimerSection."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, _Bucket] = {}
+        #: Heap of the timestamps in `_buckets`.
+        self._times: list[int] = []
+        self._count = 0
+        #: Timestamps whose bucket is a set, and those of them whose set a snapshot holds: it is copied when it changes.
+        self._several: set[int] = set()
+        self._frozen: set[int] = set()
+        #: Timestamps whose bucket is None.
+        self._emptied = 0
+        #: The timestamp that is being fired, with its timers as a heap of (encoded key, order of namespace, entry);
+        #: deleted ones are still in it. None while no timestamp with several timers is being fired.
+        self._front_time: int | None = None
+        self._front: list[tuple[bytes, Any, _Entry]] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
+        """Adds a timer of a canonical key; one that is registered already stays one."""
+        entry = (key, namespace)
+        buckets = self._buckets
+        if timestamp not in buckets:
+            buckets[timestamp] = entry
+            heappush(self._times, timestamp)
+        else:
+            bucket = buckets[timestamp]
+            if bucket is None:
+                buckets[timestamp] = entry
+                self._emptied -= 1
+            elif type(bucket) is set:
+                if entry in bucket:
+                    return
+                self._changing(timestamp, bucket).add(entry)
+            elif bucket == entry:
+                return
+            else:
+                buckets[timestamp] = {bucket, entry}  # type: ignore[arg-type]
+                self._several.add(timestamp)
+        self._count += 1
+        if timestamp == self._front_time:
+            heappush(self._front, _ordered(entry))
+
+    def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
+        """Removes a timer if it is there."""
+        if self._discard(timestamp, (key, namespace)):
+            self._count -= 1
+            if self._emptied > _LEAST_SWEEP and self._emptied * 2 > len(self._times):
+                self._sweep()
+
+    def _discard(self, timestamp: int, entry: _Entry) -> bool:
+        bucket = self._buckets.get(timestamp)
+        if bucket is None:
+            return False
+        if type(bucket) is set:
+            if entry not in bucket:
+                return False
+            if len(bucket) > 1:
+                self._changing(timestamp, bucket).remove(entry)
+                return True
+            self._several.discard(timestamp)
+            self._frozen.discard(timestamp)
+        elif bucket != entry:
+            return False
+        self._buckets[timestamp] = None
+        self._emptied += 1
+        return True
+
+    def _changing(self, timestamp: int, bucket: set[_Entry]) -> set[_Entry]:
+        if timestamp not in self._frozen:
+            return bucket
+        self._frozen.remove(timestamp)
+        self._buckets[timestamp] = copied = bucket.copy()
+        return copied
+
+    def _sweep(self) -> None:
+        self._buckets = {time: bucket for time, bucket in self._buckets.items() if bucket is not None}
+        self._times = list(self._buckets)
+        heapify(self._times)
+        self._emptied = 0
+
+    @property
+    def next_timestamp(self) -> int | None:
+        """Time of the earliest timer."""
+        times, buckets = self._times, self._buckets
+        while times and buckets[times[0]] is None:
+            del buckets[heappop(times)]
+            self._emptied -= 1
+        return times[0] if times else None
+
+    def pop(self, limit: int) -> tuple[int, Any, Any] | None:
+        """Takes out the first timer with a timestamp <= limit: (timestamp, key, namespace); None where none is."""
+        timestamp = self.next_timestamp
+        if timestamp is None or timestamp > limit:
+            return None
+        bucket = self._buckets[timestamp]
+        if type(bucket) is not set:
+            entry: Any = bucket
+        else:
+            if timestamp != self._front_time:
+                self._front_time = timestamp
+                self._front = [_ordered(each) for each in bucket]
+                heapify(self._front)
+            # Deleted ones are passed over; one deleted and registered again is there twice and fires once.
+            entry = heappop(self._front)[2]
+            while entry not in bucket:
+                entry = heappop(self._front)[2]
+        self._discard(timestamp, entry)
+        self._count -= 1
+        if timestamp == self._front_time and self._buckets[timestamp] is None:
+            self._front_time = None
+            self._front = []
+        return timestamp, entry[0], entry[1]
+
+    # ------------------------------------------------------------------ TimerSection
+
+    def snapshot_timers(self) -> Collection[Timer]:
+        """The timers of this moment; see TimerSection."""
+        self._frozen = self._several.copy()
+        return _FrozenTimers(self._buckets.copy(), self._count)
+
+    def restore_timers(self, timers: Iterable[Timer]) -> None:
+        """Registers what a snapshot held."""
+        for timer in timers:
+            self.register(timer.timestamp, timer.key, timer.namespace)
+
+
+class _FrozenTimers(Collection[Timer]):
+    """The timers of a queue at the cut of a snapshot."""
+
+    def __init__(self, buckets: dict[int, _Bucket], count: int) -> None:
+        self._buckets = buckets
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Timer]:
+        for timestamp, bucket in self._buckets.items():
+            if type(bucket) is set:
+                for entry in bucket:
+                    yield Timer(timestamp, *entry)
+            elif bucket is not None:
+                yield Timer(timestamp, *bucket)
+
+    def __contains__(self, timer: object) -> bool:
+        return any(timer == each for each in self)
+
+
+def _ordered(entry: _Entry) -> tuple[bytes, Any, _Entry]:
+    key, namespace = entry
+    return encode_key(key), () if namespace is None else namespace, entry
+
+
+class OperatorTimerService(TimerService):
+    """What functions see; `current_key` None = the stream is not keyed, timers are refused."""
+
+    def __init__(self, clock: Clock, operator_name: str, current_key: Callable[[], Any] | None) -> None:
+        self._clock = clock
+        self._operator_name = operator_name
+        self._current_key = current_key
+        self.event_timers = TimerQueue()
+        self.processing_timers = TimerQueue()
+        #: The event time reached.
+        self.watermark = MIN_TIMESTAMP
+
+    def current_processing_time(self) -> int:
+        return self._clock.epoch_ms()
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self.processing_timers.register(self._checked(timestamp), self._key())
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self.processing_timers.delete(timestamp, self._key())
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self.event_timers.register(self._checked(timestamp), self._key())
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self.event_timers.delete(timestamp, self._key())
+
+    def _key(self) -> Any:
+        if self._current_key is None:
+            raise UnsupportedFeatureError(
+                f"operator '{self._operator_name}': timers need a keyed stream; call key_by before process"
+            )
+        return canonicalize(self._current_key())
+
+    def _checked(self, timestamp: int) -> int:
+        if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            return timestamp
+        what = (
+            "None, which is what ctx.timestamp() gives for a record without timestamp: assign timestamps before this "
+            "operator (assign_timestamps_and_watermarks with a timestamp assigner)"
+            if timestamp is None
+            else f"{timestamp!r}: give whole milliseconds since the epoch, an int of 64 bits"
+        )
+        raise TimerError(f"operator '{self._operator_name}': a timer was registered for {what}")

@@ -1,0 +1,116 @@
+"""Checkpoint messages of JobMasters on their way to the workers that they concern.
+
+Owner: the TaskExecutor's event loop. Remembers where split enumerators began; must not know what a checkpoint is made
+of.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+
+from yarrow.container.protocol.errors import NotReadyForCheckpointError
+from yarrow.container.protocol.worker_protocol import BeginCheckpoint, CheckpointNotification, ResetReader
+from yarrow.container.supervisor.job_connection import JobConnection
+from yarrow.container.supervisor.slot_table import Slot, SlotTable
+from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.rpc.messages import (
+    DeclineCheckpoint,
+    FailureCause,
+    NotifyCheckpoint,
+    ResetSubtask,
+    TaskDeploymentDescriptor,
+    TriggerCheckpoint,
+)
+
+
+class JobCheckpoints:
+    """Forwards; a message for what does not run here is declined where an answer is waited for, else dropped."""
+
+    def __init__(self, table: SlotTable) -> None:
+        self._table = table
+        #: Attempt of subtask 0 with which an enumerator began.
+        self._coordinators: dict[tuple[JobID, OperatorID], ExecutionAttemptID] = {}
+
+    def tasks_started(self, graph: JobGraph, tasks: tuple[TaskDeploymentDescriptor, ...]) -> None:
+        """Tasks were handed to a worker: with subtask 0 of a source an enumerator begins there."""
+        for task in tasks:
+            head = graph.vertex(task.vertex_id).operators[0]
+            if task.subtask == 0 and isinstance(head.spec, SourceOperator):
+                self._coordinators[(graph.job_id, head.id)] = task.attempt_id
+
+    def job_closed(self, job_id: JobID) -> None:
+        """Nothing of the job runs here any more."""
+        for key in [key for key in self._coordinators if key[0] == job_id]:
+            del self._coordinators[key]
+
+    def trigger(self, job: JobConnection, workers: SlotWorkers, trigger: TriggerCheckpoint) -> None:
+        """To each worker its own tasks and enumerators."""
+        attempts: dict[int, list[ExecutionAttemptID]] = defaultdict(list)
+        operators: dict[int, list[OperatorID]] = defaultdict(list)
+        by_index = dict(self._workers(job.job_id, workers))
+        for attempt in trigger.attempts:
+            slot = slot_of_attempt(self._table.of_job(job.job_id), attempt, hosted=False)
+            if slot is None or slot.index not in by_index:
+                job.report(_declined(trigger, attempt, f"the task {attempt}"))
+            else:
+                attempts[slot.index].append(attempt)
+        for operator_id in trigger.coordinators:
+            slot = self._slot_of_coordinator(job.job_id, operator_id)
+            if slot is None or slot.index not in by_index:
+                what = f"the split enumerator of operator {operator_id}"
+                job.report(_declined(trigger, ExecutionAttemptID(""), what))
+            else:
+                operators[slot.index].append(operator_id)
+        for index in attempts.keys() | operators.keys():
+            part = msgspec.structs.replace(
+                trigger, attempts=tuple(attempts[index]), coordinators=tuple(operators[index])
+            )
+            by_index[index].handle.send(BeginCheckpoint(trigger=part))
+
+    def notify(self, job: JobConnection, workers: SlotWorkers, notification: NotifyCheckpoint) -> None:
+        """To every worker of the job."""
+        for _, worker in self._workers(job.job_id, workers):
+            worker.handle.send(CheckpointNotification(notification=notification))
+
+    def reset(self, job: JobConnection, workers: SlotWorkers, reset: ResetSubtask) -> None:
+        """To the worker of the enumerator."""
+        slot = self._slot_of_coordinator(job.job_id, reset.operator_id)
+        worker = None if slot is None else workers.get(slot.index)
+        if worker is not None:
+            worker.handle.send(ResetReader(reset=reset))
+
+    def _slot_of_coordinator(self, job_id: JobID, operator_id: OperatorID) -> Slot | None:
+        began = self._coordinators.get((job_id, operator_id))
+        return None if began is None else slot_of_attempt(self._table.of_job(job_id), began, hosted=True)
+
+    def _workers(self, job_id: JobID, workers: SlotWorkers) -> Iterator[tuple[int, SlotWorker]]:
+        for slot in self._table.of_job(job_id):
+            worker = workers.get(slot.index)
+            if worker is not None:
+                yield slot.index, worker
+
+
+def slot_of_attempt(slots: tuple[Slot, ...], attempt: ExecutionAttemptID, *, hosted: bool) -> Slot | None:
+    """The slot that runs an attempt, or ever ran it where `hosted`."""
+    for slot in slots:
+        if attempt in (slot.hosted if hosted else slot.tasks):
+            return slot
+    return None
+
+
+def _declined(trigger: TriggerCheckpoint, attempt: ExecutionAttemptID, what: str) -> DeclineCheckpoint:
+    name = f"{NotReadyForCheckpointError.__module__}.{NotReadyForCheckpointError.__qualname__}"
+    message = f"checkpoint {trigger.checkpoint_id}: {what} has ended or never began"
+    return DeclineCheckpoint(
+        job_id=trigger.job_id,
+        checkpoint_id=trigger.checkpoint_id,
+        attempt_id=attempt,
+        cause=FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}"),
+        not_ready=True,
+    )

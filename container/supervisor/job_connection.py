@@ -1,0 +1,354 @@
+"""A TaskExecutor's connection to one JobMaster: registration, slot offers, and reports in order.
+
+Owner: the TaskExecutor's event loop. Must not touch slots: it tells its listener what the JobMaster took and
+what it refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Protocol
+
+import msgspec
+
+from yarrow.container.supervisor.job_files import JobFiles
+from yarrow.container.supervisor.job_interpreter import OwnInterpreter
+from yarrow.container.supervisor.output_forwarder import OutputGate
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import MessageTooLargeError, RpcUnavailableError
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER
+from yarrow.runtime.rpc.gateways import JobMasterGateway
+from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
+from yarrow.runtime.rpc.messages import (
+    AcknowledgeCheckpoint,
+    AcknowledgeCoordinator,
+    CollectConfirmation,
+    CollectRows,
+    DeclineCheckpoint,
+    FailureCause,
+    OperatorEvent,
+    RegistrationRejection,
+    RegistrationSuccess,
+    SlotOffer,
+    TaskExecutionStateUpdate,
+)
+from yarrow.runtime.rpc.registration import LeaderConnection, RegistrationSettings
+from yarrow.runtime.rpc.service import RpcService
+
+#: Updates that travel in one message at most.
+MAX_BATCH = 200
+_log = logging.getLogger(__name__)
+
+
+class JobListener(Protocol):
+    """Who hears what the JobMaster said."""
+
+    def on_job_master_registered(self, job: JobConnection) -> None: ...
+
+    def on_slots_accepted(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None: ...
+
+    def on_slots_rejected(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None: ...
+
+    def on_job_master_lost(self, job: JobConnection, cause: str) -> None: ...
+
+
+class FailedSlot(msgspec.Struct, frozen=True):
+    """A slot whose worker is gone: a report that keeps its place among the task states."""
+
+    allocation_id: AllocationID
+    cause: FailureCause
+
+
+class EndOfData(msgspec.Struct, frozen=True):
+    """A task has put out all its records and waits for its last checkpoint."""
+
+    attempt_id: ExecutionAttemptID
+
+
+Report = (
+    TaskExecutionStateUpdate
+    | OperatorEvent
+    | FailedSlot
+    | EndOfData
+    | AcknowledgeCheckpoint
+    | AcknowledgeCoordinator
+    | DeclineCheckpoint
+)
+
+
+class JobConnection:
+    """Lives from the first slot for a job until its JobMaster is done or lost."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        service: RpcService,
+        timers: Timers,
+        listener: JobListener,
+        *,
+        job_id: JobID,
+        leader: LeaderInformation,
+        resource_id: ResourceID,
+        address: str,
+        host: str,
+        output: OutputGate,
+        files: JobFiles,
+        retry: RegistrationSettings,
+        interpreter: OwnInterpreter | None = None,
+    ) -> None:
+        self.job_id = job_id
+        #: None = workers of the job run in that of all.
+        self.interpreter = interpreter
+        self.job_master_id = JobMasterID(leader.leader_id)
+        self.files = files
+        #: Attempts whose deployment is still being prepared here.
+        self.deploying: set[ExecutionAttemptID] = set()
+        #: Of those, the ones cancelled meanwhile: they must not start.
+        self.cancelled_early: set[ExecutionAttemptID] = set()
+        self._endpoint = endpoint
+        self._timers = timers
+        self._listener = listener
+        self._resource_id = resource_id
+        self._output = output
+        self._retry_pause = retry.initial_pause
+        self._reports: deque[Report] = deque()
+        self._offers: dict[AllocationID, SlotOffer] = {}
+        self._wake = asyncio.Event()
+        self._offer_wake = asyncio.Event()
+        self._closed = False
+        #: Calls at this address bear the JobMaster's token.
+        self.gateway: JobMasterGateway = self.gateway_of(service, leader)
+
+        async def register(gateway: JobMasterGateway) -> RegistrationSuccess | RegistrationRejection:
+            return await gateway.register_task_executor(resource_id, address, host)
+
+        self._registration = LeaderConnection(
+            endpoint, service, JOB_MASTER, AnnouncedLeader(leader), register, timers, retry
+        )
+        self._registration.on_registered = self._registered
+        self._registration.on_rejected = lambda reason: listener.on_job_master_lost(
+            self, f"its JobMaster refused this TaskExecutor: {reason}"
+        )
+        self._work: list[asyncio.Task[None]] = []
+
+    @staticmethod
+    def gateway_of(service: RpcService, leader: LeaderInformation) -> JobMasterGateway:
+        """A client of that JobMaster."""
+        return service.connect(leader.address, JOB_MASTER, leader.leader_id)
+
+    def start(self) -> None:
+        """Registers, tried again until it is accepted, refused or the connection is closed."""
+        self._registration.start()
+
+    @property
+    def is_registered(self) -> bool:
+        """True when the JobMaster has accepted this TaskExecutor."""
+        return bool(self._work)
+
+    def close(self) -> None:
+        """Sends nothing more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._registration.stop()
+        for task in self._work:
+            task.cancel()
+
+    def offer(self, offer: SlotOffer) -> None:
+        """Offers a slot, repeated until the JobMaster has answered; the listener hears the answer."""
+        self._offers[offer.allocation_id] = offer
+        self._offer_wake.set()
+
+    def withdraw(self, allocation_id: AllocationID) -> None:
+        """Offers it no more."""
+        self._offers.pop(allocation_id, None)
+
+    def report(self, report: Report) -> None:
+        """Queues a report; reports reach the JobMaster in this order, at least once."""
+        self._reports.append(report)
+        self._wake.set()
+
+    def unreported(self) -> set[ExecutionAttemptID]:
+        """Attempts of which a state is still to be reported."""
+        return {each.attempt_id for each in self._reports if isinstance(each, TaskExecutionStateUpdate)}
+
+    async def push_collected(self, rows: CollectRows) -> CollectConfirmation | None:
+        """Hands rows on and waits for room for the next; None when the JobMaster does not take them any
+        more.
+        """
+        while not self._closed:
+            try:
+                return await self.gateway.push_collected(rows)
+            except RpcUnavailableError as error:
+                _log.info("job %s: collected rows not taken, tried again: %s", self.job_id, error)
+                await self._pause()
+            except YarrowError as error:
+                _log.warning("job %s: collected rows were refused: %s", self.job_id, error)
+                return None
+        return None
+
+    def _registered(self, gateway: JobMasterGateway, success: RegistrationSuccess) -> None:
+        if not self._work:
+            self._work = [
+                self._endpoint.spawn(self._send_reports(), f"reports-{self.job_id}"),
+                self._endpoint.spawn(self._send_offers(), f"offers-{self.job_id}"),
+            ]
+        self._offer_wake.set()
+        self._listener.on_job_master_registered(self)
+
+    async def _pause(self) -> None:
+        passed = asyncio.Event()
+        timer = self._timers.call_later(self._retry_pause, passed.set)
+        try:
+            await passed.wait()
+        finally:
+            timer.cancel()
+
+    async def _send_offers(self) -> None:
+        registered_anew = False
+        while True:
+            await self._offer_wake.wait()
+            self._offer_wake.clear()
+            # A slot with a new worker is offered when the JobMaster knows that the old one is gone.
+            lost = {report.allocation_id for report in self._reports if isinstance(report, FailedSlot)}
+            offers = tuple(offer for offer in self._offers.values() if offer.allocation_id not in lost)
+            if not offers:
+                continue
+            offered = tuple(offer.allocation_id for offer in offers)
+            try:
+                taken = set(await self.gateway.offer_slots(self._resource_id, offers))
+            except RpcUnavailableError as error:
+                _log.info("job %s: slot offer not answered, tried again: %s", self.job_id, error)
+                await self._pause()
+                self._offer_wake.set()
+                continue
+            except YarrowError as error:
+                if not registered_anew and not isinstance(error, FencingTokenError):
+                    # It may have given this TaskExecutor up and forgotten the registration.
+                    _log.info("job %s: registers anew, for a slot offer failed: %s", self.job_id, error)
+                    registered_anew = True
+                    self._registration.reconnect()
+                    continue
+                _log.warning("job %s: slot offer refused: %s", self.job_id, error)
+                taken = set()
+            registered_anew = False
+            # A slot given up while the offer was under way is no longer ours to answer for.
+            current = tuple(each for each in offered if self._offers.pop(each, None) is not None)
+            accepted = tuple(each for each in current if each in taken)
+            rejected = tuple(each for each in current if each not in taken)
+            if accepted:
+                self._listener.on_slots_accepted(self, accepted)
+            if rejected:
+                self._listener.on_slots_rejected(self, rejected)
+
+    async def _send_reports(self) -> None:
+        while True:
+            while not self._reports:
+                self._wake.clear()
+                await self._wake.wait()
+            # The client must have what a task printed before it learns that the task has ended.
+            await self._output.drained()
+            sent = await self._send_first()
+            for _ in range(sent):
+                if isinstance(self._reports.popleft(), FailedSlot):
+                    self._offer_wake.set()
+
+    async def _send_first(self) -> int:
+        """Sends what stands first, state updates in a batch; how many reports are done with."""
+        first = self._reports[0]
+        try:
+            if isinstance(first, TaskExecutionStateUpdate):
+                batch = self._first_updates()
+                await self._send_updates(batch)
+                return len(batch)
+            try:
+                await self._send_one(first)
+            except MessageTooLargeError as error:
+                await self._send_one(_as_decline(first, error))
+        except RpcUnavailableError as error:
+            _log.info("job %s: report not answered, tried again: %s", self.job_id, error)
+            await self._pause()
+            return 0
+        except FencingTokenError as error:
+            self._listener.on_job_master_lost(self, f"its JobMaster leads no longer: {error}")
+        except YarrowError as error:
+            _log.error(
+                "job %s: the JobMaster refused a report (%s): %s", self.job_id, type(first).__name__, error
+            )
+        return 1
+
+    async def _send_one(self, report: Report) -> None:
+        gateway = self.gateway
+        match report:
+            case FailedSlot():
+                await gateway.fail_slot(self._resource_id, report.allocation_id, report.cause)
+            case EndOfData():
+                await gateway.notify_end_of_data(self.job_id, (report.attempt_id,))
+            case OperatorEvent():
+                await gateway.send_operator_event(report)
+            case AcknowledgeCheckpoint():
+                await gateway.acknowledge_checkpoint(report)
+            case AcknowledgeCoordinator():
+                await gateway.acknowledge_coordinator(report)
+            case DeclineCheckpoint():
+                await gateway.decline_checkpoint(report)
+            case TaskExecutionStateUpdate():
+                await gateway.update_task_execution_states((report,))
+
+    def _first_updates(self) -> tuple[TaskExecutionStateUpdate, ...]:
+        batch: list[TaskExecutionStateUpdate] = []
+        for report in self._reports:
+            if not isinstance(report, TaskExecutionStateUpdate) or len(batch) == MAX_BATCH:
+                break
+            batch.append(report)
+        return tuple(batch)
+
+    async def _send_updates(self, batch: tuple[TaskExecutionStateUpdate, ...]) -> None:
+        try:
+            await self.gateway.update_task_execution_states(batch)
+        except MessageTooLargeError as error:
+            if len(batch) > 1:
+                # A part that is sent twice after a later failure does no harm: states only go forward.
+                middle = len(batch) // 2
+                await self._send_updates(batch[:middle])
+                await self._send_updates(batch[middle:])
+                return
+            await self.gateway.update_task_execution_states((_without_payload(batch[0], str(error)),))
+
+
+def _as_decline(report: Report, error: MessageTooLargeError) -> Report:
+    """Instead of an acknowledgement above the message limit: the checkpoint is declined, and why."""
+    if not isinstance(report, AcknowledgeCheckpoint | AcknowledgeCoordinator):
+        raise error
+    name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
+    message = (
+        f"{error}; state that stays in the master process travels in this message: use a FileSystemCheckpointStorage "
+        "(execution.checkpointing.dir), or a smaller execution.checkpointing.data-inline-threshold"
+    )
+    attempt = report.attempt_id if isinstance(report, AcknowledgeCheckpoint) else ExecutionAttemptID("")
+    cause = FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}")
+    return DeclineCheckpoint(
+        job_id=report.job_id, checkpoint_id=report.checkpoint_id, attempt_id=attempt, cause=cause
+    )
+
+
+def _without_payload(update: TaskExecutionStateUpdate, reason: str) -> TaskExecutionStateUpdate:
+    """The update as a failure that fits: its accumulators or metrics do not."""
+    if update.cause is not None:
+        # Causes were cut where they were caught.
+        return msgspec.structs.replace(update, accumulators={}, metrics={})
+    name = f"{MessageTooLargeError.__module__}.{MessageTooLargeError.__qualname__}"
+    message = f"the task ended, but its accumulators could not be reported: {reason}"
+    return msgspec.structs.replace(
+        update,
+        state=ExecutionState.FAILED,
+        cause=FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}"),
+        accumulators={},
+        metrics={},
+    )

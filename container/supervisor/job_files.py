@@ -1,0 +1,87 @@
+"""Files of one job on a TaskExecutor: its graph when that is too long for a message, and what the user
+shipped.
+
+Owner: the TaskExecutor's event loop; disk writes run in its blocking threads. Must not use a name that came
+with a job as a path: files lie under numbers, workers give them their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from yarrow.container.protocol.errors import BlobTransferError
+from yarrow.runtime.rpc.gateways import JobMasterGateway
+
+#: Runs a blocking call in other threads.
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class JobFiles:
+    """Fetches blobs of one job, each once."""
+
+    def __init__(
+        self, gateway: JobMasterGateway, directory: Path, part_bytes: int, run_blocking: RunBlocking
+    ) -> None:
+        """`directory` is made when the first file comes; `part_bytes` has to fit a message."""
+        self._gateway = gateway
+        self._directory = directory
+        self._part_bytes = part_bytes
+        self._run_blocking = run_blocking
+        self._fetches: dict[str, asyncio.Task[Path]] = {}
+        #: The job is over here: nothing is to be put beside the files any more.
+        self.is_closed = False
+
+    async def read(self, key: str) -> bytes:
+        """A blob as bytes, whose SHA-256 is `key`; BlobTransferError when it is another."""
+        data = bytearray()
+        while True:
+            part = await self._gateway.read_blob(key, len(data), self._part_bytes)
+            data += part.data
+            if len(data) >= part.total_size:
+                break
+            if not part.data:
+                raise BlobTransferError(
+                    f"the blob {key} ended after {len(data)} of {part.total_size} bytes: submit the job again"
+                )
+        found = hashlib.sha256(data).hexdigest()
+        if found != key:
+            raise BlobTransferError(
+                f"the blob {key} arrived with the SHA-256 {found}: it was damaged in the blob store; submit "
+                "the job again"
+            )
+        return bytes(data)
+
+    async def fetch(self, keys: Iterable[str]) -> dict[str, str]:
+        """Local path of each blob, fetched where it is not here yet; a fetch that failed is tried anew."""
+        wanted = list(dict.fromkeys(keys))
+        for key in wanted:
+            task = self._fetches.get(key)
+            if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+                path = self._directory / str(len(self._fetches))
+                self._fetches[key] = asyncio.create_task(self._store(key, path), name=f"fetch {key}")
+        # Shielded: another deployment may wait for the same file.
+        paths = await asyncio.gather(*(asyncio.shield(self._fetches[key]) for key in wanted))
+        return {key: str(path) for key, path in zip(wanted, paths, strict=True)}
+
+    async def _store(self, key: str, path: Path) -> Path:
+        data = await self.read(key)
+
+        def write() -> None:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+        await self._run_blocking(write)
+        return path
+
+    async def close(self) -> None:
+        """Ends fetches and removes the files; may be repeated."""
+        self.is_closed = True
+        for task in self._fetches.values():
+            task.cancel()
+        await asyncio.gather(*self._fetches.values(), return_exceptions=True)
+        self._fetches.clear()
+        await self._run_blocking(lambda: shutil.rmtree(self._directory, ignore_errors=True))

@@ -1,0 +1,89 @@
+"""The interpreter that a job brings in an archive, on one TaskExecutor: fetched, unpacked and tried once.
+
+Owner: the TaskExecutor's event loop; what takes long runs in a thread. Workers of the job find the archive unpacked, in
+the folder in which they work. Nothing of the user's runs here but the interpreter itself, asked for its version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from yarrow.container.protocol.errors import UnfitInterpreterError, WorkerStartError
+from yarrow.container.supervisor.job_files import JobFiles
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.config.interpreter import refused_interpreter, unfit
+from yarrow.runtime.config.options import python
+from yarrow.runtime.graph.job_graph import ShippedFile
+from yarrow.runtime.rpc.messages import JobInterpreter
+
+_log = logging.getLogger(__name__)
+
+
+class OwnInterpreter:
+    """Made once it is known that the job has one; it goes with the job's files."""
+
+    def __init__(self, wanted: JobInterpreter, files: JobFiles, environment: Mapping[str, str]) -> None:
+        """`environment`: in which workers run."""
+        self._wanted = wanted
+        self._files = files
+        self._environment = environment
+        self._path: asyncio.Task[str] | None = None
+
+    async def path(self) -> str:
+        """The absolute path, once workers can run in it. Raises UnfitInterpreterError for one that never will, and
+        WorkerStartError where something else went wrong: then the next call tries again.
+        """
+        failed = self._path is not None and self._path.done() and self._path.exception() is not None
+        if self._path is None or failed:
+            self._path = asyncio.create_task(self._prepare(), name=f"interpreter {self._wanted.executable}")
+        return await asyncio.shield(self._path)
+
+    async def _prepare(self) -> str:
+        wanted = self._wanted
+        try:
+            paths = await self._files.fetch([wanted.blob_key])
+            path = await asyncio.to_thread(self._unpack_and_try, Path(paths[wanted.blob_key]))
+        except asyncio.CancelledError:
+            raise WorkerStartError(
+                f"the archive {wanted.archive!r} is not fetched: the job has ended"
+            ) from None
+        except InvalidProgramError as error:
+            raise self._unfit(str(error)) from error
+        except (YarrowError, OSError) as error:
+            if isinstance(error, UnfitInterpreterError):
+                raise
+            raise WorkerStartError(
+                f"the interpreter {wanted.executable} of the archive {wanted.archive!r} was not made ready: {error}"
+            ) from error
+        if self._files.is_closed:
+            # They were removed while the archive was unpacked.
+            await self._files.close()
+            raise WorkerStartError("the job has ended")
+        _log.info("workers of the job run in %s", path)
+        return path
+
+    def _unpack_and_try(self, source: Path) -> str:
+        wanted = self._wanted
+        archive = ShippedFile(
+            name=wanted.archive, kind="archive", blob_key=wanted.blob_key, target=wanted.folder
+        )
+        # Loaded for a job that brings one: what unpacks takes megabytes.
+        from yarrow.container.worker.shipped_content import unpack_archive
+
+        folder = unpack_archive(archive, source)
+        # As it is named: through links an environment would not know that it is one.
+        path = os.path.join(folder, wanted.executable)
+        if reason := unfit(path, self._environment):
+            raise self._unfit(reason)
+        return path
+
+    def _unfit(self, reason: str) -> UnfitInterpreterError:
+        wanted = self._wanted
+        told = f"tried in the job's archive {wanted.archive!r}: {reason}"
+        example = f"{wanted.folder}/bin/python"
+        error = refused_interpreter(python.EXECUTABLE.key, wanted.executable, told, example=example)
+        return UnfitInterpreterError(str(error))

@@ -1,0 +1,364 @@
+"""Slots, the workers in them and the JobMasters they serve: what a TaskExecutor does between its RPC calls.
+
+Owner: the TaskExecutor's event loop. Must not speak with the ResourceManager: it tells `SlotObserver` which
+slots became free and which JobMasters are to be watched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Protocol
+
+from yarrow.container.launch.worker_launcher import WorkerExit
+from yarrow.container.protocol.errors import (
+    SlotNotFoundError,
+    UnfitInterpreterError,
+    WorkerStartError,
+)
+from yarrow.container.protocol.worker_protocol import (
+    MessageFromWorker,
+    TaskStateChanged,
+)
+from yarrow.container.supervisor.job_checkpoints import JobCheckpoints
+from yarrow.container.supervisor.job_connection import FailedSlot, JobConnection
+from yarrow.container.supervisor.lost_worker import lost_worker_cause
+from yarrow.container.supervisor.output_files import OutputFiles
+from yarrow.container.supervisor.slot_table import Slot, SlotState, SlotTable
+from yarrow.container.supervisor.slot_tasks import SlotTasks
+from yarrow.container.supervisor.slot_workers import SlotWorkers
+from yarrow.container.supervisor.worker_handle import WorkerHandle
+from yarrow.container.supervisor.worker_reports import WorkerReports
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.ha.services import epoch_of_token
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import (
+    FailureCause,
+    SlotOffer,
+    SlotRequest,
+    TaskExecutionStateUpdate,
+)
+
+#: A slot in which so many workers died within so many seconds gets no other: it is given back.
+DEATHS_UNTIL_FREED = 3
+DEATHS_WITHIN = 60.0
+_log = logging.getLogger(__name__)
+
+
+class SlotObserver(Protocol):
+    """What the TaskExecutor does about changes here."""
+
+    def connect_job(self, request: SlotRequest) -> JobConnection:
+        """Makes the connection to the JobMaster that a slot request names; not started yet."""
+        ...
+
+    def on_job_opened(self, job_id: JobID) -> None: ...
+
+    def on_job_closed(self, job_id: JobID) -> None: ...
+
+    def on_slot_freed(self, slot_index: int, allocation_id: AllocationID) -> None: ...
+
+    def on_files_gone(self, error: FileNotFoundError) -> None:
+        """A worker could not be started because what every worker needs is not there any more."""
+        ...
+
+
+class JobSlots:
+    """All slots with all that hangs on them."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        table: SlotTable,
+        observer: SlotObserver,
+        files: OutputFiles,
+        clock: Clock,
+        timers: Timers,
+        *,
+        slot_timeout: float,
+        cancellation_timeout: float,
+        release_grace: float,
+    ) -> None:
+        """Seconds: `slot_timeout` from the offer to its acceptance, `cancellation_timeout` from a task's
+        cancellation to its end (0 = for ever), `release_grace` from a slot's release to its worker's end.
+        """
+        self.table = table
+        self.reports = WorkerReports(endpoint, files, self)
+        self.checkpoints = JobCheckpoints(table)
+        self.tasks = SlotTasks(self, endpoint.name, clock, timers, cancellation_timeout)
+        self._endpoint = endpoint
+        self._observer = observer
+        self._clock = clock
+        self._timers = timers
+        self._slot_timeout = slot_timeout
+        self._release_grace = release_grace
+        self._jobs: dict[JobID, JobConnection] = {}
+        self._workers: SlotWorkers | None = None
+        #: When the last workers of each slot died by themselves; monotonic seconds.
+        self._deaths: dict[int, deque[float]] = {}
+
+    def use_workers(self, workers: SlotWorkers) -> None:
+        """Sets where workers come from; they report to this object, hence two steps."""
+        self._workers = workers
+
+    @property
+    def workers(self) -> SlotWorkers:
+        """The workers of the slots."""
+        assert self._workers is not None
+        return self._workers
+
+    # Jobs
+
+    def job(self, job_id: JobID, job_master_id: JobMasterID) -> JobConnection:
+        """The connection of a job; FencingTokenError when it is none, or another JobMaster's."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise FencingTokenError(
+                f"{self._endpoint.name} has no slot for the job {job_id}: its JobMaster was silent for too "
+                "long or has disconnected; request slots again"
+            )
+        if job.job_master_id != job_master_id:
+            raise FencingTokenError(
+                f"{self._endpoint.name} serves the job {job_id} for the JobMaster {job.job_master_id}, and "
+                f"refuses a message of {job_master_id}"
+            )
+        return job
+
+    def find_job(self, job_id: JobID) -> JobConnection | None:
+        """The connection of a job, whoever its JobMaster."""
+        return self._jobs.get(job_id)
+
+    def jobs(self) -> tuple[JobConnection, ...]:
+        """All connections."""
+        return tuple(self._jobs.values())
+
+    def close_job(self, job_id: JobID, cause: str) -> None:
+        """The JobMaster is done or lost: the job's tasks end and its slots become free."""
+        job = self._jobs.pop(job_id, None)
+        if job is None:
+            return
+        _log.info("job %s: disconnected from its JobMaster: %s", job_id, cause)
+        job.close()
+        self.checkpoints.job_closed(job_id)
+        for slot in self.table.of_job(job_id):
+            assert slot.owner is not None
+            self.free(slot.owner.allocation_id, cause)
+        self._endpoint.spawn(job.files.close(), f"remove-files-{job_id}")
+        self._observer.on_job_closed(job_id)
+
+    def on_job_master_registered(self, job: JobConnection) -> None:
+        _log.info("job %s: registered at its JobMaster", job.job_id)
+
+    def on_job_master_lost(self, job: JobConnection, cause: str) -> None:
+        if self._jobs.get(job.job_id) is job:
+            self.close_job(job.job_id, cause)
+
+    # Slots
+
+    def request(self, request: SlotRequest) -> None:
+        """Allocates a slot and brings a worker up for it; SlotNotAvailableError when it is taken."""
+        known = self._jobs.get(request.job_id)
+        if known is not None and known.job_master_id != request.job_master_id:
+            if epoch_of_token(request.job_master_id) < epoch_of_token(known.job_master_id):
+                raise FencingTokenError(
+                    f"{self._endpoint.name} serves the job {request.job_id} for the JobMaster {known.job_master_id},"
+                    f" and refuses {request.job_master_id}, whose leadership is over"
+                )
+            self.close_job(request.job_id, f"the JobMaster {request.job_master_id} has replaced it")
+        if not self.table.allocate(request.slot_id.index, request.job_id, request.allocation_id):
+            return
+        if request.job_id not in self._jobs:
+            job = self._jobs[request.job_id] = self._observer.connect_job(request)
+            job.start()
+            self._observer.on_job_opened(request.job_id)
+        self._endpoint.spawn(
+            self._bring_up(request.slot_id.index, request.job_id, request.allocation_id),
+            f"slot-{request.slot_id.index}",
+        )
+
+    async def _bring_up(self, index: int, job_id: JobID, allocation_id: AllocationID) -> None:
+        try:
+            interpreter = await self._own_interpreter(job_id, allocation_id)
+            address = await self.workers.start(index, interpreter)
+        except (WorkerStartError, OSError) as error:
+            self._start_failed(index, job_id, allocation_id, error)
+            return
+        slot = self.table.find(allocation_id)
+        worker = self.workers.get(index)
+        if worker is None or slot is None:
+            return
+        if slot.state is not SlotState.ALLOCATED:
+            worker.handle.stop("its slot was given up before it was ready", self._release_grace)
+            return
+        job = self._jobs[job_id]
+        job.offer(
+            SlotOffer(
+                allocation_id=allocation_id,
+                slot_index=index,
+                profile=self.table.profile,
+                worker=address,
+            )
+        )
+        self._timers.call_later(self._slot_timeout, lambda: self._check_accepted(allocation_id))
+
+    async def _own_interpreter(self, job_id: JobID, allocation_id: AllocationID) -> str:
+        """That of the job, once it is ready; "" = its workers run in that of all. WorkerStartError."""
+        job = self._jobs.get(job_id)
+        if job is None or job.interpreter is None:
+            return ""
+        path = await job.interpreter.path()
+        slot = self.table.find(allocation_id)
+        if slot is None or slot.state is not SlotState.ALLOCATED:
+            raise WorkerStartError("its slot was given up before its interpreter was ready")
+        return path
+
+    def _start_failed(self, index: int, job_id: JobID, allocation_id: AllocationID, error: Exception) -> None:
+        slot = self.table.find(allocation_id)
+        if slot is None:
+            return  # Its worker had been launched and has ended: all was done then.
+        job = self._jobs.get(job_id)
+        unwanted = slot.state is SlotState.RELEASING
+        _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
+        if not unwanted and job is not None:
+            is_final = isinstance(error, UnfitInterpreterError)
+            kind = UnfitInterpreterError if is_final else WorkerStartError
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            cause = FailureCause(
+                exception_name=name, message=str(error), stacktrace=f"{name}: {error}", is_final=is_final
+            )
+            job.report(FailedSlot(allocation_id, cause))
+        self.table.release(allocation_id, str(error))
+        if self.workers.get(index) is None:
+            self._freed(allocation_id)
+        if isinstance(error, FileNotFoundError):
+            self._observer.on_files_gone(error)
+
+    def _check_accepted(self, allocation_id: AllocationID) -> None:
+        slot = self.table.find(allocation_id)
+        if slot is not None and slot.state is SlotState.ALLOCATED:
+            self.free(
+                allocation_id,
+                f"its JobMaster did not accept it within {self._slot_timeout:g} s (taskmanager.slot.timeout)",
+            )
+
+    def on_slots_accepted(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
+        for allocation_id in allocations:
+            slot = self.table.find(allocation_id)
+            if slot is not None and slot.state is SlotState.ALLOCATED:
+                self.table.activate(allocation_id)
+
+    def on_slots_rejected(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
+        for allocation_id in allocations:
+            self.free(allocation_id, "its JobMaster has no use for it")
+
+    def free(self, allocation_id: AllocationID, cause: str) -> None:
+        """Gives a slot up: its worker ends, then the slot is free; no effect on one that is free already."""
+        slot = self.table.find(allocation_id)
+        if slot is None or not self.table.release(allocation_id, cause):
+            return
+        assert slot.owner is not None
+        job = self._jobs.get(slot.owner.job_id)
+        if job is not None:
+            job.withdraw(allocation_id)
+        worker = self.workers.get(slot.index)
+        if worker is not None:
+            worker.handle.stop(cause, self._release_grace)
+
+    def _freed(self, allocation_id: AllocationID) -> None:
+        slot = self.table.free(allocation_id)
+        self._observer.on_slot_freed(slot.index, allocation_id)
+
+    # Workers
+
+    def on_worker_message(self, worker: WorkerHandle, message: MessageFromWorker) -> None:
+        slot_worker = self.workers.get(worker.slot_index)
+        if slot_worker is not None and slot_worker.handle is worker:
+            self.reports.handle(self.slot_at(worker.slot_index), slot_worker, message)
+            if isinstance(message, TaskStateChanged) and message.threads_left:
+                self._end_polluted(worker, message)
+
+    @staticmethod
+    def _end_polluted(worker: WorkerHandle, ended: TaskStateChanged) -> None:
+        """Threads of a task that failed may go on writing what its next attempt writes: only the end of the process
+        ends them. The JobMaster reads the same in the report and gives the worker up too.
+        """
+        if ended.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
+            worker.kill(
+                f"the task {ended.attempt_id} is {ended.state.value} and left the threads "
+                f"{', '.join(ended.threads_left)} running"
+            )
+
+    def slot_at(self, index: int) -> Slot:
+        """The slot of that index."""
+        return next(slot for slot in self.table if slot.index == index)
+
+    def on_worker_ended(self, worker: WorkerHandle, end: WorkerExit) -> None:
+        slot = self.slot_at(worker.slot_index)
+        slot_worker = self.workers.get(worker.slot_index)
+        if slot_worker is None or slot.owner is None:
+            return
+        call, tail = slot_worker.evidence()
+        self.workers.forget(worker.slot_index)
+        self.reports.forget(slot)
+        allocation_id = slot.owner.allocation_id
+        job = self._jobs.get(slot.owner.job_id)
+        cause = lost_worker_cause(slot.index, end, slot.tasks, call, tail, worker.end_cause)
+        if slot.state is SlotState.ACTIVE or slot.tasks:
+            _log.log(logging.WARNING if slot.tasks else logging.INFO, "%s", cause.message)
+        if job is not None:
+            self._report_lost(slot, job, cause)
+            replaced = slot.state is SlotState.ACTIVE and not worker.stopped
+            if replaced and not self._dies_too_often(slot.index):
+                self._replace_worker(slot.index, job, allocation_id, cause.message)
+                return
+        self.table.release(allocation_id, cause.message)
+        self._freed(allocation_id)
+
+    def _dies_too_often(self, index: int) -> bool:
+        """Notes the death of a slot's worker; a slot that keeps killing them goes back to the ResourceManager."""
+        deaths = self._deaths.setdefault(index, deque(maxlen=DEATHS_UNTIL_FREED))
+        deaths.append(self._clock.monotonic())
+        return len(deaths) == deaths.maxlen and deaths[-1] - deaths[0] <= DEATHS_WITHIN
+
+    def _replace_worker(
+        self, index: int, job: JobConnection, allocation_id: AllocationID, cause: str
+    ) -> None:
+        """The job keeps the slot: a new worker is forked at once, and the slot offered behind the loss's report."""
+        self.table.lose_worker(allocation_id, cause)
+        self._endpoint.spawn(self._bring_up(index, job.job_id, allocation_id), f"slot-{index}")
+
+    def _report_lost(self, slot: Slot, job: JobConnection, cause: FailureCause) -> None:
+        assert slot.owner is not None
+        if slot.state is not SlotState.RELEASING:
+            job.report(FailedSlot(slot.owner.allocation_id, cause))
+            return
+        now = self._clock.epoch_ms()
+        for attempt in slot.tasks:
+            job.report(
+                TaskExecutionStateUpdate(
+                    attempt_id=attempt, state=ExecutionState.FAILED, timestamp_ms=now, cause=cause
+                )
+            )
+
+    def running(self, job_id: JobID) -> tuple[ExecutionAttemptID, ...]:
+        """Attempts whose end the JobMaster does not know yet: those that run, and those whose end is on its
+        way.
+        """
+        attempts = {attempt for slot in self.table.of_job(job_id) for attempt in slot.tasks}
+        job = self._jobs.get(job_id)
+        return tuple(sorted(attempts | (job.unreported() if job is not None else set())))
+
+    def compare(self, job: JobConnection, reported: dict[AllocationID, int]) -> None:
+        """Heals what lost messages made inconsistent with the JobMaster's view."""
+        surplus, unknown = self.table.compare(job.job_id, reported)
+        for allocation_id in surplus:
+            self.free(allocation_id, "its JobMaster does not know it")
+        for allocation_id in unknown:
+            error = SlotNotFoundError(f"{self._endpoint.name} has no slot of the allocation {allocation_id}")
+            name = f"{SlotNotFoundError.__module__}.{SlotNotFoundError.__qualname__}"
+            cause = FailureCause(exception_name=name, message=str(error), stacktrace=f"{name}: {error}")
+            job.report(FailedSlot(allocation_id, cause))

@@ -1,0 +1,229 @@
+"""The slots of one TaskExecutor: which job has which, and the tasks in them. Pure: no I/O, no timers.
+
+Owner: the TaskExecutor's event loop. Must not know workers or connections; what has to happen beside a change
+of state is done by the TaskExecutor that made it.
+
+A slot goes FREE -> ALLOCATED when the ResourceManager gives it to a job, -> ACTIVE when the JobMaster has
+taken the offer, -> RELEASING when it is given up, -> FREE when its worker has ended: a slot is never handed
+on with a living worker in it. One whose worker died goes from ACTIVE back to ALLOCATED and is offered anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
+from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.rpc.messages import ResourceProfile, SlotID, SlotReport, SlotStatus
+
+
+class SlotState(Enum):
+    """State of one slot."""
+
+    FREE = "FREE"
+    ALLOCATED = "ALLOCATED"
+    ACTIVE = "ACTIVE"
+    RELEASING = "RELEASING"
+
+
+SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
+    {
+        SlotState.FREE: frozenset({SlotState.ALLOCATED}),
+        SlotState.ALLOCATED: frozenset({SlotState.ACTIVE, SlotState.RELEASING}),
+        SlotState.ACTIVE: frozenset({SlotState.ALLOCATED, SlotState.RELEASING}),
+        SlotState.RELEASING: frozenset({SlotState.FREE}),
+    }
+)
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """Which subtask of what; as text, how a task is named in errors."""
+
+    vertex_id: JobVertexID
+    vertex: str
+    subtask: int
+    parallelism: int
+
+    def __str__(self) -> str:
+        """'map' (subtask 2/4), counted from 1 as Flink does."""
+        return f"'{self.vertex}' (subtask {self.subtask + 1}/{self.parallelism})"
+
+
+@dataclass(frozen=True)
+class SlotOwner:
+    """What a slot was allocated for."""
+
+    job_id: JobID
+    allocation_id: AllocationID
+
+
+@dataclass
+class Slot:
+    """One slot."""
+
+    index: int
+    machine: StateMachine[SlotState]
+    #: Set in every state but FREE.
+    owner: SlotOwner | None = None
+    #: Tasks whose terminal state the worker has not told yet.
+    tasks: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    #: All tasks its worker was ever given: a source's coordinator outlives the reader beside it.
+    hosted: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    #: Reports of the JobMaster in a row that did not name this ACTIVE slot.
+    missing_reports: int = 0
+
+    @property
+    def state(self) -> SlotState:
+        """The present state."""
+        return self.machine.state
+
+
+class SlotTable:
+    """All slots; every change goes through a method that checks it."""
+
+    #: An ACTIVE slot is given up when so many reports in a row lack it: one may have crossed our offer on its
+    #: way.
+    REPORTS_UNTIL_FREED = 2
+
+    def __init__(self, resource_id: ResourceID, slots: int, profile: ResourceProfile, clock: Clock) -> None:
+        self._resource_id = resource_id
+        self._profile = profile
+        self._by_allocation: dict[AllocationID, Slot] = {}
+        self._report_sequence = 0
+        self._slots = [
+            Slot(index, StateMachine(f"slot {index}", SlotState.FREE, SLOT_TRANSITIONS, clock))
+            for index in range(slots)
+        ]
+
+    @property
+    def profile(self) -> ResourceProfile:
+        """What each slot offers."""
+        return self._profile
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self._slots)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def find(self, allocation_id: AllocationID) -> Slot | None:
+        """The slot of that allocation, in whatever state but FREE."""
+        return self._by_allocation.get(allocation_id)
+
+    def get(self, allocation_id: AllocationID) -> Slot:
+        """Like `find`; SlotNotFoundError when there is none."""
+        slot = self.find(allocation_id)
+        if slot is None:
+            raise SlotNotFoundError(
+                f"the TaskExecutor {self._resource_id} has no slot of the allocation {allocation_id}: "
+                "it was freed, or the TaskExecutor was restarted; request a slot again"
+            )
+        return slot
+
+    def of_job(self, job_id: JobID) -> tuple[Slot, ...]:
+        """The slots allocated for a job, those being released included."""
+        return tuple(slot for slot in self._slots if slot.owner is not None and slot.owner.job_id == job_id)
+
+    def allocate(self, index: int, job_id: JobID, allocation_id: AllocationID) -> bool:
+        """FREE -> ALLOCATED. False when the slot has that allocation already (a repeated request).
+
+        SlotNotAvailableError when it has another, or does not exist.
+        """
+        if not 0 <= index < len(self._slots):
+            raise SlotNotAvailableError(
+                f"the TaskExecutor {self._resource_id} has the slots 0 to {len(self._slots) - 1}, not {index}"
+            )
+        slot, owner = self._slots[index], SlotOwner(job_id, allocation_id)
+        if slot.owner == owner and slot.state is not SlotState.RELEASING:
+            return False
+        if slot.owner is not None or allocation_id in self._by_allocation:
+            taken = slot.owner or SlotOwner(job_id, allocation_id)
+            raise SlotNotAvailableError(
+                f"slot {index} of the TaskExecutor {self._resource_id} is {slot.state.name} for the job "
+                f"{taken.job_id} (allocation {taken.allocation_id}), and cannot serve the allocation "
+                f"{allocation_id} of the job {job_id}"
+            )
+        slot.machine.transition(SlotState.ALLOCATED, f"job {job_id}")
+        slot.owner = owner
+        self._by_allocation[allocation_id] = slot
+        return True
+
+    def activate(self, allocation_id: AllocationID) -> Slot:
+        """ALLOCATED -> ACTIVE; without effect on a slot that is ACTIVE already."""
+        slot = self.get(allocation_id)
+        if slot.state is not SlotState.ACTIVE:
+            slot.machine.transition(SlotState.ACTIVE, "the offer was accepted")
+            slot.missing_reports = 0
+        return slot
+
+    def lose_worker(self, allocation_id: AllocationID, cause: str) -> None:
+        """ACTIVE -> ALLOCATED: its worker has ended with all its tasks; it stays the job's and gets another."""
+        slot = self.get(allocation_id)
+        slot.machine.transition(SlotState.ALLOCATED, cause)
+        slot.tasks.clear()
+        slot.hosted.clear()
+        slot.missing_reports = 0
+
+    def release(self, allocation_id: AllocationID, cause: str) -> bool:
+        """To RELEASING; False when there is no such slot, or it is being released already."""
+        slot = self.find(allocation_id)
+        if slot is None or slot.state is SlotState.RELEASING:
+            return False
+        slot.machine.transition(SlotState.RELEASING, cause)
+        return True
+
+    def free(self, allocation_id: AllocationID) -> Slot:
+        """RELEASING -> FREE: the worker has ended."""
+        slot = self.get(allocation_id)
+        slot.machine.transition(SlotState.FREE)
+        slot.owner = None
+        slot.tasks.clear()
+        slot.hosted.clear()
+        slot.missing_reports = 0
+        del self._by_allocation[allocation_id]
+        return slot
+
+    def compare(
+        self, job_id: JobID, reported: Mapping[AllocationID, int]
+    ) -> tuple[list[AllocationID], list[AllocationID]]:
+        """Heals lost messages: (to free here: the JobMaster does not know them, unknown here: it should
+        forget them).
+        """
+        surplus: list[AllocationID] = []
+        for slot in self.of_job(job_id):
+            assert slot.owner is not None
+            if slot.owner.allocation_id in reported or slot.state is not SlotState.ACTIVE:
+                slot.missing_reports = 0
+                continue
+            slot.missing_reports += 1
+            if slot.missing_reports >= self.REPORTS_UNTIL_FREED:
+                surplus.append(slot.owner.allocation_id)
+        living = {
+            slot.owner.allocation_id
+            for slot in self.of_job(job_id)
+            if slot.owner is not None and slot.state is not SlotState.RELEASING
+        }
+        unknown = [allocation_id for allocation_id in reported if allocation_id not in living]
+        return surplus, unknown
+
+    def report(self) -> SlotReport:
+        """All slots as the ResourceManager needs them; a slot being released is still taken."""
+        self._report_sequence += 1
+        return SlotReport(
+            slots=tuple(
+                SlotStatus(
+                    slot_id=SlotID(resource_id=self._resource_id, index=slot.index),
+                    profile=self._profile,
+                    allocation_id=slot.owner.allocation_id if slot.owner else None,
+                    job_id=slot.owner.job_id if slot.owner else None,
+                )
+                for slot in self._slots
+            ),
+            sequence=self._report_sequence,
+        )

@@ -1,0 +1,198 @@
+"""The workers of a TaskExecutor's slots as processes: folders, raw output, start, evidence after a crash.
+
+Owner: the TaskExecutor's event loop. Must not decide when a worker starts or ends; the slot table does not
+know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from yarrow.container.launch.worker_launcher import WorkerLauncher
+from yarrow.container.protocol.errors import WorkerStartError
+from yarrow.container.protocol.worker_protocol import CurrentUserCall, WorkerSettings
+from yarrow.container.supervisor.lost_worker import crashed_frame
+from yarrow.container.supervisor.output_files import OutputFiles, read_tail
+from yarrow.container.supervisor.worker_handle import EXIT_GRACE, WorkerHandle, WorkerListener
+from yarrow.container.worker.current_call import read_chain_call, read_current_call
+from yarrow.runtime.common.ids import ResourceID, WorkerID
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.rpc.bootstrap import PemIdentity
+from yarrow.runtime.rpc.messages import WorkerAddress
+
+#: Seconds a worker has from its launch to WorkerReady.
+START_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotWorkerSettings:
+    """What the workers of all slots are told."""
+
+    resource_id: ResourceID
+    host: str
+    host_key: str
+    working_directory: Path
+    memory_per_slot: int
+    cores_per_slot: float
+    configuration: dict[str, str]
+    data_secret: bytes
+    identity: PemIdentity
+    listen_tcp: bool
+    #: See WorkerSettings.
+    client_log_levels: dict[str, int] | None = None
+
+
+@dataclass
+class SlotWorker:
+    """A worker with what it leaves on disk."""
+
+    handle: WorkerHandle
+    directory: Path
+    raw_path: Path
+    #: Size of the raw file at its birth: what lies before is its predecessors'.
+    raw_start: int
+    launcher: WorkerLauncher
+    #: What it told last of the operator it runs.
+    last_call: CurrentUserCall | None = None
+
+    def evidence(self) -> tuple[CurrentUserCall | None, str]:
+        """What it ran, and the end of its raw output; to be asked after its end.
+
+        The stack of a crash names the operator; without one the chain that ran is known.
+        """
+        tail = read_tail(self.raw_path, self.raw_start)
+        frame = crashed_frame(tail)
+        crashed = read_chain_call(self.directory, *frame) if frame is not None else None
+        return crashed or read_current_call(self.directory) or self.last_call, tail
+
+
+class SlotWorkers:
+    """Starts workers and knows the one of each slot."""
+
+    def __init__(
+        self,
+        settings: SlotWorkerSettings,
+        launcher: WorkerLauncher,
+        files: OutputFiles,
+        listener: WorkerListener,
+        timers: Timers,
+    ) -> None:
+        self._settings = settings
+        self._launcher = launcher
+        self._files = files
+        self._listener = listener
+        self._timers = timers
+        self._started = 0
+        self._by_slot: dict[int, SlotWorker] = {}
+        self._removals: set[asyncio.Future[None]] = set()
+
+    def get(self, slot_index: int) -> SlotWorker | None:
+        """The slot's worker, from its launch to `forget`."""
+        return self._by_slot.get(slot_index)
+
+    def __iter__(self) -> Iterator[SlotWorker]:
+        return iter(tuple(self._by_slot.values()))
+
+    def data_port(self) -> int:
+        """The lowest TCP port on which a worker takes data connections; -1 where none does."""
+        ports = [worker.handle.data_port for worker in self]
+        return min((port for port in ports if port > 0), default=-1)
+
+    def environment(self) -> dict[str, str]:
+        """In which workers run."""
+        return self._launcher.environment()
+
+    async def start(self, slot_index: int, interpreter: str = "") -> WorkerAddress:
+        """Launches a worker for a slot that has none, in an `interpreter` of its job's own or in that of all;
+        WorkerStartError when it does not become ready.
+
+        After an error its end is still told to the listener, unless it was never launched: then
+        `get` finds nothing.
+        """
+        launcher = self._launcher.for_interpreter(interpreter) if interpreter else self._launcher
+        self._started += 1
+        worker_id = WorkerID(f"{self._settings.resource_id}/{self._started}")
+        directory = self._settings.working_directory / f"w{self._started}"
+        directory.mkdir(mode=0o700)
+        raw_path = self._files.raw_path(slot_index)
+        raw = self._files.open_raw(raw_path)
+        try:
+            raw_start = os.fstat(raw).st_size
+            process, sock = await launcher.launch(worker_id, f"yarrow-slot-{slot_index}", raw)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        finally:
+            os.close(raw)
+        handle = WorkerHandle(worker_id, slot_index, process, self._listener, self._timers)
+        self._by_slot[slot_index] = SlotWorker(handle, directory, raw_path, raw_start, launcher)
+        try:
+            return await asyncio.wait_for(
+                handle.start(sock, self._worker_settings(worker_id, directory)), START_TIMEOUT
+            )
+        except TimeoutError:
+            reason = f"it was not ready after {START_TIMEOUT:g} s"
+            handle.kill(reason)
+            raise WorkerStartError(f"the worker {worker_id} did not start: {reason}") from None
+        except WorkerStartError:
+            handle.stop("it did not start", EXIT_GRACE)
+            raise
+
+    def _worker_settings(self, worker_id: WorkerID, directory: Path) -> WorkerSettings:
+        settings = self._settings
+        return WorkerSettings(
+            worker_id=worker_id,
+            resource_id=settings.resource_id,
+            host=settings.host,
+            host_key=settings.host_key,
+            working_directory=str(directory),
+            memory_budget_bytes=settings.memory_per_slot,
+            cpu_cores=settings.cores_per_slot,
+            configuration=settings.configuration,
+            data_secret=settings.data_secret,
+            ca_certificate=settings.identity.ca_certificate,
+            certificate=settings.identity.certificate,
+            private_key=settings.identity.private_key,
+            server_name=settings.identity.server_name,
+            listen_tcp=settings.listen_tcp,
+            client_log_levels=settings.client_log_levels,
+        )
+
+    def forget(self, slot_index: int) -> None:
+        """Removes what an ended worker left; the slot may get another."""
+        worker = self._by_slot.pop(slot_index, None)
+        if worker is not None:
+            removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, worker.directory, True)
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+    def pause_reading(self, paused: bool) -> None:
+        """Makes workers that print wait, or go on."""
+        for worker in self:
+            if paused:
+                worker.handle.pause()
+            else:
+                worker.handle.resume()
+
+    def processes(self) -> list[tuple[str, int]]:
+        """(name, pid) of every process of this TaskExecutor, the supervisor first."""
+        own = os.getpid()
+        found = [("supervisor", own), *self._launcher.processes()]
+        workers = ((f"worker of slot {index}", worker.handle.pid) for index, worker in self._by_slot.items())
+        return found + [(name, pid) for name, pid in workers if pid != own]
+
+    async def close(self, cause: str, grace: float) -> None:
+        """Stops all workers, kills after `grace` seconds what is left, and ends the launcher."""
+        handles = [worker.handle for worker in self]
+        launchers = [worker.launcher for worker in self if worker.launcher is not self._launcher]
+        for handle in handles:
+            handle.stop(cause, grace)
+        await asyncio.gather(*(handle.ended for handle in handles))
+        for launcher in (*launchers, self._launcher):
+            await launcher.close()
+        await asyncio.gather(*self._removals)

@@ -1,0 +1,149 @@
+"""What workers say, handed to where it belongs: JobMaster, files, or the next heartbeat.
+
+Owner: the TaskExecutor's event loop. Must not change a slot's state: that a task ended is all it notes there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from yarrow.container.protocol.worker_protocol import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CollectCredit,
+    CoordinatorAcknowledged,
+    CurrentUserCall,
+    EmitCollectRows,
+    EmitOperatorEvent,
+    EndOfDataReached,
+    LogLines,
+    MessageFromWorker,
+    MetricsReport,
+    OutputLines,
+    TaskStateChanged,
+    UserLogRecord,
+)
+from yarrow.container.supervisor.job_connection import EndOfData, JobConnection
+from yarrow.container.supervisor.output_files import OutputFiles
+from yarrow.container.supervisor.slot_table import Slot
+from yarrow.container.supervisor.slot_workers import SlotWorker
+from yarrow.container.supervisor.worker_handle import WorkerHandle
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import (
+    AccumulatorReport,
+    CollectRows,
+    TaskExecutionStateUpdate,
+    TaskMetrics,
+)
+
+
+class JobLookup(Protocol):
+    """Where connections are found."""
+
+    def find_job(self, job_id: JobID) -> JobConnection | None: ...
+
+
+class WorkerReports:
+    """Routes messages of workers and keeps their newest metrics."""
+
+    def __init__(self, endpoint: RpcEndpoint, files: OutputFiles, jobs: JobLookup) -> None:
+        self._endpoint = endpoint
+        self._files = files
+        self._jobs = jobs
+        self._metrics: dict[int, MetricsReport] = {}
+
+    def handle(self, slot: Slot, worker: SlotWorker, message: MessageFromWorker) -> None:
+        """Hands one message on; messages for a JobMaster that is gone are dropped."""
+        match message:
+            case OutputLines():
+                self._files.write_output(message.stream, message.text)
+            case LogLines():
+                self._files.write_log(message.text)
+            case UserLogRecord():
+                self._files.write_record(message.record, message.text)
+            case CurrentUserCall():
+                worker.last_call = message
+            case MetricsReport():
+                self._metrics[slot.index] = message
+            case _:
+                job = None if slot.owner is None else self._jobs.find_job(slot.owner.job_id)
+                if job is not None:
+                    self._report(slot, worker, job, message)
+
+    def _report(
+        self,
+        slot: Slot,
+        worker: SlotWorker,
+        job: JobConnection,
+        message: MessageFromWorker,
+    ) -> None:
+        match message:
+            case TaskStateChanged():
+                if message.state.is_terminal:
+                    slot.tasks.pop(message.attempt_id, None)
+                job.report(
+                    TaskExecutionStateUpdate(
+                        attempt_id=message.attempt_id,
+                        state=message.state,
+                        timestamp_ms=message.timestamp_ms,
+                        cause=message.cause,
+                        accumulators=message.accumulators,
+                        metrics=message.metrics,
+                        threads_left=message.threads_left,
+                        enumerator_lives=message.enumerator_lives,
+                        finished_readers=message.finished_readers,
+                    )
+                )
+            case EmitOperatorEvent():
+                job.report(message.event)
+            case CheckpointAcknowledged() | CoordinatorAcknowledged():
+                job.report(message.acknowledgement)
+            case CheckpointDeclined():
+                job.report(message.decline)
+            case EndOfDataReached():
+                job.report(EndOfData(message.attempt_id))
+            case EmitCollectRows():
+                self._endpoint.spawn(
+                    self._push_collected(job, worker.handle, message.rows), f"collect-{job.job_id}"
+                )
+
+    async def _push_collected(self, job: JobConnection, worker: WorkerHandle, rows: CollectRows) -> None:
+        confirmation = await job.push_collected(rows)
+        if confirmation is not None:
+            worker.send(
+                CollectCredit(
+                    job_id=rows.job_id,
+                    attempt_id=rows.attempt_id,
+                    collect_id=rows.collect_id,
+                    sequence=rows.sequence,
+                    confirmed=confirmation.positions,
+                )
+            )
+
+    def forget(self, slot: Slot) -> None:
+        """The slot's worker has ended."""
+        self._metrics.pop(slot.index, None)
+
+    def task_metrics(self, slots: tuple[Slot, ...]) -> tuple[TaskMetrics, ...]:
+        """Newest metrics of the tasks that still run."""
+        return tuple(
+            task for slot, report in self._of(slots) for task in report.tasks if task.attempt_id in slot.tasks
+        )
+
+    def accumulators(self, slots: tuple[Slot, ...]) -> tuple[AccumulatorReport, ...]:
+        """Newest accumulators of the tasks that still run."""
+        found: list[tuple[ExecutionAttemptID, dict[str, Any]]] = [
+            (attempt, values)
+            for slot, report in self._of(slots)
+            for attempt, values in report.accumulators.items()
+            if attempt in slot.tasks
+        ]
+        return tuple(AccumulatorReport(attempt_id=attempt, values=values) for attempt, values in found)
+
+    def process_metrics(self) -> list[dict[str, float]]:
+        """Newest process metrics of each worker."""
+        return [report.process for report in self._metrics.values()]
+
+    def _of(self, slots: tuple[Slot, ...]) -> list[tuple[Slot, MetricsReport]]:
+        return [(slot, self._metrics[slot.index]) for slot in slots if slot.index in self._metrics]

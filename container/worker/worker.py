@@ -1,0 +1,222 @@
+"""A slot's worker: receives tasks from its supervisor, runs them, reports what becomes of them.
+
+Owner: threads as follows. The task thread (a worker process's main thread) builds and runs all tasks but blocking ones;
+the control thread reads the supervisor's messages, answers thread dumps and posts all else on; the I/O thread moves
+data frames; the snapshot thread reads and writes state; the report thread sends metrics once a second. The end of the
+control socket ends the worker, and its process where it has one of its own: a worker never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from yarrow.container.network.io_thread import IoThread
+from yarrow.container.network.network_environment import NetworkEnvironment
+from yarrow.container.protocol.errors import FrameError
+from yarrow.container.protocol.failure import failure_cause
+from yarrow.container.protocol.framing import FramedSocket
+from yarrow.container.protocol.worker_protocol import (
+    BeginCheckpoint,
+    CancelTasks,
+    CheckpointNotification,
+    CollectCredit,
+    DeliverOperatorEvent,
+    MessageToWorker,
+    MetricsReport,
+    OutputLines,
+    RequestThreadDump,
+    ResetReader,
+    StartWorker,
+    StopWorker,
+    SubmitTasks,
+    ThreadDump,
+    WorkerFailed,
+    WorkerReady,
+)
+from yarrow.container.task.garbage_collection import GarbageCollection
+from yarrow.container.task.task_thread import TaskThread
+from yarrow.container.worker.current_call import CurrentCallWriter
+from yarrow.container.worker.job_tasks import JobTasks
+from yarrow.container.worker.output_capture import CapturedOutput
+from yarrow.container.worker.user_logs import ClientLogHandler, LogLinesHandler, use_client_levels
+from yarrow.container.worker.worker_metrics import WorkerMetrics
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.thread_dump import thread_stacks
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+
+_log = logging.getLogger(__name__)
+_REPORT_SECONDS = 1.0
+#: How long the end of a worker waits for a write that is under way; what it has written is unknown to the job.
+_STOP_SECONDS = 1.0
+#: Switch interval of the interpreter: at the default of 5 ms the I/O thread would wait that long for the task thread.
+_SWITCH_SECONDS = 0.0005
+
+
+class Worker:
+    """One worker; `run` is its main."""
+
+    def __init__(self, sock: socket.socket, *, own_process: bool) -> None:
+        self._control: FramedSocket[MessageToWorker] = FramedSocket(sock, MessageToWorker)  # type: ignore[arg-type]
+        self._own_process = own_process
+        self._garbage = GarbageCollection() if own_process else None
+        self._thread = TaskThread(self._garbage)
+        self._io = IoThread()
+        self._stopping = threading.Event()
+        self._output = CapturedOutput(self._send_output)
+        #: None in the one-process mode, where records are with the client's handlers already.
+        self._logs: logging.Handler | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def run(self) -> int:
+        """Serves until told to stop; the exit status."""
+        first = self._control.receive()
+        if first is None:
+            return 1
+        if not isinstance(first, StartWorker):
+            raise FrameError(f"a worker's first message must be StartWorker, not {type(first).__name__}")
+        try:
+            self._start(first)
+        except Exception as error:
+            self._control.send(WorkerFailed(cause=failure_cause(error, "the start of a worker")))
+            return 1
+        threading.Thread(target=self._read_control, name="yarrow-control", daemon=True).start()
+        threading.Thread(target=self._report, name="yarrow-reports", daemon=True).start()
+        self._thread.run()
+        self._shut_down()
+        return 0
+
+    def _start(self, start: StartWorker) -> None:
+        settings = start.settings
+        config = Settings(settings.configuration, "the TaskExecutor")
+        if self._own_process:
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            self._output.install()
+            use_hdfs_settings(HdfsSettings.of(config))
+            self._forward_logs(settings.client_log_levels)
+        calls = CurrentCallWriter(Path(settings.working_directory)) if self._own_process else None
+        self._network = NetworkEnvironment(settings, self._io)
+        address = self._network.start()
+        self._io.start()
+        self._jobs = JobTasks(
+            settings,
+            config,
+            self._network,
+            self._thread,
+            self._control.send,
+            self._output,
+            calls,
+            SystemClock(),
+            own_process=self._own_process,
+        )
+        if self._garbage is not None:
+            self._garbage.take_over()
+        self._control.send(WorkerReady(address=address, pid=os.getpid()))
+
+    def _forward_logs(self, client_levels: Mapping[str, int] | None) -> None:
+        if client_levels is None:
+            self._logs = LogLinesHandler(self._control.send)
+        else:
+            self._logs = ClientLogHandler(self._control.send, SystemClock())
+            use_client_levels(client_levels)
+        self._output.on_end = self._logs.flush
+        logging.getLogger().addHandler(self._logs)
+
+    def _shut_down(self) -> None:
+        self._stopping.set()
+        self._jobs.checkpoints.end()
+        self._jobs.snapshot_thread.stop(_STOP_SECONDS)
+        self._network.stop()
+        self._io.stop()
+        self._io.join(2)
+        self._control.close()
+
+    # ------------------------------------------------------------------ control thread
+
+    def _read_control(self) -> None:
+        while True:
+            try:
+                message = self._control.receive()
+            except (FrameError, OSError) as error:
+                _log.error("control connection: %s", error)
+                message = None
+            if message is None:
+                self._parent_gone()
+                return
+            if isinstance(message, StopWorker):
+                self._thread.post(self._jobs.cancel_all)
+                self._thread.stop()
+                return
+            self._dispatch(message)
+
+    def _parent_gone(self) -> None:
+        if self._own_process:
+            os._exit(1)
+        self._thread.post(self._jobs.cancel_all)
+        self._thread.stop()
+
+    def _dispatch(self, message: MessageToWorker) -> None:
+        jobs = self._jobs
+        if isinstance(message, SubmitTasks):
+            self._thread.post(lambda: jobs.submit(message))
+        elif isinstance(message, CancelTasks):
+            self._thread.post(lambda: jobs.cancel(message.attempts))
+        elif isinstance(message, DeliverOperatorEvent):
+            self._thread.post(lambda: jobs.sources.deliver(message.event))
+        elif isinstance(message, BeginCheckpoint):
+            self._thread.post(lambda: jobs.begin_checkpoint(message.trigger))
+        elif isinstance(message, CheckpointNotification):
+            self._thread.post(lambda: jobs.notify_checkpoint(message.notification))
+        elif isinstance(message, ResetReader):
+            self._thread.post(lambda: jobs.sources.reset(message.reset))
+        elif isinstance(message, CollectCredit):
+            self._thread.post(
+                lambda: jobs.collect_credit(
+                    message.attempt_id, message.collect_id, message.sequence, message.confirmed
+                )
+            )
+        elif isinstance(message, RequestThreadDump):
+            self._control.send(ThreadDump(threads=thread_stacks()))
+
+    # ------------------------------------------------------------------ reports
+
+    def _report(self) -> None:
+        own = WorkerMetrics(self._garbage, self._jobs.gates)
+        while not self._stopping.wait(_REPORT_SECONDS):
+            tasks, accumulators = self._jobs.reports()
+            try:
+                if self._logs is not None:
+                    self._logs.flush()
+                if not tasks:
+                    continue
+                self._control.send(
+                    MetricsReport(tasks=tasks, accumulators=accumulators, process=own.values())
+                )
+            except OSError:
+                return
+
+    def _send_output(self, stream: str, text: str) -> None:
+        self._control.send(OutputLines(stream=stream, text=text))
+
+
+def run_worker(sock: socket.socket) -> int:
+    """The main of a worker process; returns its exit status."""
+    return Worker(sock, own_process=True).run()
+
+
+class WorkerThread(threading.Thread):
+    """A worker inside the TaskExecutor's process: the one-process mode."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(name="yarrow-worker", daemon=True)
+        self._worker = Worker(sock, own_process=False)
+
+    def run(self) -> None:
+        self._worker.run()
