@@ -15,7 +15,7 @@ import json
 import tempfile
 from collections.abc import Awaitable, Callable
 
-from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneSettings
+from yarrow.am.control_plane import ControlPlane, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter

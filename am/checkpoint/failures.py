@@ -6,7 +6,7 @@ Owner: the JobMaster's loop. Pure; how many failures a job survives is decided i
 from __future__ import annotations
 
 from yarrow.am.checkpoint.pending import PendingCheckpoint
-from yarrow.am.errors import failure_of
+from yarrow.am.execution.errors import failure_of
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause

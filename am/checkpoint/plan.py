@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.graph.distribution import producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex

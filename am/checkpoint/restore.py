@@ -21,8 +21,8 @@ from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, CheckpointRecovery, CheckpointRecoveryStore
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
-from yarrow.am.jobmaster.execution_graph import Execution
-from yarrow.am.jobmaster.restore import RestorePlan, TaskRestore
+from yarrow.am.execution.execution_graph import Execution
+from yarrow.am.execution.restore import RestorePlan, TaskRestore
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution

@@ -23,7 +23,7 @@ from yarrow.am.dispatcher.patience import LAST_PAUSE, Patience
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
-from yarrow.am.errors import UnknownCollectError
+from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.errors import (

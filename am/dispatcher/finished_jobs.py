@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview, JobResult

@@ -16,7 +16,7 @@ from yarrow.am.dispatcher.job_leftovers import JobLeftovers
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.patience import Patience
 from yarrow.am.dispatcher.settings import DispatcherSettings
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.runtime.common.ids import JobID

@@ -15,9 +15,9 @@ from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_graph_store import StoredResult
-from yarrow.am.errors import failure_of
+from yarrow.am.execution.errors import failure_of
+from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
-from yarrow.am.jobmaster.execution_graph import ExecutionGraph
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory, JobID
 from yarrow.runtime.fs.file_system import FileSystemError

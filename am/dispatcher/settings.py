@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from yarrow.am.dispatcher.job_archive import JobArchive
-from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.graph.job_graph import JobGraph
 
 

@@ -10,15 +10,15 @@ from abc import abstractmethod
 import msgspec
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
-from yarrow.am.jobmaster.checkpoint_link import CheckpointLink
-from yarrow.am.jobmaster.collect import CollectBuffer
-from yarrow.am.jobmaster.collect_buffers import CollectBuffers
+from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
-from yarrow.am.jobmaster.execution_graph import ExecutionGraph
-from yarrow.am.jobmaster.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.rescaling import Rescaling
-from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
-from yarrow.am.jobmaster.slot_pool import SlotPool
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     CollectPosition,

@@ -13,25 +13,25 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from yarrow.am.checkpoint.restore import StartingPoint, in_memory
-from yarrow.am.errors import NoResourceAvailableError, UnknownTaskExecutorError, failure_of
-from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServices
-from yarrow.am.jobmaster.checkpoint_requests import CheckpointRequests
-from yarrow.am.jobmaster.collect_buffers import CollectBuffers
-from yarrow.am.jobmaster.deployment import EncodedGraph
-from yarrow.am.jobmaster.execution_graph import ExecutionGraph
+from yarrow.am.execution.errors import NoResourceAvailableError, UnknownTaskExecutorError, failure_of
+from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.am.jobmaster.checkpoints.checkpoint_requests import CheckpointRequests
+from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.job_answers import JobAnswers
-from yarrow.am.jobmaster.job_scheduler import JobScheduler
-from yarrow.am.jobmaster.named_timers import NamedTimers
-from yarrow.am.jobmaster.operator_events import OperatorEvents
+from yarrow.am.jobmaster.links.deployment import EncodedGraph
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.links.operator_events import OperatorEvents
+from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink
+from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
 from yarrow.am.jobmaster.rescaling import Rescaling
-from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
-from yarrow.am.jobmaster.scheduler_actions import FreeSlot
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.scheduler_actions import FreeSlot
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.services import JobMasterServices
-from yarrow.am.jobmaster.settings import JobMasterSettings
-from yarrow.am.jobmaster.slot_pool import SlotPool
 from yarrow.am.jobmaster.task_executor_heartbeats import TaskExecutorHeartbeats
-from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.common.repeated_notice import RepeatedNotice
 from yarrow.runtime.graph.job_graph import JobGraph

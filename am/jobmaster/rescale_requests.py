@@ -6,7 +6,7 @@ Owner: the JobMaster's loop. A part of the JobMaster class, apart from schedulin
 from __future__ import annotations
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
-from yarrow.am.jobmaster.deployment import EncodedGraph
+from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all
 from yarrow.am.jobmaster.scheduler_decisions import RESCALE_SLOTS, SchedulerDecisions
 from yarrow.am.jobmaster.services import JobMasterServices

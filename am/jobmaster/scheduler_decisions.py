@@ -11,17 +11,18 @@ import logging
 from abc import abstractmethod
 from functools import partial
 
-from yarrow.am.errors import NoResourceAvailableError, TaskExecutorLostError, failure_of
-from yarrow.am.jobmaster.checkpoint_link import CheckpointLink
-from yarrow.am.jobmaster.collect_buffers import CollectBuffers
-from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
-from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.job_scheduler import JobScheduler
-from yarrow.am.jobmaster.named_timers import NamedTimers
-from yarrow.am.jobmaster.operator_events import OperatorEvents
+from yarrow.am.execution.errors import NoResourceAvailableError, TaskExecutorLostError, failure_of
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
+from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
+from yarrow.am.jobmaster.links.deployment import EncodedGraph, build_deployments
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.links.operator_events import OperatorEvents
+from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink
+from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.rescaling import Rescaling
-from yarrow.am.jobmaster.resource_manager_link import ResourceManagerLink
-from yarrow.am.jobmaster.scheduler_actions import (
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
@@ -37,10 +38,9 @@ from yarrow.am.jobmaster.scheduler_actions import (
     SchedulerAction,
     TasksRestarting,
 )
-from yarrow.am.jobmaster.settings import JobMasterSettings
-from yarrow.am.jobmaster.slot_pool import SlotPool
-from yarrow.am.jobmaster.task_ends import restart_reason
-from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
+from yarrow.am.jobmaster.scheduling.task_ends import restart_reason
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
-from yarrow.am.dispatcher.blob_store import BlobStore
+from yarrow.am.execution.blob_store import BlobStore
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.common.timers import Timers

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from yarrow.am.errors import TaskExecutorLostError, failure_of
+from yarrow.am.execution.errors import TaskExecutorLostError, failure_of
+from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.scheduler_decisions import SchedulerDecisions
-from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor

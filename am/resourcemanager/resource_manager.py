@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from yarrow.am.errors import UnknownTaskExecutorError
+from yarrow.am.execution.errors import UnknownTaskExecutorError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.job_master_connections import JobMasterConnections
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings

@@ -12,7 +12,6 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
-from yarrow.am.rest.application import application_of
 from yarrow.am.rest.collecting import CollectReader
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import ErrorBody
@@ -20,6 +19,7 @@ from yarrow.am.rest.operations import Operations
 from yarrow.am.rest.programs.jobs import ProgramJobs
 from yarrow.am.rest.programs.store import ProgramStore
 from yarrow.am.rest.services import RestServices, RestSettings
+from yarrow.am.rest.views.application import application_of
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway

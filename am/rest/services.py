@@ -23,8 +23,8 @@ import yarrow.runtime.config.options.rest as rest_options
 import yarrow.runtime.config.options.web as web_options
 from yarrow.am.dispatcher.submission import submit_job_graph
 from yarrow.am.rest.activity import ClientActivity
-from yarrow.am.rest.application import WholeApplication
 from yarrow.am.rest.errors import RestServerError
+from yarrow.am.rest.views.application import WholeApplication
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory, ResourceID
 from yarrow.runtime.config.options import cluster, security

@@ -24,7 +24,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
 from yarrow.runtime.yarn.skein_driver import FAST_START
 
-MASTER_MODULE: Final = "yarrow.am.application_master"
+MASTER_MODULE: Final = "yarrow.am.yarn.application_master"
 TASK_EXECUTOR_MODULE: Final = "yarrow.container.process.yarn_task_executor"
 DEFAULT_QUEUE: Final = "default"
 _SKEIN_TYPE: Final = "skein"

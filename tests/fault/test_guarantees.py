@@ -24,8 +24,8 @@ from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import Action
 from yarrow.am.checkpoint.pending import PendingCheckpoint
-from yarrow.am.errors import failure_of
-from yarrow.am.jobmaster.checkpoint_requests import CheckpointRequests
+from yarrow.am.execution.errors import failure_of
+from yarrow.am.jobmaster.checkpoints.checkpoint_requests import CheckpointRequests
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types

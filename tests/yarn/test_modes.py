@@ -22,7 +22,7 @@ from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 TASK_EXECUTOR = "yarrow.container.process.yarn_task_executor"
-MASTER = "yarrow.am.application_master"
+MASTER = "yarrow.am.yarn.application_master"
 TWO_JOBS = """
 from yarrow.datastream import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()

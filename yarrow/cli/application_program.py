@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from yarrow.am.deployment_modes.program_messages import (
+from yarrow.am.rest.programs.control_pipe import take_request
+from yarrow.am.rest.programs.runner import describe_failure
+from yarrow.am.yarn.modes.program_messages import (
     MAX_START_BYTES,
     ProgramEnd,
     ProgramOutcome,
@@ -23,8 +25,6 @@ from yarrow.am.deployment_modes.program_messages import (
     decode_start,
     encode_end,
 )
-from yarrow.am.rest.programs.control_pipe import take_request
-from yarrow.am.rest.programs.runner import describe_failure
 from yarrow.cli.errors import CommandError, ProgramFailedError
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.remote_executor import submit

@@ -48,8 +48,8 @@ from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, enc
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
 
 if TYPE_CHECKING:
-    from yarrow.am.cluster_entrypoint import ControlPlane
-    from yarrow.am.rest.server import RestServer
+    from yarrow.am.control_plane import ControlPlane
+    from yarrow.am.rest.server.server import RestServer
     from yarrow.runtime.ha.services import HighAvailabilityServices
 
 T = TypeVar("T")
@@ -147,8 +147,8 @@ async def _started_plane(
     config: Settings, secrets: ClusterSecrets, services: HighAvailabilityServices, blobs: str
 ) -> ControlPlane:
     """A started control plane on the first free RPC port; AddressError when there is none."""
-    from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
-    from yarrow.am.cluster_settings import control_plane_settings
+    from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
+    from yarrow.am.control_plane_settings import control_plane_settings
     from yarrow.am.resourcemanager.driver import StandaloneDriver
     from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
     from yarrow.runtime.rpc.in_process import InProcessTransport

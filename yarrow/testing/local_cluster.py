@@ -33,8 +33,8 @@ from yarrow.testing.loop_thread import BlockingPool
 from yarrow.testing.output_relay import ClientOutput, OutputRelay
 
 if TYPE_CHECKING:
-    from yarrow.am.cluster_entrypoint import ControlPlane
-    from yarrow.am.rest.server import RestServer
+    from yarrow.am.control_plane import ControlPlane
+    from yarrow.am.rest.server.server import RestServer
     from yarrow.runtime.rpc.gateways import DispatcherGateway
     from yarrow.runtime.rpc.in_process import InProcessNetwork
     from yarrow.testing.in_process_driver import InProcessDriver
@@ -214,8 +214,8 @@ class LocalCluster:
 
     def _assemble(self, settings: LocalProcessSettings) -> ControlPlane:
         """The imports take longer than all the rest: in a thread, so that other clusters go on."""
-        from yarrow.am.cluster_entrypoint import ControlPlane
-        from yarrow.am.cluster_settings import control_plane_settings
+        from yarrow.am.control_plane import ControlPlane
+        from yarrow.am.control_plane_settings import control_plane_settings
         from yarrow.runtime.rpc.in_process import InProcessTransport
         from yarrow.runtime.rpc.service import RpcService, Transport
 

@@ -16,8 +16,8 @@ from yarrow.runtime.config.options import rest, security, web
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
-    from yarrow.am.cluster_entrypoint import ControlPlane
-    from yarrow.am.rest.server import RestServer
+    from yarrow.am.control_plane import ControlPlane
+    from yarrow.am.rest.server.server import RestServer
 
 LOOPBACK = "127.0.0.1"
 
@@ -40,7 +40,7 @@ async def start_web_api(
     `temporary_directory`.
     Raises RestServerError, and ConfigError for keystores that will not do.
     """
-    from yarrow.am.rest.server import RestServer
+    from yarrow.am.rest.server.server import RestServer
     from yarrow.am.rest.services import RestServices, RestSettings, token_hash
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 
@@ -73,7 +73,7 @@ def _tls(config: Settings) -> ssl.SSLContext | None:
 
 
 def _ports(config: Settings, any_port: bool) -> Iterable[int]:
-    from yarrow.am.rest.server import free_ports
+    from yarrow.am.rest.server.server import free_ports
 
     if any_port and not config.is_set(rest.BIND_PORT):
         return free_ports(None)

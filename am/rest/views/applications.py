@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from yarrow.am.rest.application import WholeApplication
 from yarrow.am.rest.models.applications import (
     ApplicationDetails,
     ApplicationException,
@@ -17,6 +16,7 @@ from yarrow.am.rest.models.applications import (
     ApplicationStatus,
     ApplicationSummary,
 )
+from yarrow.am.rest.views.application import WholeApplication
 from yarrow.am.rest.views.jobs import job_summary
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yarrow.am.jobmaster.accumulators import merge_accumulators
+from yarrow.am.execution.accumulators import merge_accumulators
 from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.views.accumulators import user_accumulators
 from yarrow.am.rest.views.io_metrics import aggregated, io_metrics

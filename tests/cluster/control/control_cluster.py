@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.rpc.loops import settled
-from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
+from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.dispatcher.job_archive import JobArchive
 from yarrow.am.dispatcher.settings import DispatcherSettings
-from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import (
     ResourceEventHandler,
     ResourceManagerDriver,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cluster.control.control_cluster import eventually
 from tests.unit.rpc.loops import run
-from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices, ControlPlaneSettings
+from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.clock import SystemClock

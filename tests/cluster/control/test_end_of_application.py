@@ -12,11 +12,11 @@ import pytest
 
 from tests.cluster.control.test_running_master import Application
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
-from yarrow.am import running_master
-from yarrow.am.application_master import tell_end
-from yarrow.am.deployment_modes.application_end import ApplicationEnd
-from yarrow.am.deployment_modes.end_file import EndFile
-from yarrow.am.deployment_modes.recorded_end import END_RECORD, record_end, recorded_end
+from yarrow.am.yarn import running_master
+from yarrow.am.yarn.application_master import tell_end
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.am.yarn.modes.end_file import EndFile
+from yarrow.am.yarn.modes.recorded_end import END_RECORD, record_end, recorded_end
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import Put, RecordsInMemory
 from yarrow.runtime.ha.services import HighAvailabilityServices

@@ -12,9 +12,9 @@ from tests.cluster.control.control_cluster import ControlCluster, control_cluste
 from tests.unit.am.scheduling import BROKEN
 from tests.unit.am.test_dispatcher_parts import rows
 from tests.unit.rpc.loops import run, settled
-from yarrow.am.cluster_settings import control_plane_settings
+from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.am.jobmaster.job_master import JobMaster
-from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.common.errors import (
     DuplicateJobError,
     JobAlreadyEndedError,

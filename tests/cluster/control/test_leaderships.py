@@ -13,12 +13,12 @@ from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
 from tests.unit.rpc.loops import run, settled
-from yarrow.am import cluster_entrypoint
-from yarrow.am.cluster_entrypoint import ControlPlane, ControlPlaneServices
-from yarrow.am.deployment_modes.per_job import submit_until_taken
+from yarrow.am import control_plane as cluster_entrypoint
+from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.am.yarn.modes.per_job import submit_until_taken
 from yarrow.runtime.common.errors import DuplicateJobError, JobAlreadyEndedError, JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs.file_system import FileSystemError

@@ -22,10 +22,10 @@ import pytest
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from tests.unit.security.stores import Stores
 from tests.yarn.waiting import until
-from yarrow.am.application_master import ChildProcesses
-from yarrow.am.deployment_modes import progress
-from yarrow.am.deployment_modes.application_end import ApplicationEnd
-from yarrow.am.running_master import RunningMaster
+from yarrow.am.yarn.application_master import ChildProcesses
+from yarrow.am.yarn.modes import progress
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.am.yarn.running_master import RunningMaster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role

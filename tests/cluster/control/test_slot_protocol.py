@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.unit.rpc.loops import run, settled
-from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import SlotManagerSettings

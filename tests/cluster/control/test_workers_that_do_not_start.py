@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cluster.control.control_cluster import control_cluster, eventually
 from tests.cluster.control.test_jobs import master_of
 from tests.unit.rpc.loops import run
-from yarrow.am.jobmaster.settings import JobMasterSettings
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause

@@ -7,12 +7,12 @@ from typing import TypeVar
 import msgspec
 
 from tests.unit.am.test_slot_pool import offer
-from yarrow.am.jobmaster.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.job_scheduler import JobScheduler
-from yarrow.am.jobmaster.restart_strategies import RestartBackoff
-from yarrow.am.jobmaster.scheduler_actions import Actions
-from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
-from yarrow.am.jobmaster.slot_pool import HeldSlot, SlotPool
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
+from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
+from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph

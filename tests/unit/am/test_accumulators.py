@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.am.jobmaster.accumulators import AccumulatorMergeError, merge_accumulators
+from yarrow.am.execution.accumulators import AccumulatorMergeError, merge_accumulators
 
 
 def test_each_kind_merges_in_its_own_way() -> None:

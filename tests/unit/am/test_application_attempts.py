@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.am.application_attempts import ApplicationAttempts, uncounted
+from yarrow.am.yarn.application_attempts import ApplicationAttempts, uncounted
 from yarrow.runtime.yarn.gateways import FinalStatus
 
 

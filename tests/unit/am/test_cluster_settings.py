@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
-from yarrow.am.cluster_settings import control_plane_settings
+from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.config.settings import Settings
 from yarrow.testing.job_graphs import Stage, linear_job

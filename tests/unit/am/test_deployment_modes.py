@@ -14,17 +14,17 @@ import psutil
 import pytest
 from msgspec import structs
 
-from yarrow.am.application_master import ChildProcesses
-from yarrow.am.deployment_modes.application_end import (
+from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.yarn.application_master import ChildProcesses
+from yarrow.am.yarn.modes.application_end import (
     MOST_DIAGNOSTICS,
     ApplicationEnd,
     end_of_job,
     end_of_jobs,
 )
-from yarrow.am.deployment_modes.cluster import CLIENT_PATIENCE, LOOK, READER_PATIENCE, RunningCluster
-from yarrow.am.deployment_modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
-from yarrow.am.deployment_modes.program_process import ProgramPlace, run_main
-from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.yarn.modes.cluster import CLIENT_PATIENCE, LOOK, READER_PATIENCE, RunningCluster
+from yarrow.am.yarn.modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
+from yarrow.am.yarn.modes.program_process import ProgramPlace, run_main
 from yarrow.cli.application_program import job_id_of
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, is_hex_id
@@ -227,8 +227,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_the_master_loads_no_module_that_runs_user_code() -> None:
     program = (
-        "import sys, yarrow.am.running_master, yarrow.am.deployment_modes.application,"
-        " yarrow.am.deployment_modes.per_job, yarrow.am.deployment_modes.session; print(*sys.modules)"
+        "import sys, yarrow.am.yarn.running_master, yarrow.am.yarn.modes.application,"
+        " yarrow.am.yarn.modes.per_job, yarrow.am.yarn.modes.session; print(*sys.modules)"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(finished.stdout.split())

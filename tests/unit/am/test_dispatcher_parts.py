@@ -13,10 +13,10 @@ from tests.unit.am.scheduling import Scheduling
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
-from yarrow.am.dispatcher.blob_store import BlobNotFoundError, BlobStore
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.validation import decode_and_validate
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.execution.blob_store import BlobNotFoundError, BlobStore
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import JobSubmissionError

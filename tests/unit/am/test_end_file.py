@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from yarrow.am.deployment_modes.application_end import ApplicationEnd
-from yarrow.am.deployment_modes.end_file import END_FILE, EndFile
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.am.yarn.modes.end_file import END_FILE, EndFile
 from yarrow.runtime.fs.whole_files import temporary_name
 from yarrow.runtime.yarn.gateways import FinalStatus
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from yarrow.am.jobmaster.details import job_details
-from yarrow.am.jobmaster.regions import Subtask, SubtaskGraph
-from yarrow.am.jobmaster.restart_strategies import FixedDelayBackoff, FixedDelaySettings
-from yarrow.am.jobmaster.scheduler_actions import (
+from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph
+from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
@@ -21,7 +21,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
     ResetReader,
     TasksRestarting,
 )
-from yarrow.am.jobmaster.settings import FailoverScope, SchedulerMode
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (

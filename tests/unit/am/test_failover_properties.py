@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.am.scheduling import BROKEN, Scheduling
 from tests.unit.am.test_failover import PLAIN, edges, restarting
-from yarrow.am.jobmaster.execution_graph import Execution
-from yarrow.am.jobmaster.scheduler_actions import (
+from yarrow.am.execution.execution_graph import Execution
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
@@ -21,7 +21,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
     FreeSlot,
     JobEnded,
 )
-from yarrow.am.jobmaster.settings import FailoverScope
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState, JobStatus

@@ -11,7 +11,7 @@ HEAVY = {"grpc", "cryptography", "fastapi", "pydantic", "uvicorn", "pyarrow", "n
 def test_the_control_plane_imports_nothing_heavy() -> None:
     """gRPC, certificates and data libraries are loaded when they are first needed."""
     program = (
-        "import sys, yarrow.am.cluster_entrypoint, yarrow.runtime.rpc.grpc_transport,"
+        "import sys, yarrow.am.control_plane, yarrow.runtime.rpc.grpc_transport,"
         " yarrow.am.resourcemanager.local_process_driver; print(*sys.modules)"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

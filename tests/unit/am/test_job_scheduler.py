@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
-from yarrow.am.jobmaster.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
-from yarrow.am.jobmaster.scheduler_actions import (
+from yarrow.am.jobmaster.links.deployment import EncodedGraph, build_deployments
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     ArmCancellationTimeout,
     CancelTasks,
     DeclareRequirements,
@@ -19,7 +19,7 @@ from yarrow.am.jobmaster.scheduler_actions import (
     FreeSlot,
     JobEnded,
 )
-from yarrow.am.jobmaster.settings import SchedulerMode
+from yarrow.am.jobmaster.scheduling.settings import SchedulerMode
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import TaskExecutionStateUpdate

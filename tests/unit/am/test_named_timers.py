@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yarrow.am.jobmaster.named_timers import NamedTimers
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.timers import ManualTimers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.am.scheduling import Scheduling
-from yarrow.am.jobmaster.operator_events import OperatorEvents
+from yarrow.am.jobmaster.links.operator_events import OperatorEvents
 from yarrow.runtime.common.ids import OperatorID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import OperatorEvent, ResetSubtask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.am.scheduling import BROKEN
-from yarrow.am.jobmaster.pending_rescale import PendingRescale
+from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescale
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.testing.job_graphs import Stage, linear_job
 

@@ -9,7 +9,7 @@ from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from tests.unit.am.test_failover import PLAIN, cancelled, deployed, edges, restarting
 from tests.unit.am.test_slot_pool import offer
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all, rescaled_job
-from yarrow.am.jobmaster.scheduler_actions import (
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     CancelTasks,
     DeclareRequirements,

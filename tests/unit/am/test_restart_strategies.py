@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from yarrow.am.jobmaster.restart_strategies import (
+from yarrow.am.jobmaster.scheduling.restart_strategies import (
     ExponentialDelayBackoff,
     ExponentialDelaySettings,
     FailureRateBackoff,

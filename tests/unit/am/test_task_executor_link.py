@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from yarrow.am.dispatcher.blob_store import BlobStore
-from yarrow.am.jobmaster import task_executor_link
-from yarrow.am.jobmaster.task_executor_link import TaskExecutorLink
+from yarrow.am.execution.blob_store import BlobStore
+from yarrow.am.jobmaster.links import task_executor_link
+from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.am.containers_of_yarn import ContainersOfYarn
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
-from yarrow.am.resourcemanager.requested_containers import RequestedContainers, shortened
-from yarrow.am.resourcemanager.yarn_driver import (
+from yarrow.am.yarn.requested_containers import RequestedContainers, shortened
+from yarrow.am.yarn.yarn_driver import (
     ExplainWaiting,
     ReadOutput,
     YarnDriver,

@@ -64,7 +64,7 @@ def check_both_are_found() -> None:
     assert importlib.import_module("yarrow.runtime") is yarrow.runtime
     assert importlib.import_module("yarrow.runtime.yarn.layout") is layout
     # What the engine has not loaded yet comes from it all the same.
-    errors = importlib.import_module("yarrow.am.errors")
+    errors = importlib.import_module("yarrow.am.execution.errors")
     assert str(errors.__file__).startswith(str(Path(yarrow.am.__file__).parent))
     assert (
         importlib.import_module("yarrow.container.protocol.errors").__name__

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import (
     NOTHING_RESTORED,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.operators.collecting_job import JOB, Job, held
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows

@@ -12,7 +12,7 @@ from httpx import ASGITransport, AsyncClient
 
 from tests.unit.am.checkpoint.simulation import Simulation
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
-from yarrow.am.rest.app import create_app
+from yarrow.am.rest.server.app import create_app
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import (

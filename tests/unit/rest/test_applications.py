@@ -20,8 +20,8 @@ from tests.unit.rest.fakes import (
     job_details,
 )
 from tests.unit.rest.running import run
-from yarrow.am.rest.application import WholeApplication
-from yarrow.am.running_master import application_for_rest
+from yarrow.am.rest.views.application import WholeApplication
+from yarrow.am.yarn.running_master import application_for_rest
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.am.rest import docs
+from yarrow.am.rest.server.server import docs
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
-    assert page == docs.render(), "docs/rest.md is out of date: run python -m yarrow.am.rest.docs"
+    assert page == docs.render(), "docs/rest.md is out of date: run python -m yarrow.am.rest.server.docs"
 
 
 def test_every_operation_and_body_is_on_the_page() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.rest.fakes import FakeCluster
 from tests.unit.rest.running import run
 from yarrow.am.rest.errors import RestServerError
-from yarrow.am.rest.server import RestServer, serve
+from yarrow.am.rest.server.server import RestServer, serve
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.metrics.prometheus_endpoint import NoFreePortError
 
@@ -51,7 +51,7 @@ def test_lazy_server_stops_without_a_client(cluster: FakeCluster) -> None:
 
 
 def test_lazy_server_does_not_load_the_framework() -> None:
-    program = "import sys, yarrow.am.rest.server; print(*sys.modules)"
+    program = "import sys, yarrow.am.rest.server.server; print(*sys.modules)"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"fastapi", "uvicorn", "starlette", "pydantic"} & set(finished.stdout.split())
 

@@ -16,7 +16,7 @@ from tests.unit.rest.fakes import FakeCluster
 from tests.unit.rest.running import run
 from tests.unit.security.stores import Stores
 from yarrow.am.rest.errors import RestServerError
-from yarrow.am.rest.server import RestServer
+from yarrow.am.rest.server.server import RestServer
 from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts, is_loopback, token_hash
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.security.keystores import load_pair, rest_identity, rest_server_context

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from yarrow.am.jobmaster.collect import CollectBuffer
+from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.am.application_master import _log_token_life
+from yarrow.am.yarn.application_master import _log_token_life
 from yarrow.cli.job_commands import application_lines
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings

@@ -43,7 +43,7 @@ def test_the_engine_is_packed_as_its_wheel_would_hold_it(editable: dict[str, str
     # Somebody may write a module just now.
     assert not {target for target in engine_modules(editable) ^ expected if (ROOT / target).exists()}
     assert {
-        "yarrow/am/cluster_entrypoint.py",
+        "yarrow/am/control_plane.py",
         "yarrow/container/worker/worker.py",
         "yarrow/runtime/__init__.py",
     } <= expected

@@ -41,7 +41,7 @@ print(json.dumps({"said": said, "archives": {archive.target: archive.source for 
 #: Imports what brings libraries of the system, and tells where all came from.
 _FACTS = """
 import bz2, ctypes, json, lzma, sqlite3, ssl, sys, zlib
-import msgspec, users_project, yarrow.am.errors, yarrow.container.protocol.errors, yarrow.runtime
+import msgspec, users_project, yarrow.am.execution.errors, yarrow.container.protocol.errors, yarrow.runtime
 with open("/proc/self/maps") as maps:
     libraries = {line.split()[5] for line in maps if ".so" in line}
 modules = {name: module.__file__ for name, module in sys.modules.items() if getattr(module, "__file__", None)}

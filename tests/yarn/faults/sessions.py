@@ -31,7 +31,7 @@ from yarrow.testing.steady_rows import APART, SteadyOutput
 
 #: Of ZooKeeper, in seconds: what a new leader waits for at most.
 SESSION_TIMEOUT = 6.0
-MASTER = "-m yarrow.am.application_master"
+MASTER = "-m yarrow.am.yarn.application_master"
 SKEIN_MASTER = "com.anaconda.skein.ApplicationMaster"
 TASK_EXECUTOR = "-m yarrow.container.process.yarn_task_executor"
 #: Of the steady job.

@@ -25,7 +25,7 @@ from yarrow.am.checkpoint.events import (
 )
 from yarrow.am.checkpoint.plan import CheckpointPlan
 from yarrow.am.checkpoint.settings import CheckpointSettings
-from yarrow.am.errors import failure_of
+from yarrow.am.execution.errors import failure_of
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID

@@ -18,7 +18,7 @@ from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStoreError, UnknownOutcomeError
 from yarrow.am.checkpoint.restore import starting_point
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
-from yarrow.am.jobmaster.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.common.timers import ManualTimers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.am.scheduling import Scheduling
 from yarrow.am.checkpoint.events import Notify, TriggerTasks
-from yarrow.am.jobmaster.checkpoint_messages import CheckpointMessages
-from yarrow.am.jobmaster.task_executor_link import OnTriggerFailed
+from yarrow.am.jobmaster.checkpoints.checkpoint_messages import CheckpointMessages
+from yarrow.am.jobmaster.links.task_executor_link import OnTriggerFailed
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.operator_spec import PrintOperator

@@ -1,0 +1,317 @@
+"""ExecutionGraph: the job as it runs, vertices times subtasks times attempts, and its two state machines.
+
+Owner: the JobMaster's loop. Pure: no I/O, no clock but the injected one. It knows what happened and what is
+legal; what to do about it is decided in job_scheduler.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from yarrow.am.execution.accumulators import AccumulatorMergeError, merge_accumulators
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    ExecutionAttemptID,
+    IdFactory,
+    JobVertexID,
+    execution_attempt_id,
+)
+from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.states import (
+    EXECUTION_TRANSITIONS,
+    JOB_TRANSITIONS,
+    ExecutionState,
+    JobStatus,
+)
+from yarrow.runtime.rpc.messages import (
+    ExceptionEntry,
+    FailureCause,
+    TaskExecutionStateUpdate,
+    WorkerAddress,
+)
+
+#: Failures kept beside the one that they came with.
+_CONCURRENT_KEPT = 100
+#: What a worker may report; the other states are the JobMaster's own.
+REPORTED_STATES = frozenset(
+    {
+        ExecutionState.INITIALIZING,
+        ExecutionState.RUNNING,
+        ExecutionState.FINISHED,
+        ExecutionState.CANCELED,
+        ExecutionState.FAILED,
+    }
+)
+
+
+class Execution:
+    """One attempt of one subtask."""
+
+    def __init__(
+        self,
+        attempt_id: ExecutionAttemptID,
+        vertex: JobVertex,
+        subtask: int,
+        attempt_number: int,
+        clock: Clock,
+        on_change: Callable[[ExecutionState, ExecutionState], None],
+    ) -> None:
+        self.attempt_id = attempt_id
+        self.vertex = vertex
+        self.subtask = subtask
+        self.attempt_number = attempt_number
+        self.machine: StateMachine[ExecutionState] = StateMachine(
+            f"{vertex.name} ({subtask + 1}/{vertex.parallelism}) #{attempt_number}",
+            ExecutionState.CREATED,
+            EXECUTION_TRANSITIONS,
+            clock,
+            on_change,
+        )
+        #: Where it runs or ran; None until deployed.
+        self.worker: WorkerAddress | None = None
+        self.host = ""
+        self.allocation_id: AllocationID | None = None
+        self.cause: FailureCause | None = None
+        self.metrics: dict[str, float] = {}
+        self.accumulators: dict[str, Any] = {}
+        #: Its input has ended; it waits for a checkpoint that covers its end.
+        self.awaits_final_checkpoint = False
+        #: The only thing left to do is that the client of execute_and_collect has its rows.
+        self.awaits_client = False
+        #: Of subtask 0 of a source that has ended: its split enumerator lives on in its worker.
+        self.enumerator_lives = False
+        #: Of subtask 0 of a source: the attempts of the readers that were done when it ended with its enumerator.
+        self.finished_readers: tuple[ExecutionAttemptID, ...] | None = None
+        #: Of subtask 0 of a source: it goes on with the enumerator of its former attempt.
+        self.enumerator_goes_on = False
+
+    @property
+    def state(self) -> ExecutionState:
+        """Its present state."""
+        return self.machine.state
+
+    @property
+    def title(self) -> str:
+        """As Flink names tasks: `Map (2/4)`."""
+        return f"{self.vertex.name} ({self.subtask + 1}/{self.vertex.parallelism})"
+
+
+class ExecutionJobVertex:
+    """A vertex with the current attempt of each subtask, and the former ones."""
+
+    def __init__(self, vertex: JobVertex, executions: list[Execution]) -> None:
+        self.vertex = vertex
+        self.executions = executions
+        self.former: list[Execution] = []
+        #: Current executions by state; kept in step by the graph.
+        self.counts: Counter[ExecutionState] = Counter({ExecutionState.CREATED: len(executions)})
+
+
+class ExecutionGraph:
+    """The whole job as it runs."""
+
+    def __init__(
+        self,
+        job: JobGraph,
+        clock: Clock,
+        ids: IdFactory,
+        exception_history_size: int = 16,
+        attempts_history_size: int = 16,
+    ) -> None:
+        self.job = job
+        self.graph_id = ids.hex_id()
+        self._clock = clock
+        self.machine: StateMachine[JobStatus] = StateMachine(
+            f"job {job.name} ({job.job_id})", JobStatus.INITIALIZING, JOB_TRANSITIONS, clock
+        )
+        self.vertices: dict[JobVertexID, ExecutionJobVertex] = {}
+        self._by_attempt: dict[ExecutionAttemptID, Execution] = {}
+        self.live = 0
+        for vertex in job.vertices:
+            executions = [self._execution(vertex, subtask, 0) for subtask in range(vertex.parallelism)]
+            self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
+            self.live += len(executions)
+        #: All that was left to do in the job was to wait for its client, and tasks were told not to.
+        self.is_ending = False
+        #: What made the job fail; None while it has not.
+        self.failure: FailureCause | None = None
+        #: Why it was cancelled where nobody asked for it.
+        self.cancellation = ""
+        self._history_size = exception_history_size
+        self._attempts_kept = attempts_history_size
+        #: How often tasks were started again after a failure: once a failover, whatever it took along.
+        self.restarts = 0
+        #: Milliseconds spent RESTARTING before the present stay in that state.
+        self._restarting_ms = 0
+        #: Oldest first; the first is never dropped.
+        self.exceptions: list[ExceptionEntry] = []
+        self.last_modification = clock.epoch_ms()
+
+    def replace_job(self, job: JobGraph) -> None:
+        """The same job at another parallelism, all of whose tasks have ended; attempts go on counting."""
+        if self.live:
+            raise ValueError(f"{self.live} tasks of {self.job.name} have not ended")
+        attempt = 1 + max(execution.attempt_number for execution in self.executions())
+        formers = {key: [*vertex.former, *vertex.executions] for key, vertex in self.vertices.items()}
+        self.job = job
+        self._by_attempt.clear()
+        self.vertices = {}
+        for vertex in job.vertices:
+            executions = [self._execution(vertex, subtask, attempt) for subtask in range(vertex.parallelism)]
+            self.vertices[vertex.id] = ExecutionJobVertex(vertex, executions)
+            kept = self._attempts_kept * vertex.parallelism
+            self.vertices[vertex.id].former = formers[vertex.id][-kept:] if kept else []
+            self.live += len(executions)
+
+    @property
+    def all_running(self) -> bool:
+        """True when every task runs or has finished."""
+        return all(
+            vertex.counts[ExecutionState.RUNNING] + vertex.counts[ExecutionState.FINISHED]
+            == len(vertex.executions)
+            for vertex in self.vertices.values()
+        )
+
+    def _execution(self, vertex: JobVertex, subtask: int, attempt: int) -> Execution:
+        attempt_id = execution_attempt_id(self.graph_id, vertex.id, subtask, attempt)
+
+        def changed(previous: ExecutionState, state: ExecutionState) -> None:
+            counts = self.vertices[vertex.id].counts
+            counts[previous] -= 1
+            counts[state] += 1
+            self.live -= state.is_terminal
+            self.last_modification = self._clock.epoch_ms()
+
+        execution = Execution(attempt_id, vertex, subtask, attempt, self._clock, changed)
+        self._by_attempt[attempt_id] = execution
+        return execution
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's present state."""
+        return self.machine.state
+
+    @property
+    def all_ended(self) -> bool:
+        """True when no current execution is live."""
+        return self.live == 0
+
+    @property
+    def restarting_ms(self) -> int:
+        """Milliseconds that the job has spent RESTARTING so far."""
+        if self.status is not JobStatus.RESTARTING:
+            return self._restarting_ms
+        here = self._clock.epoch_ms() - self.machine.timestamps[JobStatus.RESTARTING]
+        return self._restarting_ms + max(0, here)
+
+    def executions(self) -> Iterator[Execution]:
+        """Current executions, vertex by vertex, in order of subtasks."""
+        for vertex in self.vertices.values():
+            yield from vertex.executions
+
+    def execution(self, attempt_id: ExecutionAttemptID) -> Execution | None:
+        """The current execution with that id; None for a former attempt or an unknown one."""
+        return self._by_attempt.get(attempt_id)
+
+    def subtask(self, vertex_id: JobVertexID, subtask: int) -> Execution | None:
+        """The current execution of a subtask; None where there is no such subtask."""
+        vertex = self.vertices.get(vertex_id)
+        if vertex is None or not 0 <= subtask < len(vertex.executions):
+            return None
+        return vertex.executions[subtask]
+
+    def transition(self, status: JobStatus, cause: str = "") -> None:
+        """Moves the job; IllegalTransitionError where the table has no such edge."""
+        if self.status is JobStatus.RESTARTING:
+            self._restarting_ms = self.restarting_ms
+        self.machine.transition(status, cause)
+        self.last_modification = self._clock.epoch_ms()
+
+    def next_attempt(self, execution: Execution) -> Execution:
+        """Replaces an ended execution by a new attempt of the same subtask."""
+        if not execution.state.is_terminal:
+            raise ValueError(f"{execution.title} has not ended: it is {execution.state.name}")
+        vertex = self.vertices[execution.vertex.id]
+        following = self._execution(execution.vertex, execution.subtask, execution.attempt_number + 1)
+        del self._by_attempt[execution.attempt_id]
+        vertex.former.append(execution)
+        same = [index for index, former in enumerate(vertex.former) if former.subtask == execution.subtask]
+        if len(same) > self._attempts_kept:
+            del vertex.former[same[0]]
+        vertex.executions[execution.subtask] = following
+        vertex.counts[execution.state] -= 1
+        vertex.counts[ExecutionState.CREATED] += 1
+        self.live += 1
+        return following
+
+    def apply(self, update: TaskExecutionStateUpdate) -> Execution | None:
+        """Takes in a worker's report; the execution when its state changed, else None.
+
+        Reports of former attempts, and those that come late or twice, change nothing.
+        """
+        execution = self._by_attempt.get(update.attempt_id)
+        if execution is None or update.state not in REPORTED_STATES:
+            return None
+        if execution.state.is_terminal or not execution.machine.can(update.state):
+            return None
+        if update.accumulators:
+            execution.accumulators = update.accumulators
+        if update.metrics:
+            execution.metrics = {**execution.metrics, **update.metrics}
+        if update.state is ExecutionState.FAILED:
+            execution.cause = update.cause
+        execution.enumerator_lives = update.enumerator_lives
+        execution.finished_readers = update.finished_readers
+        execution.machine.transition(update.state)
+        return execution
+
+    def record_exception(self, cause: FailureCause, execution: Execution | None) -> None:
+        """Adds a line to the exception history."""
+        self.exceptions.append(self._entry(cause, execution))
+        if len(self.exceptions) > self._history_size:
+            del self.exceptions[1 if self._history_size > 1 else 0]
+
+    def record_concurrent(self, cause: FailureCause, execution: Execution | None) -> None:
+        """Adds a failure that came while the tasks of the last one were on their way to a restart."""
+        if not self.exceptions:
+            self.record_exception(cause, execution)
+            return
+        root = self.exceptions[-1]
+        if len(root.concurrent) < _CONCURRENT_KEPT:
+            entry = self._entry(cause, execution)
+            self.exceptions[-1] = msgspec.structs.replace(root, concurrent=(*root.concurrent, entry))
+
+    def task_that_failed_by(self, cause: FailureCause) -> str:
+        """Title of the task whose failure with that cause was recorded last; "" where it was no single task's."""
+        for entry in reversed(self.exceptions):
+            for failure in (entry, *entry.concurrent):
+                if failure.cause is cause:
+                    return failure.task_name
+        return ""
+
+    def _entry(self, cause: FailureCause, execution: Execution | None) -> ExceptionEntry:
+        worker = execution.worker if execution is not None else None
+        return ExceptionEntry(
+            cause=cause,
+            timestamp_ms=self._clock.epoch_ms(),
+            task_name=execution.title if execution is not None else "",
+            endpoint=f"{worker.host}:{worker.port}" if worker is not None else "",
+            resource_id=worker.resource_id if worker is not None else "",
+        )
+
+    def accumulators(self) -> dict[str, Any]:
+        """User accumulators merged over all current executions; what cannot be merged says why instead."""
+        parts = [execution.accumulators for execution in self.executions() if execution.accumulators]
+        merged: dict[str, Any] = {}
+        for name in dict.fromkeys(name for part in parts for name in part):
+            try:
+                merged |= merge_accumulators({name: part[name]} for part in parts if name in part)
+            except AccumulatorMergeError as error:
+                merged[name] = f"not merged: {error}"
+        return merged

@@ -1,0 +1,370 @@
+"""CheckpointLink: carries out what the CheckpointCoordinator decides, and tells it what happens.
+
+Owner: the JobMaster's loop. Must not decide anything itself, nor touch storage (checkpoint_storage_access.py) nor look
+for whom a message is (checkpoint_messages.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
+from yarrow.am.checkpoint.events import (
+    Action,
+    Discard,
+    DiscardLocation,
+    Event,
+    FailJob,
+    JobEnds,
+    Notify,
+    PrepareLocation,
+    Refused,
+    Requested,
+    SettleDoubt,
+    StoreMetadata,
+    Succeeded,
+    TasksFinished,
+    TasksRestart,
+    TriggerCoordinators,
+    TriggerTasks,
+    Wake,
+)
+from yarrow.am.checkpoint.plan import GraphParticipants
+from yarrow.am.checkpoint.restore import Restorer, StartingPoint
+from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.am.execution.errors import failure_of
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.execution.restore import RestorePlan
+from yarrow.am.jobmaster.checkpoints.checkpoint_messages import CheckpointMessages
+from yarrow.am.jobmaster.checkpoints.checkpoint_storage_access import CheckpointStorageAccess
+from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
+from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, ResourceID
+from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import (
+    DeclineCheckpoint,
+    FailureCause,
+    TriggerCheckpoint,
+)
+from yarrow.runtime.snapshot.options import (
+    CheckpointType,
+    SnapshotKind,
+)
+
+T = TypeVar("T")
+
+
+class CheckpointedJob(Protocol):
+    """What the link asks of its JobMaster."""
+
+    def fail_by_checkpoints(self, cause: FailureCause) -> None:
+        """More checkpoints failed than are tolerated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointServices:
+    """What a CheckpointLink gets from its surroundings."""
+
+    clock: Clock
+    timers: Timers
+    ids: IdFactory
+    #: TaskExecutors of the job, as they are at the time of asking.
+    links: Mapping[ResourceID, TaskExecutorLink]
+
+
+class CheckpointLink:
+    """Checkpoints of one running job; implements RestoreProvider."""
+
+    def __init__(
+        self,
+        owner: RpcEndpoint,
+        job: CheckpointedJob,
+        graph: ExecutionGraph,
+        services: CheckpointServices,
+        settings: CheckpointSettings,
+        starting_point: StartingPoint,
+    ) -> None:
+        self._owner = owner
+        self._job = job
+        self._graph = graph
+        self._services = services
+        self._settings = settings
+        self._storage = CheckpointStorageAccess(
+            owner.name,
+            starting_point.storage,
+            starting_point.recovery,
+            settings.directory,
+            owner.run_blocking,
+            services.timers,
+        )
+        self._messages = CheckpointMessages(graph, services.links, self.trigger_failed)
+        self._restorer = Restorer(graph.job)
+        participants = GraphParticipants(graph, settings.after_tasks_finish)
+        self._coordinator = CheckpointCoordinator(
+            graph.job,
+            settings,
+            participants,
+            services.clock,
+            starting_point.next_id,
+            starting_point.latest_savepoint_id,
+            self._storage.retried,
+        )
+        if starting_point.restored is not None:
+            self._coordinator.restored(starting_point.restored, starting_point.older)
+        self._leftovers = starting_point.leftovers
+        self._answers: dict[str, asyncio.Future[CompletedCheckpoint]] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._next_restart: asyncio.Future[None] | None = None
+        self._timer: TimerHandle | None = None
+        self._timer_due = 0.0
+        #: Running and finished tasks of each vertex when last looked at.
+        self._seen: tuple[tuple[int, int], ...] = ()
+        self._over = False
+        #: Tasks restart: what they begin from is a restore to be counted.
+        self._restarting = False
+
+    # What others look at.
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        """The decisions, with store and statistics."""
+        return self._coordinator
+
+    # What happens.
+
+    def begin(self) -> None:
+        """The job begins here: what former masters of it have left to nobody goes."""
+        leftovers, self._leftovers = self._leftovers, ()
+        for location in leftovers:
+            self._spawn(self._storage.delete(location, ()), f"discard {location.directory}")
+
+    def handle(self, event: Event) -> None:
+        """Tells the coordinator and does what it says."""
+        self._owner.assert_main_thread()
+        for action in self._coordinator.handle(event):
+            self._do(action)
+        self._arm()
+
+    def end_of_data(self, attempts: Sequence[ExecutionAttemptID]) -> None:
+        """These tasks are at the end of their input and wait for a checkpoint."""
+        for attempt_id in attempts:
+            if (execution := self._graph.execution(attempt_id)) is not None:
+                execution.awaits_final_checkpoint = True
+        self.handle(Wake())
+
+    def observe(self) -> None:
+        """Looks at what the scheduler has changed."""
+        status = self._graph.status
+        if status.is_globally_terminal or status in (JobStatus.FAILING, JobStatus.CANCELLING):
+            if not self._over:
+                self._over = True
+                self._storage.job_is_over()
+                self.handle(JobEnds(f"the job is {status.value}"))
+            return
+        seen = tuple(
+            (vertex.counts[ExecutionState.RUNNING], vertex.counts[ExecutionState.FINISHED])
+            for vertex in self._graph.vertices.values()
+        )
+        if seen == self._seen:
+            return
+        self._seen = seen
+        finished = frozenset(
+            attempt_id
+            for pending in self._coordinator.pending
+            for attempt_id in pending.missing_tasks
+            if self._has_finished(attempt_id)
+        )
+        self.handle(TasksFinished(finished) if finished else Wake())
+
+    def _has_finished(self, attempt_id: ExecutionAttemptID) -> bool:
+        execution = self._graph.execution(attempt_id)
+        return execution is not None and execution.state is ExecutionState.FINISHED
+
+    def _arm(self) -> None:
+        due = self._coordinator.next_wake()
+        if self._timer is not None and due == self._timer_due:
+            return
+        self.stop()
+        if due is not None:
+            self._timer_due = due
+            seconds = max(0.0, due - self._services.clock.monotonic())
+            self._timer = self._services.timers.call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.handle(Wake())
+
+    def stop(self) -> None:
+        """No timer runs any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """True while tasks must not be restored: another master might begin from a later checkpoint than they would."""
+        return self._coordinator.in_doubt
+
+    @property
+    def later_may_complete(self) -> bool:
+        """As `in_doubt`, for tasks of which it is just being decided that they restart."""
+        return self._coordinator.later_may_complete
+
+    async def release(self, terminal: bool) -> None:
+        """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
+        await self._storage.release(terminal)
+
+    async def end(self) -> None:
+        """The job has ended: deletes what is not to outlive it, waits for what is being written or deleted."""
+        self.observe()
+        self.stop()
+        status, retention = self._graph.status, self._settings.retention
+        for dropped in self._coordinator.store.end(status, retention):
+            for action in self._coordinator.dropped(dropped):
+                self._do(action)
+        while self._work:
+            await asyncio.gather(*self._work, return_exceptions=True)
+        await self._storage.clean_up([kept.checkpoint_id for kept in self._coordinator.store.all])
+
+    @property
+    def left_some(self) -> bool:
+        """Whether `end` could not delete all that is not to outlive the job."""
+        return self._storage.left_some
+
+    # Requests.
+
+    async def request(
+        self,
+        kind: SnapshotKind,
+        directory: str = "",
+        cancel_job: bool = False,
+        *,
+        native: bool = False,
+        checkpoint_type: CheckpointType = CheckpointType.CONFIGURED,
+    ) -> CompletedCheckpoint:
+        """Takes a checkpoint or savepoint now; CheckpointFailedError with the cause when it is not completed."""
+        request = Requested(
+            request_id=self._services.ids.hex_id(),
+            kind=kind,
+            directory=directory,
+            cancel_job=cancel_job,
+            native=native,
+            checkpoint_type=checkpoint_type,
+        )
+        answer: asyncio.Future[CompletedCheckpoint] = self._owner.loop.create_future()
+        self._answers[request.request_id] = answer
+        self.handle(request)
+        return await answer
+
+    def next_restart(self) -> asyncio.Future[None]:
+        """Done when tasks restart."""
+        if self._next_restart is None:
+            self._next_restart = self._owner.loop.create_future()
+        return self._next_restart
+
+    # RestoreProvider.
+
+    @property
+    def checkpoint_id(self) -> int:
+        latest = self._coordinator.store.latest
+        return -1 if latest is None else latest.checkpoint_id
+
+    def job_replaced(self, job: JobGraph) -> None:
+        """The job goes on at another parallelism, from the latest checkpoint."""
+        self._restorer = Restorer(job)
+        self._coordinator.job_replaced(job)
+
+    def needs_global_restart(self) -> bool:
+        """Where a savepoint was to end the job: some tasks have ended with it, and must go on like the others.
+
+        A savepoint that the job lives on after commits nothing, and asks for nothing.
+        """
+        return self._coordinator.ends_with_savepoint
+
+    def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
+        self._restarting = True
+        if self._next_restart is not None:
+            self._next_restart.set_result(None)
+            self._next_restart = None
+        self.handle(TasksRestart("tasks restart"))
+
+    def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
+        latest = self._coordinator.store.latest
+        latest_savepoint_id = self._coordinator.latest_savepoint_id
+        if latest is None:
+            return RestorePlan(latest_savepoint_id=latest_savepoint_id)
+        if self._restarting:
+            self._restarting = False
+            self._coordinator.statistics.restored(latest)
+        plan = self._restorer.plan(latest, executions)
+        return replace(plan, latest_savepoint_id=latest_savepoint_id)
+
+    # Actions.
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case PrepareLocation(checkpoint_id):
+                self._spawn(self._report(self._storage.prepare, action), f"begin checkpoint {checkpoint_id}")
+            case TriggerCoordinators():
+                self._messages.trigger_coordinators(action)
+            case TriggerTasks():
+                self._messages.trigger_tasks(action)
+            case StoreMetadata(checkpoint_id):
+                self._spawn(self._report(self._storage.store, action), f"store checkpoint {checkpoint_id}")
+            case SettleDoubt(checkpoint_id):
+                settling = self._report(self._storage.settle, checkpoint_id)
+                self._spawn(settling, f"settle checkpoint {checkpoint_id}")
+            case Notify():
+                self._messages.notify(action)
+            case DiscardLocation(checkpoint_id, location, shared):
+                self._spawn(self._storage.delete(location, shared), f"discard checkpoint {checkpoint_id}")
+            case Discard(dropped):
+                deleting = self._storage.delete_completed(dropped)
+                self._spawn(deleting, f"discard checkpoint {dropped.checkpoint.checkpoint_id}")
+            case Succeeded(request, checkpoint):
+                self._answer(request, checkpoint)
+            case Refused(request, cause):
+                self._refuse(request, cause)
+            case FailJob(cause):
+                self._job.fail_by_checkpoints(cause)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._owner.spawn(work, name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _report(self, carry_out: Callable[[T], Awaitable[Event | None]], what: T) -> None:
+        event = await carry_out(what)
+        if event is not None:
+            self.handle(event)
+
+    def trigger_failed(self, trigger: TriggerCheckpoint, error: YarrowError) -> None:
+        """A TaskExecutor did not take the trigger."""
+        text = f"checkpoint {trigger.checkpoint_id} could not be triggered: {error}"
+        self.handle(
+            DeclineCheckpoint(
+                job_id=trigger.job_id,
+                checkpoint_id=trigger.checkpoint_id,
+                attempt_id=ExecutionAttemptID(""),
+                cause=failure_of(CheckpointFailedError, text),
+            )
+        )
+
+    def _answer(self, request: Requested, checkpoint: CompletedCheckpoint) -> None:
+        answer = self._answers.pop(request.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(checkpoint)
+
+    def _refuse(self, request: Requested, cause: FailureCause) -> None:
+        answer = self._answers.pop(request.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_exception(CheckpointFailedError(cause.message))

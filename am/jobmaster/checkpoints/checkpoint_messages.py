@@ -1,0 +1,102 @@
+"""CheckpointMessages: what TaskExecutors are sent about checkpoints, and which of them.
+
+Owner: the JobMaster's loop. Messages go behind whatever else was decided for a TaskExecutor. Must not decide who takes
+part: the CheckpointCoordinator names tasks and enumerators, here it is looked up where they live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from yarrow.am.checkpoint.events import Notify, TriggerCoordinators, TriggerTasks
+from yarrow.am.checkpoint.plan import enumerator_of
+from yarrow.am.execution.execution_graph import ExecutionGraph
+from yarrow.am.jobmaster.links.task_executor_link import OnTriggerFailed
+from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID, ResourceID
+from yarrow.runtime.rpc.messages import CheckpointNotice, NotifyCheckpoint, TriggerCheckpoint
+
+
+class CheckpointReceiver(Protocol):
+    """A TaskExecutor, as far as checkpoints are concerned."""
+
+    def trigger_checkpoint(self, trigger: TriggerCheckpoint, on_failed: OnTriggerFailed) -> None:
+        """Has tasks begin a checkpoint; `on_failed` hears when the message did not arrive."""
+        ...
+
+    def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
+        """Tells what became of a checkpoint."""
+        ...
+
+
+class CheckpointMessages:
+    """Of one job."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        links: Mapping[ResourceID, CheckpointReceiver],
+        on_trigger_failed: OnTriggerFailed,
+    ) -> None:
+        """`links`: TaskExecutors of the job, as they are at the time of asking."""
+        self._graph = graph
+        self._links = links
+        self._on_trigger_failed = on_trigger_failed
+
+    def trigger_coordinators(self, action: TriggerCoordinators) -> None:
+        """Asks split enumerators for their states; one lives beside subtask 0 of its source."""
+        at: dict[ResourceID, list[OperatorID]] = {}
+        for vertex in self._graph.job.vertices:
+            for operator_id in enumerator_of(vertex):
+                execution = self._graph.subtask(vertex.id, 0)
+                if (
+                    operator_id in action.coordinators
+                    and execution is not None
+                    and execution.worker is not None
+                ):
+                    at.setdefault(execution.worker.resource_id, []).append(operator_id)
+        for resource_id, operators in at.items():
+            self._send(resource_id, action, coordinators=tuple(operators))
+
+    def trigger_tasks(self, action: TriggerTasks) -> None:
+        """Has barriers sent."""
+        at: dict[ResourceID, list[ExecutionAttemptID]] = {}
+        for attempt_id in action.attempts:
+            execution = self._graph.execution(attempt_id)
+            if execution is not None and execution.worker is not None:
+                at.setdefault(execution.worker.resource_id, []).append(attempt_id)
+        for resource_id, there in at.items():
+            self._send(resource_id, action, attempts=tuple(there))
+
+    def _send(
+        self,
+        resource_id: ResourceID,
+        action: TriggerCoordinators | TriggerTasks,
+        attempts: tuple[ExecutionAttemptID, ...] = (),
+        coordinators: tuple[OperatorID, ...] = (),
+    ) -> None:
+        trigger = TriggerCheckpoint(
+            job_id=self._graph.job.job_id,
+            checkpoint_id=action.checkpoint_id,
+            timestamp_ms=action.timestamp_ms,
+            options=action.options,
+            attempts=attempts,
+            coordinators=coordinators,
+        )
+        link = self._links.get(resource_id)
+        if link is not None:
+            link.trigger_checkpoint(trigger, self._on_trigger_failed)
+
+    def notify(self, action: Notify) -> None:
+        """Tells all workers of the job what became of a checkpoint."""
+        if action.notice is CheckpointNotice.COMPLETED:
+            fault_points.reach("coordinator.before-notify", checkpoint_id=action.checkpoint_id)
+        message = NotifyCheckpoint(
+            job_id=self._graph.job.job_id,
+            checkpoint_id=action.checkpoint_id,
+            notice=action.notice,
+            latest_completed=action.latest_completed,
+        )
+        for link in self._links.values():
+            link.notify_checkpoint(message)

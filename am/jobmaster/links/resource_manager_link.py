@@ -1,0 +1,165 @@
+"""ResourceManagerLink: a JobMaster's registration with the ResourceManager, what it declares there, and
+heartbeats.
+
+Owner: the JobMaster's loop. Must not decide how many slots are needed (job_scheduler.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import JobID, JobMasterID
+from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
+from yarrow.runtime.rpc.gateways import ResourceManagerGateway
+from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
+from yarrow.runtime.rpc.leader import LeaderRetrieval
+from yarrow.runtime.rpc.messages import (
+    JobInterpreter,
+    JobMasterRegistration,
+    RegistrationRejection,
+    RegistrationSuccess,
+    ResourceProfile,
+    ResourceRequirement,
+    ResourceRequirements,
+)
+from yarrow.runtime.rpc.registration import LeaderConnection
+from yarrow.runtime.rpc.service import RpcService
+
+_log = logging.getLogger(__name__)
+_TARGET = "resourcemanager"
+
+
+class ResourceManagerLink:
+    """The ResourceManager as a JobMaster sees it: found again whenever it is lost, until `leave`."""
+
+    def __init__(
+        self,
+        owner: RpcEndpoint,
+        job_id: JobID,
+        leader_id: JobMasterID,
+        settings: JobMasterSettings,
+        rpc: RpcService,
+        retrieval: LeaderRetrieval,
+        clock: Clock,
+        timers: Timers,
+        interpreter: JobInterpreter | None = None,
+    ) -> None:
+        """`interpreter`: of the job's workers, where the job brings it."""
+        self._owner = owner
+        self._job_id = job_id
+        self._leader_id = leader_id
+        self._address = ""
+        self._required = 0
+        self._interpreter = interpreter
+        self._left = False
+        #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
+        self._said = ""
+        self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, clock)
+        #: Called when the ResourceManager refused the job for good.
+        self.on_rejected: Callable[[str], None] = lambda reason: None
+        self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
+            owner, rpc, RESOURCE_MANAGER, retrieval, self._register, timers, settings.registration
+        )
+
+    @property
+    def is_registered(self) -> bool:
+        """True while a ResourceManager knows the job."""
+        return self._connection.gateway is not None
+
+    @property
+    def explanation(self) -> str:
+        """What is to be said of slots that do not come, "" = nothing."""
+        if not self.is_registered:
+            return "not registered with a ResourceManager yet"
+        return f"ResourceManager: {self._said}" if self._said else ""
+
+    def heard(self, explanation: str) -> None:
+        """The ResourceManager says why the job does not get its slots; "" = it lacks none any more."""
+        self._said = explanation
+
+    def start(self, address: str) -> None:
+        """Registers; `address` is the JobMaster's own."""
+        self._address = address
+        self._connection.on_registered = self._registered
+        self._connection.on_rejected = lambda reason: self.on_rejected(reason)
+        self._connection.start()
+
+    def stop(self) -> None:
+        """Tries no more, and says nothing."""
+        self._left = True
+        self._connection.stop()
+
+    def declare(self, slots: int) -> None:
+        """The job needs so many slots in all; told at once, and to every new leader."""
+        self._required = slots
+        gateway = self._connection.gateway
+        if gateway is not None and slots:
+            self._owner.spawn(self._declare(gateway), "declare requirements")
+
+    def beat(self) -> None:
+        """To be called every heartbeat interval."""
+        if self._left:
+            return
+        if self._beats.tick().silent:
+            _log.warning("%s: the ResourceManager is silent, registering again", self._owner.name)
+            self._connection.reconnect()
+        gateway = self._connection.gateway
+        if gateway is not None:
+            self._owner.spawn(self._beat(gateway), "heartbeat ResourceManager")
+
+    async def leave(self, status: JobStatus) -> None:
+        """The job has ended; to be awaited before any slot is freed: else it would be given to the job
+        again."""
+        gateway = self._connection.gateway
+        self.stop()
+        if gateway is not None:
+            try:
+                await gateway.disconnect_job_master(self._job_id, self._leader_id, status)
+            except YarrowError as error:
+                _log.info("%s: the ResourceManager was not told of the end: %s", self._owner.name, error)
+
+    async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
+        registration = JobMasterRegistration(
+            job_id=self._job_id, job_master_id=self._leader_id, address=self._address
+        )
+        return await gateway.register_job_master(registration)
+
+    def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
+        self._beats.monitor(_TARGET)
+        # Another one may have other reasons; it is told what is needed, and answers.
+        self._said = ""
+        self._owner.spawn(self._declare(gateway), "declare requirements")
+
+    async def _declare(self, gateway: ResourceManagerGateway) -> None:
+        requirement = ResourceRequirement(profile=ResourceProfile(), number_of_slots=self._required)
+        requirements = ResourceRequirements(
+            job_id=self._job_id,
+            job_master_address=self._address,
+            requirements=(requirement,) if self._required else (),
+            interpreter=self._interpreter,
+        )
+        try:
+            await gateway.declare_required_resources(self._leader_id, requirements)
+        except YarrowError as error:
+            self._start_over(gateway, error)
+
+    async def _beat(self, gateway: ResourceManagerGateway) -> None:
+        try:
+            await gateway.heartbeat_from_job_master(self._job_id, self._leader_id)
+        except YarrowError as error:
+            self._start_over(gateway, error)
+        else:
+            self._beats.heard(_TARGET)
+
+    def _start_over(self, gateway: ResourceManagerGateway, error: YarrowError) -> None:
+        """A message failed: the registration may be worth nothing any more."""
+        _log.info("%s: registering with the ResourceManager again: %s", self._owner.name, error)
+        if not self._left and self._connection.gateway is gateway:
+            self._connection.reconnect()

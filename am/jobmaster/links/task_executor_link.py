@@ -1,0 +1,219 @@
+"""TaskExecutorLink: the messages of a JobMaster to one TaskExecutor, in the order in which they were decided.
+
+Owner: the JobMaster's loop. One message is on its way at a time, so that a cancel never overtakes its submit;
+cancels that wait are sent as one. Heartbeats do not queue here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from yarrow.am.execution.blob_store import BlobStore
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import RpcUnavailableError
+from yarrow.runtime.rpc.gateways import TaskExecutorGateway
+from yarrow.runtime.rpc.messages import (
+    Deployment,
+    NotifyCheckpoint,
+    OperatorEvent,
+    ResetSubtask,
+    TriggerCheckpoint,
+)
+from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
+
+_log = logging.getLogger(__name__)
+#: Between two tries of a message that must arrive.
+RETRY_SECONDS = 0.1
+#: Told that a TaskExecutor did not take a checkpoint's trigger, and why.
+OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
+#: Told that the attempts could not be started, and why.
+OnSubmitFailed = Callable[[tuple[ExecutionAttemptID, ...], YarrowError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancel:
+    attempts: tuple[ExecutionAttemptID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    allocation_id: AllocationID
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Disconnect:
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    trigger: TriggerCheckpoint
+    on_failed: OnTriggerFailed
+
+
+_Message = (
+    Deployment | OperatorEvent | ResetSubtask | NotifyCheckpoint | _Trigger | _Cancel | _Free | _Disconnect
+)
+
+
+class TaskExecutorLink:
+    """One TaskExecutor as a JobMaster sees it."""
+
+    def __init__(
+        self,
+        owner: RpcEndpoint,
+        resource_id: ResourceID,
+        gateway: TaskExecutorGateway,
+        job_id: JobID,
+        job_master_id: JobMasterID,
+        on_submit_failed: OnSubmitFailed,
+        blobs: BlobStore,
+        inline_state_bytes: int,
+    ) -> None:
+        """`inline_state_bytes`: what tasks restore travels through the blob store where it is more."""
+        self.resource_id = resource_id
+        self.gateway = gateway
+        self._owner = owner
+        self._job_id = job_id
+        self._job_master_id = job_master_id
+        self._on_submit_failed = on_submit_failed
+        self._blobs = blobs
+        self._inline_state_bytes = inline_state_bytes
+        self._queue: deque[_Message] = deque()
+        self._sender: asyncio.Task[None] | None = None
+        #: Deployed and acknowledged: a heartbeat that lacks one of these means that it was lost.
+        self.acknowledged: set[ExecutionAttemptID] = set()
+        #: Lacking in the last heartbeat: lost when lacking again.
+        self.suspects: frozenset[ExecutionAttemptID] = frozenset()
+        #: Heartbeats in a row that nobody answered.
+        self.failed_heartbeats = 0
+        #: A heartbeat is on its way.
+        self.asking = False
+
+    def submit(self, deployment: Deployment) -> None:
+        """Starts tasks; `on_submit_failed` hears when that failed."""
+        self._put(deployment)
+
+    def cancel(self, attempts: tuple[ExecutionAttemptID, ...]) -> None:
+        """Cancels tasks; a failed message is healed by the cancellation timeout and by heartbeats."""
+        self._put(_Cancel(attempts))
+
+    def send_event(self, event: OperatorEvent) -> None:
+        """Delivers an operator event behind whatever was decided before."""
+        self._put(event)
+
+    def reset_subtask(self, reset: ResetSubtask) -> None:
+        """Has an enumerator take back what a reader had, before that starts again."""
+        self._put(reset)
+
+    def trigger_checkpoint(self, trigger: TriggerCheckpoint, on_failed: OnTriggerFailed) -> None:
+        """Has tasks begin a checkpoint; `on_failed` hears when the message did not arrive."""
+        self._put(_Trigger(trigger, on_failed))
+
+    def notify_checkpoint(self, notification: NotifyCheckpoint) -> None:
+        """Tells what became of a checkpoint; a lost message is covered by a later one."""
+        self._put(notification)
+
+    def free_slot(self, allocation_id: AllocationID, cause: str) -> None:
+        """Gives a slot back."""
+        self._put(_Free(allocation_id, cause))
+
+    def disconnect(self, cause: str) -> None:
+        """The job is done with the TaskExecutor."""
+        self._put(_Disconnect(cause))
+
+    async def drained(self) -> None:
+        """Returns when everything put before has been sent or has failed."""
+        if self._sender is not None:
+            await asyncio.gather(self._sender, return_exceptions=True)
+
+    def close(self) -> None:
+        """Sends nothing more: the TaskExecutor is gone."""
+        self._queue.clear()
+        if self._sender is not None:
+            self._sender.cancel()
+
+    def _put(self, message: _Message) -> None:
+        self._queue.append(message)
+        if self._sender is None or self._sender.done():
+            self._sender = self._owner.spawn(self._send_all(), f"to {self.resource_id}")
+
+    async def _send_all(self) -> None:
+        while self._queue:
+            message = self._queue.popleft()
+            if isinstance(message, _Cancel):
+                message = self._merged(message)
+            try:
+                await self._call_until_answered(message)
+            except YarrowError as error:
+                _log.info("message to TaskExecutor %s failed: %s", self.resource_id, error)
+                if isinstance(message, Deployment):
+                    self._on_submit_failed(tuple(task.attempt_id for task in message.tasks), error)
+                elif isinstance(message, _Trigger):
+                    message.on_failed(message.trigger, error)
+            else:
+                if isinstance(message, Deployment):
+                    self.acknowledged.update(task.attempt_id for task in message.tasks)
+
+    async def _call_until_answered(self, message: _Message) -> None:
+        """What nobody would miss is repeated while the TaskExecutor is not given up: readers wait for their events,
+        and take one that comes twice once.
+        """
+        while True:
+            try:
+                await self._call(message)
+                return
+            except RpcUnavailableError as error:
+                ends = any(isinstance(following, _Disconnect) for following in self._queue)
+                if ends or not isinstance(message, OperatorEvent | ResetSubtask):
+                    raise
+                _log.info("message to TaskExecutor %s not answered, tried again: %s", self.resource_id, error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _merged(self, first: _Cancel) -> _Cancel:
+        attempts = first.attempts
+        while self._queue and isinstance(following := self._queue[0], _Cancel):
+            attempts += following.attempts
+            self._queue.popleft()
+        return _Cancel(attempts)
+
+    async def _submit(self, deployment: Deployment) -> None:
+        restored = restored_bytes(deployment)
+        if len(restored) <= self._inline_state_bytes:
+            await self.gateway.submit_tasks(deployment)
+            return
+        blocking, blobs = self._owner.run_blocking, self._blobs
+        key = await blocking(blobs.put_here, restored)
+        try:
+            await self.gateway.submit_tasks(without_restored(deployment, key))
+        finally:
+            # It names these attempts: nobody else will ask for it.
+            await blocking(blobs.remove_here, key)
+
+    def _call(self, message: _Message) -> Coroutine[Any, Any, Any]:
+        gateway, job, leader = self.gateway, self._job_id, self._job_master_id
+        match message:
+            case Deployment():
+                return self._submit(message)
+            case OperatorEvent():
+                return gateway.send_operator_event(leader, message)
+            case ResetSubtask():
+                return gateway.reset_subtask(leader, message)
+            case NotifyCheckpoint():
+                return gateway.notify_checkpoint(leader, message)
+            case _Trigger(trigger):
+                return gateway.trigger_checkpoint(leader, trigger)
+            case _Cancel(attempts):
+                return gateway.cancel_tasks(job, leader, attempts)
+            case _Free(allocation_id, cause):
+                return gateway.free_slot(allocation_id, cause)
+            case _Disconnect(cause):
+                return gateway.disconnect_job_master(job, leader, cause)

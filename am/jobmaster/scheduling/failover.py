@@ -1,0 +1,181 @@
+"""Failover: which subtasks restart when some have failed (jobmanager.execution.failover-strategy).
+
+Owner: the JobMaster's loop. Pure decisions; when they restart is decided by a restart strategy (restart_strategies.py),
+how by restarts.py. The rules are Flink's, but that consumers of a restarted region go along only where they must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph, is_blocking
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope
+from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
+from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceOperator
+from yarrow.runtime.graph.states import ExecutionState
+
+#: Their channels hold other rows, or the same in another order, when the producer runs again.
+_NOT_REPRODUCIBLE = frozenset(
+    {PartitionerKind.REBALANCE, PartitionerKind.SHUFFLE, PartitionerKind.RESCALE, PartitionerKind.CUSTOM}
+)
+#: An enumerator may begin a little after its subtask is INITIALIZING: the report of the subtask's end tells.
+_HAS_BEGUN = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING, ExecutionState.CANCELING})
+_NOT_STARTED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
+
+
+class Failover:
+    """Knows the regions of a job and what they need of each other."""
+
+    def __init__(self, graph: ExecutionGraph, scope: FailoverScope) -> None:
+        self._graph = graph
+        self._scope = scope
+        #: Results that are gone although their producer has finished.
+        self._lost_results: set[Subtask] = set()
+        self.has_blocking_edges = any(is_blocking(edge) for edge in graph.job.edges)
+
+    @cached_property
+    def subtasks(self) -> SubtaskGraph:
+        """Made at the first failure: most jobs never need it."""
+        return SubtaskGraph(self._graph.job)
+
+    def everything(self) -> frozenset[Subtask]:
+        """All subtasks of the job."""
+        return frozenset(self.subtasks.all())
+
+    def tasks_to_restart(self, failed: Iterable[Subtask]) -> frozenset[Subtask]:
+        """The regions of the failed subtasks with all that has to go along."""
+        if self._scope is FailoverScope.FULL:
+            return self.everything()
+        subtasks = self.subtasks
+        todo = {subtasks.region_of(subtask) for subtask in failed}
+        regions: set[int] = set()
+        while todo:
+            region = todo.pop()
+            regions.add(region)
+            for member in subtasks.members(region):
+                todo |= {subtasks.region_of(other) for other in self._along_with(member)} - regions
+        return frozenset(member for region in regions for member in subtasks.members(region))
+
+    def _along_with(self, member: Subtask) -> Iterable[Subtask]:
+        if has_coordinator(self._graph.vertices[member.vertex].vertex) and not self._enumerator_lives(
+            member.vertex
+        ):
+            # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
+            yield from self.subtasks.of_vertex(member.vertex)
+        if not self.has_blocking_edges:
+            return
+        for _, producer in self.subtasks.blocking_producers(member):
+            if producer in self._lost_results:
+                yield producer
+        reproducible = self.subtasks.region_of(member) not in self._not_reproducible
+        for edge, consumer in self.subtasks.blocking_consumers(member):
+            if self._reads_anew(edge, consumer, reproducible):
+                yield consumer
+
+    def _reads_anew(self, edge: JobEdge, consumer: Subtask, reproducible: bool) -> bool:
+        """Whether a consumer of a result that is made again has to start again; `reproducible`: by the same rows."""
+        state = self._execution(consumer).state
+        if state in _NOT_STARTED:
+            return False
+        return not reproducible or edge.partitioner.kind in _NOT_REPRODUCIBLE or not state.is_terminal
+
+    @cached_property
+    def _not_reproducible(self) -> frozenset[int]:
+        """Regions whose subtasks get other rows when they and what feeds them run again, and so put out others: those
+        fed by a partition that deals rows out otherwise each time, and all that is fed by such regions."""
+        subtasks, found = self.subtasks, set[int]()
+        todo = {
+            subtasks.region_of(target)
+            for edge in self._graph.job.edges
+            if edge.partitioner.kind in _NOT_REPRODUCIBLE
+            for target in subtasks.of_vertex(edge.target)
+        }
+        while todo:
+            region = todo.pop()
+            found.add(region)
+            for member in subtasks.members(region):
+                todo |= {subtasks.region_of(each) for _, each in subtasks.blocking_consumers(member)} - found
+        return frozenset(found)
+
+    # Results of blocking edges.
+
+    def result_lost(self, producer: Subtask) -> None:
+        """The result of a finished producer is gone, or corrupt."""
+        self._lost_results.add(producer)
+
+    def result_restarts(self, members: Iterable[Subtask]) -> None:
+        """These will make their results anew."""
+        self._lost_results.difference_update(members)
+
+    def is_result_needed(self, producer: Subtask) -> bool:
+        """Whether somebody still has to read it."""
+        if not self.has_blocking_edges:
+            return False
+        return any(
+            self._execution(consumer).state is not ExecutionState.FINISHED
+            for _, consumer in self.subtasks.blocking_consumers(producer)
+        )
+
+    def _execution(self, subtask: Subtask) -> Execution:
+        return self._graph.vertices[subtask.vertex].executions[subtask.number]
+
+    # Split enumerators.
+
+    def readers_without_coordinator(self, lost: Iterable[Execution]) -> set[Subtask]:
+        """Readers of the sources whose enumerator lived beside one of these and that are not done."""
+        found: set[Subtask] = set()
+        for execution in lost:
+            if (
+                execution.subtask == 0
+                and has_coordinator(execution.vertex)
+                and self._is_unfinished(execution)
+            ):
+                found.update(self.subtasks.of_vertex(execution.vertex.id))
+        return found
+
+    def _is_unfinished(self, execution: Execution) -> bool:
+        readers = self._graph.vertices[execution.vertex.id]
+        return readers.counts[ExecutionState.FINISHED] < len(readers.executions)
+
+    def _enumerator_lives(self, vertex: JobVertexID) -> bool:
+        first = self._execution(Subtask(vertex, 0))
+        return first.enumerator_lives if first.state.is_terminal else first.state in _HAS_BEGUN
+
+    def readers_lost_since(self, members: frozenset[Subtask]) -> frozenset[Subtask]:
+        """What has to go along with these because an enumerator has ended since they were chosen."""
+        late = {
+            reader
+            for vertex in {member.vertex for member in members}
+            if has_coordinator(self._graph.vertices[vertex].vertex) and not self._enumerator_lives(vertex)
+            for reader in self.subtasks.of_vertex(vertex)
+        }
+        return self.tasks_to_restart(late) - members if late - members else frozenset()
+
+    def readers_left_behind(self, execution: Execution) -> frozenset[Subtask]:
+        """What has to start again because this one has ended with an enumerator that all readers were done with, and
+        another attempt of one of them has begun meanwhile: nobody would answer it."""
+        if execution.finished_readers is None:
+            return frozenset()
+        done = set(execution.finished_readers)
+        others = self._graph.vertices[execution.vertex.id].executions[1:]
+        if all(other.attempt_id in done for other in others):
+            return frozenset()
+        return self.tasks_to_restart(self.subtasks.of_vertex(execution.vertex.id))
+
+    def readers_to_reset(self, members: frozenset[Subtask]) -> list[Subtask]:
+        """Readers whose enumerator lives on and has to take their splits back: one whose readers all restart begins
+        anew."""
+        return sorted(
+            member
+            for member in members
+            if has_coordinator(self._graph.vertices[member.vertex].vertex)
+            and not members.issuperset(self.subtasks.of_vertex(member.vertex))
+        )
+
+
+def has_coordinator(vertex: JobVertex) -> bool:
+    """True for a source with a split enumerator, which lives in the worker of subtask 0."""
+    return isinstance(vertex.operators[0].spec, SourceOperator)

@@ -1,0 +1,531 @@
+"""JobScheduler: what a job does next, decided from its ExecutionGraph and SlotPool.
+
+Owner: the JobMaster's loop. Pure: every method takes in one event at a given time and returns actions for the
+JobMaster to carry out, in order; it never sends, waits or looks at a clock of its own. Which tasks restart is
+decided in failover.py, whether and when in restart_strategies.py, what is deployed next in deployment_queue.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.jobmaster.scheduling.deployment_queue import DeploymentQueue
+from yarrow.am.jobmaster.scheduling.failover import Failover
+from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescale
+from yarrow.am.jobmaster.scheduling.regions import Subtask
+from yarrow.am.jobmaster.scheduling.restart_strategies import NoRestartBackoff, RestartBackoff
+from yarrow.am.jobmaster.scheduling.restarts import PendingRestart, Restarts
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
+    Actions,
+    ArmCancellationTimeout,
+    ArmRestart,
+    FreeSlot,
+    JobEnded,
+    JobReplaced,
+    RescaleEnded,
+    RescaleSlotsAnswered,
+    ResetReader,
+    TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
+from yarrow.am.jobmaster.scheduling.slot_holds import SlotHolds
+from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
+from yarrow.am.jobmaster.scheduling.slots_for_rescale import SlotsForRescale
+from yarrow.am.jobmaster.scheduling.task_ends import (
+    cancel_tasks,
+    cause_of,
+    fail_tasks,
+    last_cause,
+    unexpected_cancel,
+)
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
+
+_NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)
+#: Seconds until a restart is looked at again that waits for a checkpoint whose pointer is in doubt.
+_DOUBT_PAUSE = 0.5
+_ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
+
+
+class JobScheduler:
+    """The pure core of the JobMaster."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        pool: SlotPool,
+        mode: SchedulerMode,
+        backoff: RestartBackoff | None = None,
+        scope: FailoverScope = FailoverScope.REGION,
+    ) -> None:
+        self.graph = graph
+        self.pool = pool
+        self._backoff = backoff or NoRestartBackoff()
+        self._scope = scope
+        self._failover = Failover(graph, scope)
+        self._restarts = Restarts()
+        self._holds = SlotHolds(graph.job, pool)
+        #: Whether a restart now has to take the whole job along.
+        self.needs_global_restart: Callable[[], bool] = lambda: False
+        #: Whether no task may begin yet, since it is not known from which checkpoint.
+        self.checkpoints_in_doubt: Callable[[], bool] = lambda: False
+        self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
+        self._rescale = PendingRescale()
+        self._rescale_slots = SlotsForRescale(pool)
+
+    def start(self, now: float) -> Actions:
+        """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
+        self.graph.transition(JobStatus.CREATED)
+        self.graph.transition(JobStatus.RUNNING)
+        return self._schedule()
+
+    def offered(
+        self, resource_id: ResourceID, offers: Iterable[SlotOffer], now: float
+    ) -> tuple[tuple[AllocationID, ...], Actions]:
+        """The allocations taken, and what becomes possible with them."""
+        if self.graph.status not in _ACTIVE:
+            return (), []
+        taken = self.pool.offer(resource_id, offers)
+        return taken, [*self._schedule(), *self._rescale_slots.look()]
+
+    def updated(self, updates: Iterable[TaskExecutionStateUpdate], now: float) -> Actions:
+        """Reports of workers."""
+        actions: Actions = []
+        for update in updates:
+            execution = self.graph.apply(update)
+            if execution is None:
+                continue
+            if execution.cause is not None and execution.cause.lost_result:
+                self._note_lost_result(ExecutionAttemptID(execution.cause.lost_result), now)
+            if update.threads_left and execution.state in _NOT_FINISHED:
+                actions += self._worker_polluted(execution, update.threads_left, now)
+            else:
+                actions += self._changed(execution, now)
+        rescaled = self._rescale.awaits_all_running and self.graph.status is JobStatus.RUNNING
+        if rescaled and self.graph.all_running:
+            self._rescale.all_run()
+            actions.append(RescaleEnded(None))
+        return actions
+
+    def _note_lost_result(self, attempt: ExecutionAttemptID, now: float) -> None:
+        """A consumer could not read it: its producer restarts along with the consumer."""
+        producer = self.graph.execution(attempt)
+        if producer is not None and producer.state is ExecutionState.FINISHED:
+            subtask = Subtask(producer.vertex.id, producer.subtask)
+            self._failover.result_lost(subtask)
+            self._holds.let_go_result(subtask, now)
+
+    def _worker_polluted(self, execution: Execution, threads: tuple[str, ...], now: float) -> Actions:
+        """Its TaskExecutor kills the worker and offers the slot again: nothing may be deployed there before."""
+        slot = self.pool.remove(execution.allocation_id) if execution.allocation_id is not None else None
+        actions = self._changed(execution, now)
+        if slot is None:
+            return [*actions, *self._queue.declare()]
+        text = f"its worker is replaced, for {execution.title} left the threads {', '.join(threads)} running"
+        cause = FailureCause(exception_name="", message=text, stacktrace=text)
+        return [*actions, *self._fail_in([slot], cause, now)]
+
+    def slot_lost(self, allocation_id: AllocationID, cause: FailureCause, now: float) -> Actions:
+        """A slot's worker is gone: all that ran in it has failed."""
+        slot = self.pool.remove(allocation_id)
+        if slot is None:
+            return []
+        return self._fail_in([slot], cause, now)
+
+    def task_executor_lost(self, resource_id: ResourceID, cause: FailureCause, now: float) -> Actions:
+        """A TaskExecutor is gone with all that ran there."""
+        return self._fail_in(self.pool.remove_task_executor(resource_id), cause, now)
+
+    def tasks_lost(self, attempts: Iterable[ExecutionAttemptID], cause: FailureCause, now: float) -> Actions:
+        """These attempts could not be deployed, or their TaskExecutor does not have them any more."""
+        executions = [self.graph.execution(attempt) for attempt in attempts]
+        return self._fail_all([execution for execution in executions if execution is not None], cause, now)
+
+    def result_lost(self, attempt: ExecutionAttemptID, cause: FailureCause, now: float) -> Actions:
+        """The result of a blocking producer is gone or corrupt; no effect where nobody needs it any more."""
+        execution = self.graph.execution(attempt)
+        if execution is None or execution.state is not ExecutionState.FINISHED:
+            return []
+        producer = Subtask(execution.vertex.id, execution.subtask)
+        if self.graph.status not in _ACTIVE or not self._failover.is_result_needed(producer):
+            return []
+        self._note_lost_result(attempt, now)
+        self._record(execution, cause)
+        return self._failed({producer}, cause, now)
+
+    def slots_timed_out(self, cause: FailureCause, now: float) -> Actions:
+        """Slots did not come in time: what waits for them has failed."""
+        waiting = [self._execution(subtask) for subtask in self._queue.waiting()]
+        return self._fail_all(waiting, cause, now)
+
+    def fail(self, cause: FailureCause, now: float) -> Actions:
+        """The job fails for good, for a reason that no restart could mend."""
+        if self.graph.status not in (JobStatus.CREATED, *_ACTIVE):
+            return []
+        self.graph.record_exception(cause, None)
+        return self._fail_job(cause, now)
+
+    def fail_globally(self, cause: FailureCause, now: float) -> Actions:
+        """A failure that is no single task's: the whole job restarts, if the restart strategy allows it."""
+        if self.graph.status not in _ACTIVE:
+            return []
+        self._record(None, cause)
+        return self._failed(self._failover.everything(), cause, now)
+
+    @property
+    def slots_for_rescale(self) -> int:
+        """How many slots in all a rescale waits for; 0 while none does."""
+        return self._rescale_slots.awaited
+
+    def hold_slots_for(self, job: JobGraph) -> Actions:
+        """What the job lacks to become `job` is asked for, and it goes on meanwhile; RescaleSlotsAnswered follows."""
+        if self.graph.status not in _ACTIVE or self._failover.has_blocking_edges:
+            # There is nothing to be rescaled: its checkpoint says so.
+            return [RescaleSlotsAnswered(None)]
+        return [*self._rescale_slots.wish(job), *self._queue.declare()]
+
+    def rescale_slots_failed(self, why: str) -> Actions:
+        """What a rescale waits for does not come; no effect while none waits."""
+        return self._rescale_slots.fail(why)
+
+    def let_slots_go(self, now: float) -> Actions:
+        """A rescale is over: what was held for it and is not used goes back; may be repeated."""
+        if self.graph.machine.is_terminal:
+            return []
+        self._rescale_slots.drop()
+        idle = self.pool.take_idle(now)
+        return [*self._queue.declare(), *(FreeSlot(slot, "not needed any more") for slot in idle)]
+
+    def stop_to_rescale(self, stops: bool) -> Actions:
+        """Whether tasks that finish do so to be rescaled; what becomes possible when they do not any more."""
+        self._rescale.stops_tasks = stops
+        return self._conclude()
+
+    def rescale(self, job: JobGraph, now: float) -> Actions:
+        """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
+        self._rescale.stops_tasks = False
+        if self.graph.status not in _ACTIVE:
+            return []
+        self._rescale.begins(job)
+        return self._restart_everything("rescaled", now)
+
+    def _restart_everything(self, why: str, now: float) -> Actions:
+        return self._restart_uncounted(self._failover.everything(), why, now)
+
+    def _restart_uncounted(self, members: frozenset[Subtask], why: str, now: float) -> Actions:
+        """For no failure, or for one that was counted already."""
+        if self.needs_global_restart():
+            members = self._failover.everything()
+        restart = self._restarts.add(members, 0.0, now)
+        if self.graph.status is JobStatus.RUNNING:
+            self.graph.transition(JobStatus.RESTARTING, why)
+        return self._begin_restart(restart, now)
+
+    def cancel(self, now: float, reason: str = "") -> Actions:
+        """The user cancels, or there is another `reason`; no effect on a job that is ending by cancellation or has
+        ended.
+        """
+        if not self.graph.machine.can(JobStatus.CANCELLING):
+            return []
+        armed = self.graph.status is JobStatus.FAILING
+        self.graph.cancellation = reason
+        self.graph.transition(JobStatus.CANCELLING, reason or "cancelled by the user")
+        return self._cancel_all(now, arm=not armed)
+
+    def cancellation_timed_out(self, now: float, text: str) -> Actions:
+        """Tasks that still have not ended are given up: freeing their slots kills their workers."""
+        if self.graph.status not in (JobStatus.FAILING, JobStatus.CANCELLING):
+            return []
+        actions: Actions = []
+        for execution in list(self.graph.executions()):
+            if execution.state.is_terminal:
+                continue
+            held = self.pool.remove(execution.allocation_id) if execution.allocation_id else None
+            if held is not None:
+                actions.append(FreeSlot(held, text))
+            execution.machine.transition(ExecutionState.CANCELED, text)
+            actions += self._changed(execution, now)
+        return actions
+
+    def restart_cancel_timed_out(self, restart_id: int, cause: FailureCause, now: float) -> Actions:
+        """Tasks of a restart that have not ended: their workers are killed, and what else runs there goes along."""
+        restart = self._restarts.get(restart_id)
+        if restart is None:
+            return []
+        stuck = {execution.allocation_id for execution in self._live(restart)} - {None}
+        slots = [slot for slot in self.pool.held_slots() if slot.allocation_id in stuck]
+        for slot in slots:
+            self.pool.remove(slot.allocation_id)
+        frees: Actions = [FreeSlot(slot, cause.message) for slot in slots]
+        actions = [*frees, *self._fail_in(slots, cause, now)]
+        return [*actions, *self._fail_all(list(self._live(restart)), cause, now)]
+
+    def restart_due(self, restart_id: int, now: float) -> Actions:
+        """The pause of a restart is over."""
+        restart = self._restarts.get(restart_id)
+        if restart is None:
+            return []
+        restart.pause_over = True
+        return self._restart_when_ready(restart, now)
+
+    def check(self, now: float) -> Actions:
+        """Gives back slots that were idle too long."""
+        idle = self.pool.take_idle(now)
+        if not idle:
+            return []
+        return [*self._queue.declare(), *(FreeSlot(slot, "idle (slot.idle.timeout)") for slot in idle)]
+
+    def explanation(self, now: float) -> str:
+        """What the job waits for, "" when for nothing."""
+        if self.graph.status in _ACTIVE and self.pool.waiting:
+            return f"needs {self.pool.held + self.pool.waiting} slots, has {self.pool.held} of them"
+        if self.graph.status is not JobStatus.RESTARTING:
+            return ""
+        restart = self._restarts.pending()[0]
+        if any(True for _ in self._live(restart)):
+            return "waits for tasks to end before it restarts them"
+        return f"restarts in {max(0.0, restart.due - now):.1f} s: {self._backoff.description}"
+
+    def _schedule(self) -> Actions:
+        return self._queue.schedule(one_by_one=not self._restarts)
+
+    def _execution(self, subtask: Subtask) -> Execution:
+        return self.graph.vertices[subtask.vertex].executions[subtask.number]
+
+    # What becomes of tasks.
+
+    def _changed(self, execution: Execution, now: float) -> Actions:
+        """An execution entered a state by report or by force."""
+        state, status = execution.state, self.graph.status
+        if not state.is_terminal:
+            return []
+        subtask = Subtask(execution.vertex.id, execution.subtask)
+        restart = self._restarts.of(subtask)
+        if restart is not None:
+            if state is ExecutionState.FAILED:
+                self.graph.record_concurrent(cause_of(execution), execution)
+            return self._restart_when_ready(restart, now)
+        if state is ExecutionState.FAILED:
+            return self._fail_together([execution], cause_of(execution), now)
+        if state is ExecutionState.CANCELED and status in _ACTIVE:
+            return self._fail_together([execution], unexpected_cancel(execution), now)
+        if state is ExecutionState.FINISHED and status in _ACTIVE:
+            if left_behind := self._failover.readers_left_behind(execution):
+                return self._restart_uncounted(left_behind, "a reader's split enumerator has ended", now)
+            self._keep_result(subtask, now)
+            self._holds.let_go(subtask, now)
+            actions = self._schedule() if self._queue.has_later else []
+            return [*actions, *self._conclude()]
+        self._holds.let_go(subtask, now)
+        return self._conclude()
+
+    def _keep_result(self, subtask: Subtask, now: float) -> None:
+        """A finished producer's slot stays until its result has been read; a finished consumer needs none."""
+        if not self._failover.has_blocking_edges:
+            return
+        if self._failover.is_result_needed(subtask):
+            self._holds.hold_result(subtask)
+        for producer in self._holds.results():
+            if not self._failover.is_result_needed(producer):
+                self._holds.let_go_result(producer, now)
+
+    def _fail_in(self, slots: list[HeldSlot], cause: FailureCause, now: float) -> Actions:
+        """Slots are lost: what ran there has failed, and what they are needed for waits for others."""
+        if not slots:
+            return []
+        lost = {slot.allocation_id for slot in slots}
+        executions = [execution for execution in self.graph.executions() if execution.allocation_id in lost]
+        for execution in executions:
+            execution.enumerator_lives = False
+        along: set[Subtask] = set()
+        if self.graph.status in _ACTIVE:
+            along = self._failover.readers_without_coordinator(executions)
+            for execution in executions:
+                producer = Subtask(execution.vertex.id, execution.subtask)
+                finished = execution.state is ExecutionState.FINISHED
+                if finished and self._failover.is_result_needed(producer):
+                    self._failover.result_lost(producer)
+                    self._holds.let_go_result(producer, now)
+                    along.add(producer)
+            self.pool.require(
+                slot.shared for slot in slots if slot.shared is not None and self._holds.is_held(slot.shared)
+            )
+        actions = self._fail_all(executions, cause, now, along)
+        return [*actions, *self._schedule_lost()]
+
+    def _schedule_lost(self) -> Actions:
+        """An idle slot may stand in for a lost one at once."""
+        return self._schedule() if self.graph.status in _ACTIVE else self._queue.declare()
+
+    def _fail_all(
+        self,
+        executions: list[Execution],
+        cause: FailureCause,
+        now: float,
+        along: Iterable[Subtask] = (),
+    ) -> Actions:
+        """Marks all first, so that none of them is asked to cancel; then reacts once for all of them."""
+        failed, ended = fail_tasks(executions, cause)
+        actions = self._fail_together(failed, cause, now, along)
+        return [*actions, *(action for execution in ended for action in self._changed(execution, now))]
+
+    def _fail_together(
+        self,
+        executions: list[Execution],
+        cause: FailureCause,
+        now: float,
+        along: Iterable[Subtask] = (),
+    ) -> Actions:
+        """One failure of several tasks; `along` had ended or is alive, and restarts with them."""
+        failed = {Subtask(execution.vertex.id, execution.subtask) for execution in executions} | set(along)
+        if not failed:
+            return []
+        self._record(executions[0] if executions else None, cause)
+        if self.graph.status not in _ACTIVE:
+            for subtask in failed:
+                self._holds.let_go(subtask, now)
+            return self._conclude()
+        return self._failed(failed, cause, now)
+
+    def _record(self, execution: Execution | None, cause: FailureCause) -> None:
+        if self._restarts:
+            self.graph.record_concurrent(cause, execution)
+        else:
+            self.graph.record_exception(cause, execution)
+
+    # Restarting.
+
+    def _failed(self, failed: Iterable[Subtask], cause: FailureCause, now: float) -> Actions:
+        """Restarts what has to, or fails the job. Failures within a restart count as one."""
+        if not self._restarts:
+            self._backoff.failed(now)
+        if not self._backoff.may_restart(now):
+            return self._fail_job(last_cause(cause, self.graph.restarts, self._backoff.description), now)
+        self._rescale.failed(cause)
+        why = f"the job failed while it waited for slots: {cause.message}"
+        answered = self._rescale_slots.fail(why)
+        if self._rescale.next_job is not None or self.needs_global_restart():
+            members = self._failover.everything()
+        else:
+            members = self._failover.tasks_to_restart(failed)
+        if not self._restarts:
+            self.graph.restarts += 1
+        restart = self._restarts.add(members, self._backoff.delay(), now)
+        if self.graph.status is JobStatus.RUNNING:
+            self.graph.transition(JobStatus.RESTARTING, cause.message)
+        return [*answered, *self._begin_restart(restart, now, cause)]
+
+    def _begin_restart(
+        self, restart: PendingRestart, now: float, cause: FailureCause | None = None
+    ) -> Actions:
+        members = restart.members
+        self._queue.forget(members)
+        for subtask in members:
+            self._holds.let_go_result(subtask, now)
+            self._holds.hold(subtask)
+        executions = list(map(self._execution, sorted(members)))
+        # What had its slot, or had asked for one, asks at once; what waits for its inputs does so later.
+        self._queue.require(
+            Subtask(each.vertex.id, each.subtask)
+            for each in executions
+            if each.allocation_id is not None or each.state is ExecutionState.SCHEDULED
+        )
+        cancels = cancel_tasks(executions)
+        attempts = frozenset(each.attempt_id for each in executions)
+        actions: Actions = [TasksRestarting(attempts, restart.delay, cause), *cancels]
+        if any(True for _ in self._live(restart)):
+            actions.append(ArmCancellationTimeout(restart.id))
+        if not restart.pause_over:
+            actions.append(ArmRestart(restart.id, restart.delay))
+        return [*actions, *self._queue.declare(), *self._restart_when_ready(restart, now)]
+
+    def _live(self, restart: PendingRestart) -> Iterable[Execution]:
+        return (each for each in map(self._execution, restart.members) if not each.state.is_terminal)
+
+    def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
+        if not restart.pause_over or any(True for _ in self._live(restart)):
+            return []
+        if self.checkpoints_in_doubt():
+            restart.pause_over = False
+            return [ArmRestart(restart.id, _DOUBT_PAUSE)]
+        if along := self._failover.readers_lost_since(restart.members):
+            return self._begin_restart(self._restarts.add(restart.members | along, 0.0, now), now)
+        self._restarts.remove(restart)
+        self._failover.result_restarts(restart.members)
+        readers = self._failover.readers_to_reset(restart.members)
+        resets = self._resets(readers)
+        replaced: Actions = []
+        if (next_job := self._rescale.next_job) is not None:
+            replaced = self._replace_job(next_job)
+        else:
+            for subtask in restart.members:
+                following = self.graph.next_attempt(self._execution(subtask))
+                following.enumerator_goes_on = subtask.number == 0 and subtask in readers
+            self._queue.add(restart.members)
+        if not self._restarts:
+            self.graph.transition(JobStatus.RUNNING)
+        return [*resets, *replaced, *self._schedule()]
+
+    def _resets(self, readers: Iterable[Subtask]) -> Actions:
+        """Before new attempts are made: where an enumerator lives is told by the former one beside it."""
+        actions: Actions = []
+        for reader in readers:
+            worker = self._execution(Subtask(reader.vertex, 0)).worker
+            if worker is not None:
+                execution = self._execution(reader)
+                operator, ended = execution.vertex.operators[0].id, execution.attempt_id
+                actions.append(ResetReader(worker.resource_id, reader.vertex, operator, reader.number, ended))
+        return actions
+
+    def _replace_job(self, job: JobGraph) -> Actions:
+        """All tasks have ended: the job goes on with other parallelisms, in the slots that it has."""
+        failure = self._rescale.replaced(self.graph.job)
+        self.graph.replace_job(job)
+        self._failover = Failover(self.graph, self._scope)
+        self._holds = SlotHolds(job, self.pool)
+        self.pool.release_unless(self._holds.is_held)
+        # The new tasks ask for what they need, and take what is held for them.
+        self._rescale_slots.drop()
+        self._queue.job_replaced(self._holds, self._failover)
+        actions: Actions = [JobReplaced(job)]
+        return actions if failure is None else [*actions, RescaleEnded(failure)]
+
+    # Ending.
+
+    def _fail_job(self, cause: FailureCause, now: float) -> Actions:
+        self.graph.failure = cause
+        self.graph.transition(JobStatus.FAILING, cause.message)
+        return self._cancel_all(now, arm=True)
+
+    def _cancel_all(self, now: float, arm: bool) -> Actions:
+        self._queue.clear()
+        self._restarts.clear()
+        answered = self._rescale_slots.fail(f"the job is {self.graph.status.value}")
+        actions = [*answered, *cancel_tasks(self.graph.executions())]
+        for execution in self.graph.executions():
+            if execution.state.is_terminal:
+                self._holds.let_go(Subtask(execution.vertex.id, execution.subtask), now)
+        if arm and not self.graph.all_ended:
+            actions.append(ArmCancellationTimeout())
+        return [*actions, *self._conclude()]
+
+    def _conclude(self) -> Actions:
+        """Ends the job when nothing lives any more."""
+        graph = self.graph
+        if not graph.all_ended or graph.machine.is_terminal or self._restarts:
+            return []
+        if self._rescale.stops_tasks and graph.status is JobStatus.RUNNING:
+            return []
+        ends = {
+            JobStatus.RUNNING: JobStatus.FINISHED,
+            JobStatus.FAILING: JobStatus.FAILED,
+            JobStatus.CANCELLING: JobStatus.CANCELED,
+        }
+        graph.transition(ends[graph.status])
+        slots = self.pool.clear()
+        frees: Actions = [FreeSlot(slot, f"the job is {graph.status.value}") for slot in slots]
+        # Slots that become free before the ResourceManager knows would come back to this job.
+        return [*self._queue.declare(), *frees, JobEnded(graph.status)]

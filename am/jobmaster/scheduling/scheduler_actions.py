@@ -1,0 +1,130 @@
+"""What a JobScheduler asks its JobMaster to do: plain values, carried out in order.
+
+Owner: none (frozen values).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yarrow.am.execution.execution_graph import Execution
+from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot
+from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.messages import FailureCause
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareRequirements:
+    """Tell the ResourceManager that the job needs so many slots in all."""
+
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Start these executions; their workers and allocations are set."""
+
+    executions: tuple[Execution, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTasks:
+    """Ask a TaskExecutor to cancel tasks."""
+
+    resource_id: ResourceID
+    attempts: tuple[ExecutionAttemptID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """Give a slot back to its TaskExecutor; whatever still runs there is killed."""
+
+    slot: HeldSlot
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCancellationTimeout:
+    """Call `cancellation_timed_out` after task.cancellation.timeout; of a restart, `restart_cancel_timed_out`."""
+
+    #: The restart whose tasks are being cancelled; None = the whole job ends.
+    restart_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRestart:
+    """Call `restart_due` with that id after so many seconds."""
+
+    restart_id: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRestarting:
+    """These attempts have failed or are being cancelled, to start again: pending checkpoints are void."""
+
+    attempts: frozenset[ExecutionAttemptID]
+    #: Seconds until they start at the earliest.
+    delay: float
+    #: None when no failure is the reason.
+    cause: FailureCause | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetReader:
+    """Tell a source's enumerator that a reader starts again, before it does."""
+
+    #: Where the enumerator lives.
+    resource_id: ResourceID
+    vertex_id: JobVertexID
+    operator_id: OperatorID
+    subtask: int
+    #: The attempt that has ended.
+    attempt_id: ExecutionAttemptID
+
+
+@dataclass(frozen=True, slots=True)
+class JobReplaced:
+    """From now on the job has these parallelisms; comes before its tasks are deployed."""
+
+    job: JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleSlotsAnswered:
+    """All slots of the parallelism that is wished for are held, or, with a failure, are not waited for any more."""
+
+    failure: FailureCause | None
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleEnded:
+    """All tasks run at the new parallelism, or, with a failure, the job has gone back to the former one."""
+
+    failure: FailureCause | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The job is FINISHED, CANCELED or FAILED and holds no slot any more."""
+
+    status: JobStatus
+
+
+SchedulerAction = (
+    DeclareRequirements
+    | Deploy
+    | CancelTasks
+    | FreeSlot
+    | ArmCancellationTimeout
+    | ArmRestart
+    | TasksRestarting
+    | ResetReader
+    | JobReplaced
+    | RescaleSlotsAnswered
+    | RescaleEnded
+    | JobEnded
+)
+Actions = list[SchedulerAction]

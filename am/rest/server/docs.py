@@ -1,0 +1,163 @@
+"""docs/rest.md: written from the application's OpenAPI document, so that it cannot say other than the code.
+
+Owner: a developer's command, `python -m yarrow.am.rest.server.docs [--check] [FILE]`. It starts no server and
+reaches no cluster. The text depends on the declarations alone, never on the machine or the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from yarrow.am.rest.server.app import create_app
+from yarrow.am.rest.services import RestServices, RestSettings
+from yarrow.runtime.rpc.gateways import DispatcherGateway, ResourceManagerGateway
+
+DEFAULT_TARGET: Final = Path("docs") / "rest.md"
+
+_INTRODUCTION: Final = """\
+# REST API
+
+This page is generated: `python -m yarrow.am.rest.server.docs` writes it from the models that the server answers with.
+A running server shows the same at `/docs`, and as an OpenAPI document at `/openapi.json`.
+
+Paths and fields are those of Flink's REST API, and where Flink 1.x and 2.x name a thing differently both names
+are there. What is only here is said to be Yarrow's.
+
+- Every path works bare and under `/v1`. Ids are 32 hexadecimal digits. Times are epoch milliseconds, durations
+  milliseconds, sizes bytes; -1 means not yet.
+- A refusal is `{"errors": ["..."]}` with a status below 500 for what the caller did: 400 a wrong parameter, id or
+  body, 403 not allowed, 404 no such thing, 405 wrong method, 408 a body that does not come, 409 not in this state,
+  413 too large (`rest.server.max-content-length`), 422 an uploaded program that failed. 503 and 504 mean that a
+  part of the cluster does not answer.
+- A body that is not multipart is read as JSON, whatever type the request says.
+- On a loopback address every request has to name this server by a loopback name or address, by the address at which it
+  listens, by a name of its host or by `rest.address`. Whatever changes something, runs a program or takes rows away may
+  not come from a page of another origin, unless `web.access-control-allow-origin` names that origin; nor may such
+  pages read, since the header of that name is absent. `GET /jars/{jarid}/plan` wants `X-Requested-With: NAME` from
+  clients that are no page of the server. Clients that are no browsers need nothing else.
+- On YARN and on any other address every request bears `Authorization: Bearer TOKEN`, with the token that `yarrow token`
+  prints; without it the answer is 401. Through YARN's proxy there are views only. [security.md](security.md) has more.
+- Uploaded programs are Python files or zips of modules. Their main runs in a process of its own, at most two
+  minutes (`web.timeout` if that is less), and its jobs are submitted when it has ended well.
+
+Metrics for Prometheus have a port of their own, 9249 or the first free one up to 9260, or what
+`metrics.reporter.prom.port` says; setting that, or naming `prom` in `metrics.reporters`, switches it on. One endpoint,
+in the control plane process, shows the metrics of all processes of the cluster, in the names and labels of Flink's
+reporter; there is nothing to scrape on TaskExecutors.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def open_api() -> dict[str, Any]:
+    """The OpenAPI document of an application without a cluster: it is never asked anything."""
+    nothing = cast("Any", None)
+    services = RestServices(
+        dispatcher=cast("DispatcherGateway", nothing),
+        resource_manager=cast("ResourceManagerGateway", nothing),
+        connect_task_executor=cast("Any", nothing),
+    )
+    return create_app(services, RestSettings()).openapi()
+
+
+def _lines() -> Iterator[str]:
+    api = open_api()
+    yield _INTRODUCTION
+    groups: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            groups.setdefault(operation["tags"][0], []).append((path, method, operation))
+    for title, operations in groups.items():
+        yield f"## {title}\n"
+        for path, method, operation in operations:
+            yield from _operation(path, method, operation)
+    yield "## Bodies\n"
+    for name, schema in sorted(api["components"]["schemas"].items()):
+        yield from _schema(name, schema)
+
+
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {method.upper()} {path}\n"
+    yield f"{operation['description']}\n"
+    for parameter in operation.get("parameters", []):
+        if parameter["in"] == "query":
+            text = f"- `{parameter['name']}` ({_type(parameter['schema'])})"
+            yield f"{text}: {parameter['description']}" if "description" in parameter else text
+    for kind, body in operation.get("requestBody", {}).get("content", {}).items():
+        yield f"- Request: {kind}, {_type(body['schema'])}"
+    for status, answer in operation["responses"].items():
+        if int(status) < 400:
+            yield f"- Answer {status}: {_answer(answer)}"
+    refusals = [status for status in operation["responses"] if int(status) >= 400]
+    yield f"- Refusals: {', '.join(refusals)}\n"
+
+
+def _answer(answer: Mapping[str, Any]) -> str:
+    parts = [f"{kind}, {_type(body['schema'])}" for kind, body in answer.get("content", {}).items()]
+    told = answer["description"]
+    return "; ".join(parts) if told == "Successful Response" else f"{'; '.join(parts)}. {told}"
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {name}\n"
+    if "description" in schema:
+        yield f"{' '.join(str(schema['description']).split())}\n"
+    required = set(schema.get("required", ()))
+    for field, inner in schema.get("properties", {}).items():
+        optional = "" if field in required else ", may be left out"
+        told = f": {inner['description']}" if "description" in inner else ""
+        yield f"- `{field}` {_type(inner)}{optional}{told}"
+    if "enum" in schema:
+        yield ", ".join(f"`{value}`" for value in schema["enum"])
+    yield ""
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(part) for part in schema["anyOf"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"array of {_type(schema['items'])}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"map of {_type(schema['additionalProperties'])}"
+    if schema.get("format") == "binary" or "contentMediaType" in schema:
+        return "bytes"
+    return str(kind)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the page; with --check only says whether the file is up to date, by the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m yarrow.am.rest.server.docs", description="Write docs/rest.md."
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT_TARGET)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when the file is out of date"
+    )
+    options = parser.parse_args(arguments)
+    page = render()
+    if not options.check:
+        options.file.write_text(page, encoding="utf-8")
+        return 0
+    if options.file.is_file() and options.file.read_text(encoding="utf-8") == page:
+        return 0
+    print(f"{options.file} is out of date: run python -m yarrow.am.rest.server.docs", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Application: main() of the user's program runs in a child process beside the master, and the application ends with it
+and its last job.
+
+Owner: the master's loop. The program submits by REST on loopback, with a token of its own, so that whatever a
+JobClient can do works there; nothing of it is loaded in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from dataclasses import replace
+
+from yarrow.am.rest.server.server import RestServer
+from yarrow.am.rest.services import EntranceKind, RestServices, RestSettings
+from yarrow.am.yarn.modes.application_end import ApplicationEnd, end_of_jobs
+from yarrow.am.yarn.modes.cluster import RunningCluster, until_led
+from yarrow.am.yarn.modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
+from yarrow.am.yarn.modes.program_process import ProgramPlace, Sessions, run_main
+from yarrow.am.yarn.modes.progress import following
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+from yarrow.runtime.config.client_interpreter import client_interpreter
+from yarrow.runtime.rpc.messages import JobResult
+from yarrow.runtime.yarn.gateways import FinalStatus
+from yarrow.runtime.yarn.layout import USER_FOLDER
+
+_LOOPBACK = "127.0.0.1"
+#: What the program prints, beside the master's log and where Flink has it.
+_OUTPUT_FILE = "jobmanager.out"
+#: Below the program's files, for an archive that holds the interpreter of main().
+_INTERPRETERS = "interpreters"
+#: Seconds that jobs which a failed program left behind have to be cancelled.
+_CANCEL_LIMIT = 10.0
+_log = logging.getLogger(__name__)
+
+
+async def run_application(
+    cluster: RunningCluster, services: RestServices, settings: RestSettings, sessions: Sessions
+) -> ApplicationEnd:
+    """Returns when main() and the last job have ended."""
+    program = cluster.description.program
+    if program is None:
+        raise InvalidProgramError(
+            "an application in application mode has a program: its description names none"
+        )
+    # In the application mode of YARN alone is main()'s interpreter not chosen by the client.
+    interpreter = await asyncio.to_thread(
+        client_interpreter, cluster.config, lambda: cluster.folder.path / USER_FOLDER / _INTERPRETERS
+    )
+    token = secrets.token_urlsafe(32)
+    token_hash = hashlib.sha256(token.encode()).digest()
+    own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
+    server = RestServer(services, own)
+    # Before main() submits anything: what it is refused then would be the program's failure.
+    await until_led(cluster.plane.dispatcher_gateway())
+    try:
+        await server.start(_LOOPBACK, (0,))
+        start = ProgramStart(
+            program=program,
+            configuration=cluster.config.to_dict(redact=False),
+            rest_host=_LOOPBACK,
+            rest_port=server.port,
+            rest_token=token,
+            result_key=cluster.result_key,
+            job_id_seed=cluster.folder.application_id,
+        )
+        output = cluster.folder.log_directory / _OUTPUT_FILE
+        place = ProgramPlace(cluster.folder.path, output, interpreter)
+        async with following(cluster):
+            end = await run_main(start, place, sessions)
+            return await _end_with(cluster, end)
+    finally:
+        await server.stop()
+
+
+async def _end_with(cluster: RunningCluster, end: ProgramEnd) -> ApplicationEnd:
+    if end.outcome is ProgramOutcome.RETURNED:
+        results = await _results(cluster)
+        if not results:
+            return ApplicationEnd(FinalStatus.SUCCEEDED, "The program has ended; it executed no job.")
+        return end_of_jobs(results)
+    _log.info("the program's main %s:\n%s", end.outcome.value, end.text)
+    await _cancel_jobs(cluster)
+    if end.outcome is ProgramOutcome.CANCELLED:
+        return ApplicationEnd(FinalStatus.KILLED, end.text)
+    return ApplicationEnd(FinalStatus.FAILED, end.text)
+
+
+async def _results(cluster: RunningCluster) -> list[JobResult]:
+    """Of all jobs, the last one's end awaited."""
+    return [await cluster.result_of(job.job_id) for job in await cluster.jobs()]
+
+
+async def _cancel_jobs(cluster: RunningCluster) -> None:
+    """Jobs that a failed program has left running have nobody who waits for them."""
+    dispatcher = cluster.plane.dispatcher_gateway()
+    running = [job for job in await cluster.jobs() if not job.status.is_globally_terminal]
+    for job in running:
+        try:
+            await dispatcher.cancel_job(job.job_id)
+        except YarrowError as error:
+            _log.info("job %s is not cancelled: %s", job.job_id, error)
+    try:
+        async with asyncio.timeout(_CANCEL_LIMIT):
+            for job in running:
+                await cluster.result_of(job.job_id)
+    except TimeoutError:
+        _log.warning("jobs do not end within %g s: they end with the application", _CANCEL_LIMIT)

@@ -1,0 +1,109 @@
+"""RunningCluster: what a deployment mode may ask of the master it runs in.
+
+Owner: the master's loop. A mode submits, waits and says how the application ends; it starts and stops nothing of the
+cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from yarrow.am.control_plane import ControlPlane
+from yarrow.am.leader_gateway import NoLeaderError
+from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.yarn.modes.application_end import ApplicationEnd, end_of_job
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.ha.records import RecordsError
+from yarrow.runtime.rpc.errors import RpcUnavailableError
+from yarrow.runtime.rpc.gateways import DispatcherGateway
+from yarrow.runtime.rpc.messages import JobOverview, JobResult
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode
+from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.gateways import FinalStatus
+
+#: Seconds between two looks at what clients do.
+LOOK = 0.1
+#: Seconds for which the result of a job waits for a client that has not asked yet, or not for so long.
+CLIENT_PATIENCE = 5.0
+#: Seconds that a client has for further questions once it knows the result.
+LAST_QUESTIONS = 1.0
+#: Seconds that clients have altogether.
+LONGEST_STAY = 60.0
+#: As CLIENT_PATIENCE and LONGEST_STAY, for one that reads the rows that the job has left: a program may take its time
+#: over them.
+READER_PATIENCE, LONGEST_READ = 30.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """The master after its start."""
+
+    plane: ControlPlane
+    config: Settings
+    description: ApplicationDescription
+    folder: ContainerFolder
+    activity: ClientActivity
+    clock: Clock
+    #: By which its workers seal rows of execute_and_collect.
+    result_key: bytes = field(default=b"", repr=False)
+    #: Told how much of the application is done, 0.0 to 1.0.
+    report_progress: Callable[[float], None] = lambda progress: None
+
+    async def result_of(self, job_id: JobID) -> JobResult:
+        """How a job has ended for good, however often the leadership changes until then."""
+        dispatcher = self.plane.dispatcher_gateway()
+        while True:
+            with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError, RecordsError):
+                result = await dispatcher.request_job_result(job_id)
+                if result.status.is_globally_terminal:
+                    return result
+            await asyncio.sleep(LOOK)
+
+    async def jobs(self) -> tuple[JobOverview, ...]:
+        """All of the cluster, however often the leadership changes until somebody tells."""
+        dispatcher = self.plane.dispatcher_gateway()
+        while True:
+            with contextlib.suppress(RpcUnavailableError, FencingTokenError):
+                return await dispatcher.list_jobs()
+            await asyncio.sleep(LOOK)
+
+    async def stopped_by_a_client(self) -> ApplicationEnd:
+        """How an application with jobs of its own ends when a client asks for it: as its only job did, if that did."""
+        jobs: tuple[JobOverview, ...] = ()
+        # One look: whoever was asked to end does not wait for a leader.
+        with contextlib.suppress(YarrowError):
+            jobs = await self.plane.dispatcher_gateway().list_jobs()
+        if self.description.mode is DeploymentMode.PER_JOB and jobs and jobs[0].status.is_globally_terminal:
+            return end_of_job(await self.result_of(jobs[0].job_id))
+        return ApplicationEnd(
+            FinalStatus.KILLED, "The application was stopped by a client before its jobs had ended."
+        )
+
+    async def stay_for_clients(self, job_id: JobID) -> None:
+        """Returns when a client has been told the result of an ended job and has its rows, or none asks for them."""
+        begin = self.clock.monotonic()
+        while True:
+            patience, longest = CLIENT_PATIENCE, LONGEST_STAY
+            if self.activity.reads_rows(job_id):
+                patience, longest = READER_PATIENCE, LONGEST_READ
+            elif self.activity.has_told(job_id):
+                patience = LAST_QUESTIONS
+            stayed = self.clock.monotonic() - begin
+            if stayed >= longest or min(stayed, self.activity.seconds_since_request()) > patience:
+                return
+            await asyncio.sleep(LOOK)
+
+
+async def until_led(dispatcher: DispatcherGateway) -> None:
+    """Returns when a leader answers: a later attempt has to wait for the end of the former one's session."""
+    while True:
+        with contextlib.suppress(RpcUnavailableError, FencingTokenError):
+            await dispatcher.list_jobs()
+            return
+        await asyncio.sleep(LOOK)

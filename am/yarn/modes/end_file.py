@@ -1,0 +1,47 @@
+"""How an application has ended, for its next attempt, where nothing is highly available: a file in the application's
+own folder on HDFS, which goes with the application.
+
+Owner: blocking. The file gets its name when it is whole: an attempt that is ended while it writes has recorded nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final
+
+import msgspec
+
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.whole_files import write_whole
+
+END_FILE: Final = "yarrow-end.json"
+_log = logging.getLogger(__name__)
+
+
+class EndFile:
+    """The record of one application; errors are those of the file system."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = join(folder, END_FILE)
+
+    def write(self, end: ApplicationEnd) -> None:
+        """From now on no attempt runs anything of the application; the first end that was recorded stays."""
+        if exists(file_system_for(self._path), self._path):
+            return
+        with contextlib.suppress(FileExistsError):
+            write_whole(self._path, msgspec.json.encode(end))
+
+    def read(self) -> ApplicationEnd | None:
+        """What a former attempt has recorded."""
+        try:
+            with file_system_for(self._path).open(self._path) as file:
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(data, type=ApplicationEnd)
+        except msgspec.DecodeError as error:
+            _log.error("%s does not decode: %s", self._path, error)
+            return None

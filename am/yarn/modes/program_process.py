@@ -1,0 +1,132 @@
+"""The child process in which an application's main() runs, seen from the master.
+
+Owner: the master's loop. The child leads a session of its own; however it ends, nothing of that session is left. What
+the program prints goes into a file beside the master's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from yarrow.am.yarn.modes.program_messages import (
+    ProgramEnd,
+    ProgramOutcome,
+    ProgramStart,
+    decode_end,
+    encode_start,
+)
+from yarrow.runtime.config.interpreter import environment_for
+
+#: Found by name: the master never imports what may run user code.
+_MODULE = "yarrow.cli.application_program"
+#: Of a program that ended without a word, the end of what it printed.
+_TAIL_BYTES = 4096
+_MAX_END_BYTES = 16 << 20
+
+
+class Sessions(Protocol):
+    """Where sessions are noted that must not outlive this process."""
+
+    def add(self, session: int) -> None: ...
+
+    def remove(self, session: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPlace:
+    """Where the child runs."""
+
+    working_directory: Path
+    #: Receives what the program prints.
+    output: Path
+    interpreter: str = sys.executable
+
+    def command(self, results: int) -> tuple[str, ...]:
+        """Of the child, which tells the end of main() to the descriptor."""
+        return (self.interpreter, "-u", "-m", _MODULE, str(results))
+
+
+async def run_main(start: ProgramStart, place: ProgramPlace, sessions: Sessions) -> ProgramEnd:
+    """Runs main() to its end. A process that ends without saying how has failed; cancelled, it is killed."""
+    async with _child(place, sessions) as (process, results):
+        assert process.stdin is not None
+        process.stdin.write(encode_start(start))
+        # A child that died before it read says so by its status.
+        with contextlib.suppress(ConnectionError):
+            await process.stdin.drain()
+        said = await results.read(_MAX_END_BYTES)
+        while said and (more := await results.read(_MAX_END_BYTES)):
+            said += more
+        if not said:
+            status = await process.wait()
+            return ProgramEnd(outcome=ProgramOutcome.FAILED, text=_unexplained(status, place.output))
+    try:
+        return decode_end(said)
+    except msgspec.DecodeError as error:
+        return ProgramEnd(
+            outcome=ProgramOutcome.FAILED, text=f"what the program's process said cannot be read: {error}"
+        )
+
+
+@contextlib.asynccontextmanager
+async def _child(
+    place: ProgramPlace, sessions: Sessions
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
+    read_end, write_end = os.pipe()
+    results = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(results), os.fdopen(read_end, "rb", 0)
+    )
+    output = os.open(
+        place.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640
+    )
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *place.command(write_end),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=(write_end,),
+                start_new_session=True,
+                cwd=place.working_directory,
+                env=environment_for(place.interpreter, os.environ),
+            )
+        finally:
+            os.close(write_end)
+            os.close(output)
+        sessions.add(process.pid)
+        try:
+            yield process, results
+        finally:
+            # The session lives on under the same number while any of its processes does.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            sessions.remove(process.pid)
+            if process.stdin is not None:
+                process.stdin.close()
+    finally:
+        transport.close()
+
+
+def _unexplained(status: int, output: Path) -> str:
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+    try:
+        tail = output.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+    except OSError:
+        tail = ""
+    return f"The program {how} while its main ran." + (
+        f" The end of what it printed:\n{tail}" if tail else ""
+    )

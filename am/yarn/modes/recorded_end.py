@@ -1,0 +1,34 @@
+"""How an application has ended, stored until YARN has been told: an attempt that comes in between only reports it.
+
+Owner: blocking. It lies beside the results of jobs, which stay as long.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from yarrow.am.dispatcher.job_graph_store import RESULTS
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.runtime.ha.records import LeaderRecords, Put
+
+END_RECORD = f"{RESULTS}/application"
+_log = logging.getLogger(__name__)
+
+
+def record_end(records: LeaderRecords, end: ApplicationEnd) -> None:
+    """From now on no attempt runs anything of the application; RecordsError."""
+    records.write(Put(END_RECORD, msgspec.json.encode(end)))
+
+
+def recorded_end(records: LeaderRecords) -> ApplicationEnd | None:
+    """What a former attempt has recorded; RecordsError."""
+    data = records.read(END_RECORD)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=ApplicationEnd)
+    except msgspec.DecodeError as error:
+        _log.error("%s does not decode: %s", END_RECORD, error)
+        return None

@@ -1,0 +1,373 @@
+"""RunningMaster: control plane, web servers and deployment mode of one attempt of an application, from start to end.
+
+Owner: the event loop on which `run` was called. It publishes addresses and never a secret; what makes an attempt fail
+is raised, and decided about by the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Awaitable
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
+from yarrow.am.dispatcher.job_graph_store import RESULTS
+from yarrow.am.leader_gateway import NoLeaderError
+from yarrow.am.rest.activity import ClientActivity
+from yarrow.am.rest.server.server import RestServer
+from yarrow.am.rest.services import RestServices
+from yarrow.am.rest.views.application import WholeApplication
+from yarrow.am.yarn.application_master_settings import ApplicationMasterSettings
+from yarrow.am.yarn.modes.application_end import ApplicationEnd
+from yarrow.am.yarn.modes.cluster import LOOK, RunningCluster, until_led
+from yarrow.am.yarn.modes.end_file import EndFile
+from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
+from yarrow.am.yarn.yarn_driver import ExplainWaiting, YarnDriver
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.config.memory import SKEIN_MEMORY
+from yarrow.runtime.config.options import jobmanager
+from yarrow.runtime.fs.file_system import FileSystemError, join
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.ha.none import NoHighAvailability
+from yarrow.runtime.ha.records import RecordsError
+from yarrow.runtime.ha.services import HighAvailabilityServices
+from yarrow.runtime.ha.settings import cluster_id, is_highly_available, storage_directory
+from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
+from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+from yarrow.runtime.rpc.in_process import InProcessTransport
+from yarrow.runtime.rpc.service import AddressError, RpcService
+from yarrow.runtime.security.result_proof import result_key
+from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
+from yarrow.runtime.yarn.container_files import ContainerFolder
+from yarrow.runtime.yarn.container_output import ContainerOutput
+from yarrow.runtime.yarn.delegation_tokens import tokens_end
+from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
+from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
+from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
+from yarrow.runtime.yarn.waiting_containers import ContainerExplainer
+
+#: Where the page stands below the tracking URL, and what Skein's own page calls it.
+_PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
+_LOG_FILE = "jobmanager.log"
+#: The proxy asks by Skein's Java ApplicationMaster, which runs in this container: nobody else needs to reach it.
+_LOOPBACK = "127.0.0.1"
+#: Seconds that the orderly end of the cluster may take; YARN ends what is left.
+_STOP_LIMIT = 10.0
+#: Seconds that each look at, or change of, what is stored may take at the end: what is left then nobody removes.
+_RECORDS_LIMIT = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Children(Protocol):
+    """Where processes that must not outlive this one are noted, by the number of their session."""
+
+    def add(self, session: int) -> None: ...
+
+    def remove(self, session: int) -> None: ...
+
+
+class RunningMaster:
+    """One attempt."""
+
+    def __init__(
+        self,
+        description: ApplicationDescription,
+        secrets: MasterSecrets,
+        folder: ContainerFolder,
+        temporary_directory: Path,
+        gateway: YarnMasterGateway,
+        children: Children,
+        clock: Clock | None = None,
+        explain_waiting: ExplainWaiting | None = None,
+    ) -> None:
+        self._description = description
+        self._folder = folder
+        self._secret = secrets.data_secret
+        self._gateway = gateway
+        self._children = children
+        self._clock = clock or SystemClock()
+        self._settings = ApplicationMasterSettings.of(description, secrets, folder, temporary_directory)
+        use_hdfs_settings(HdfsSettings.of(self._settings.config))
+        explain = explain_waiting or ContainerExplainer(self._settings.config, folder.application_id)
+        read_output = ContainerOutput(self._settings.config)
+        self._driver = YarnDriver(gateway, self._settings.driver, self._clock, explain, read_output)
+        self._activity = ClientActivity(self._clock)
+        self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())
+        self._plane: ControlPlane | None = None
+        self._servers: list[RestServer] = []
+
+    async def run(self) -> ApplicationEnd | None:
+        """Runs until the application ends; None when this attempt alone was told to (SIGTERM).
+
+        Raises what makes the attempt fail. Nothing of the cluster is left afterwards; that the application has ended,
+        and how, stays stored until `forget` is called, which is to come after YARN has been told.
+        """
+        told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, told.set)
+        end: ApplicationEnd | None = None
+        try:
+            cluster = await self._start()
+            end = await self._until_end(cluster, told)
+            if end is not None:
+                await self._record(end)
+            return end
+        finally:
+            # What is stored of the application is for its next attempt: there is none after its end.
+            await self._stop(clean_up=end is not None)
+
+    async def forget(self, told: bool = True) -> None:
+        """Once YARN knows the end: what is still stored goes, unless `told` is False. Never raises."""
+        if self._plane is not None:
+            await self._limited(self._plane.close(keep=not told), self._not_removed)
+
+    async def _record(self, end: ApplicationEnd) -> None:
+        """Before anything is removed, and before YARN is told: an attempt that comes meanwhile repeats no job."""
+        plane, file = self._plane, self._end_file
+        if plane is not None and is_highly_available(self._settings.config):
+            noted = asyncio.to_thread(lambda: record_end(plane.records, end))
+        elif file is not None:
+            noted = asyncio.to_thread(file.write, end)
+        else:
+            return
+        await self._limited(noted, "the end of the application was not recorded")
+
+    async def _limited(self, work: Awaitable[None], otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(_RECORDS_LIMIT):
+                await work
+        except TimeoutError:
+            _log.warning("%s within %g s", otherwise, _RECORDS_LIMIT)
+        except Exception:
+            # How the application ends is known, and is told all the same.
+            _log.exception("%s", otherwise)
+
+    @property
+    def _not_removed(self) -> str:
+        config = self._settings.config
+        where = f" in ZooKeeper, and in {storage_directory(config)}," if is_highly_available(config) else ""
+        return f"what is stored{where} was not removed"
+
+    async def _until_end(self, cluster: RunningCluster, told: asyncio.Event) -> ApplicationEnd | None:
+        mode = asyncio.create_task(self._run_mode(cluster), name="deployment mode")
+        asked = asyncio.create_task(cluster.plane.wait_for_shut_down(), name="asked by a client to end")
+        ending = asyncio.create_task(told.wait(), name="told to end")
+        noting = asyncio.create_task(self._note_environment(), name="use of the environment")
+        # A session ends in its own way when a client asks for it.
+        is_session = self._description.mode is DeploymentMode.SESSION
+        try:
+            awaited = {mode, ending} if is_session else {mode, ending, asked}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if mode.done():
+                return mode.result()
+            return None if ending.done() else await cluster.stopped_by_a_client()
+        finally:
+            for task in (mode, asked, ending, noting):
+                task.cancel()
+            await asyncio.gather(mode, asked, ending, noting, return_exceptions=True)
+
+    async def _note_environment(self) -> None:
+        """For as long as this runs, no client takes the environment for an unused one: twice a day."""
+        while self._description.environment:
+            await asyncio.sleep(USE_NOTED_MS / 1000 / 2)
+            await asyncio.to_thread(note_uses, self._description.environment, self._clock)
+
+    @property
+    def _end_file(self) -> EndFile | None:
+        """Where the end is recorded without high availability; None where no attempt follows, or there is no place."""
+        folders = self._description.applications_folder
+        if is_highly_available(self._settings.config) or self._description.max_attempts == 1 or not folders:
+            return None
+        return EndFile(join(folders, self._folder.application_id))
+
+    async def _end_of_former_attempt(self, plane: ControlPlane) -> ApplicationEnd | None:
+        """How the application has ended already, if YARN could not be told."""
+        if self._folder.attempt == 1:
+            return None
+        if not is_highly_available(self._settings.config):
+            return await self._end_in_file()
+        while True:
+            await until_led(plane.dispatcher_gateway())
+            try:
+                return await asyncio.to_thread(lambda: recorded_end(plane.records))
+            except (NoLeaderError, RecordsError) as error:
+                _log.info("how a former attempt ended is not known yet: %s", error)
+            await asyncio.sleep(LOOK)
+
+    async def _end_in_file(self) -> ApplicationEnd | None:
+        file = self._end_file
+        try:
+            return None if file is None else await asyncio.to_thread(file.read)
+        except (OSError, FileSystemError) as error:
+            _log.warning(
+                "whether a former attempt has ended the application is not known, it runs: %s", error
+            )
+            return None
+
+    async def _run_mode(self, cluster: RunningCluster) -> ApplicationEnd:
+        if (end := await self._end_of_former_attempt(cluster.plane)) is not None:
+            _log.info("the application has ended in a former attempt: YARN is told")
+            return end
+        match self._description.mode:
+            case DeploymentMode.SESSION:
+                from yarrow.am.yarn.modes.session import run_session
+
+                return await run_session(cluster)
+            case DeploymentMode.PER_JOB:
+                from yarrow.am.yarn.modes.per_job import run_per_job
+
+                return await run_per_job(cluster)
+            case DeploymentMode.APPLICATION:
+                from yarrow.am.yarn.modes.application import run_application
+
+                return await run_application(
+                    cluster, self._program_services(), self._settings.rest, self._children
+                )
+
+    # Start and end.
+
+    async def _start(self) -> RunningCluster:
+        rpc = await self._free_rpc()
+        services = ControlPlaneServices(clock=self._clock, high_availability=await self._high_availability())
+        self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane, services)
+        await plane.start()
+        server = RestServer(self._services(self._activity), self._settings.rest)
+        self._servers.append(server)
+        # Clients can be told at once: the kernel holds their connections while the web framework is loaded.
+        address = await server.start(self._settings.rest_host, self._settings.rest_ports, lazily=True)
+        server.load_soon()
+        await plane.announce_web(address)
+        await self._publish(KV_ATTEMPT, f"{self._folder.attempt}/{self._description.max_attempts}")
+        await self._publish(KV_REST_ADDRESS, address)
+        _log.info("JobManager Web Interface: %s", address)
+        proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
+        self._servers.append(proxied)
+        await self._add_page(await proxied.start(_LOOPBACK, (0,), lazily=True))
+        return RunningCluster(
+            plane=plane,
+            config=self._settings.config,
+            description=self._description,
+            folder=self._folder,
+            activity=self._activity,
+            clock=self._clock,
+            result_key=result_key(self._secret),
+            report_progress=self._report_progress,
+        )
+
+    async def _stop(self, clean_up: bool) -> None:
+        try:
+            async with asyncio.timeout(_STOP_LIMIT):
+                for server in self._servers:
+                    await server.stop()
+                if self._plane is not None:
+                    # An id of YARN's never comes again: nobody could go on with the jobs of a session.
+                    await self._plane.stop_work(clean_up, even_unfinished=self._is_own_cluster)
+        except TimeoutError:
+            _log.warning("the cluster has not ended within %g s: YARN ends what is left of it", _STOP_LIMIT)
+        except Exception:
+            # How the application ends is known, and is told all the same.
+            _log.exception("the cluster did not end as it should")
+        if self._plane is None:
+            return
+        if clean_up:
+            await self._limited(self._plane.remove_all_but(RESULTS), self._not_removed)
+        else:
+            await self._limited(self._plane.close(), "the session of ZooKeeper was not ended")
+
+    @property
+    def _is_own_cluster(self) -> bool:
+        config = self._settings.config
+        return is_highly_available(config) and cluster_id(config) == self._folder.application_id
+
+    async def _high_availability(self) -> HighAvailabilityServices:
+        if not is_highly_available(self._settings.config):
+            return NoHighAvailability()
+        from yarrow.runtime.ha.zookeeper_services import open_services
+
+        return await asyncio.to_thread(open_services, self._settings.config, self._secret)
+
+    async def _free_rpc(self) -> RpcService:
+        """A service for the first of the ports that is free; its own `start` binds it."""
+        candidates = self._settings.rpc
+        for settings in candidates[:-1]:
+            if await _is_free(settings):
+                return _service(settings)
+        return _service(candidates[-1])
+
+    # What others are told.
+
+    def _services(self, activity: ClientActivity) -> RestServices:
+        plane = self._plane
+        assert plane is not None
+
+        return RestServices(
+            dispatcher=plane.dispatcher_gateway(),
+            resource_manager=plane.resource_manager_gateway(),
+            connect_task_executor=lambda address: plane.rpc.connect(address, TASK_EXECUTOR),
+            settings=self._settings.config,
+            store_blob=plane.store_blob,
+            log_directory=self._folder.log_directory,
+            log_file_name=_LOG_FILE,
+            container_of=self._driver.container_of,
+            attempt=self._folder.attempt,
+            max_attempts=self._description.max_attempts,
+            tokens_end_ms=tokens_end(os.environ),
+            application=self._application,
+            memory_limit=max(
+                0, self._settings.config.get(jobmanager.PROCESS_SIZE).bytes - SKEIN_MEMORY.bytes
+            ),
+            activity=activity,
+        )
+
+    def _program_services(self) -> RestServices:
+        """For the application's own program, whose questions keep nobody waiting."""
+        return self._services(ClientActivity(self._clock))
+
+    async def _publish(self, key: str, value: str) -> None:
+        await asyncio.to_thread(self._gateway.publish, key, value)
+
+    async def _add_page(self, address: str) -> None:
+        try:
+            await asyncio.to_thread(self._gateway.add_page, _PAGE_ROUTE, address, _PAGE_NAME)
+        except YarnError as error:
+            _log.warning("REST is not to be seen through YARN's proxy: %s", error)
+
+    def _report_progress(self, progress: float) -> None:
+        work = asyncio.get_running_loop().run_in_executor(None, partial(self._gateway.set_progress, progress))
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def application_for_rest(
+    description: ApplicationDescription, application_id: str, start_time: int
+) -> WholeApplication | None:
+    """The application that REST shows all jobs of; None for a session, where each job is one."""
+    if description.mode is DeploymentMode.SESSION:
+        return None
+    return WholeApplication.on_yarn(
+        application_id,
+        description.name,
+        start_time,
+        ends_with_job=description.mode is DeploymentMode.PER_JOB,
+    )
+
+
+def _service(settings: GrpcSettings) -> RpcService:
+    return RpcService(
+        [GrpcTransport(settings), InProcessTransport(max_message_bytes=settings.max_message_bytes)]
+    )
+
+
+async def _is_free(settings: GrpcSettings) -> bool:
+    transport = GrpcTransport(settings)
+    with contextlib.suppress(AddressError):
+        await transport.start()
+        await transport.stop()
+        return True
+    return False
