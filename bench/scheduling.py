@@ -15,6 +15,8 @@ import json
 import tempfile
 from collections.abc import Awaitable, Callable
 
+from tests.support.fake_task_executor import FakeTaskExecutor
+from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.control_plane import ControlPlane, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
@@ -26,8 +28,6 @@ from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader
 from yarrow.runtime.rpc.service import RpcService, Transport
 from yarrow.runtime.security.certificates import CertificateAuthority
-from yarrow.testing.fake_task_executor import FakeTaskExecutor
-from yarrow.testing.job_graphs import Stage, linear_job
 
 #: Polls of the job's state are part of what is measured: rare enough not to matter.
 POLL_SECONDS = 0.002

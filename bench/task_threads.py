@@ -24,6 +24,7 @@ from pathlib import Path
 
 from bench.programs.latency import RECORD, LatencySink, percentiles, stamped
 from bench.programs.rows import DroppingSink, declared_pairs
+from tests.support.worker_harness import WorkerHarness
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.worker.worker import WorkerThread
@@ -32,7 +33,6 @@ from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimite
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.data.elements import CheckpointBarrier, ControlElement
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.testing.worker_harness import WorkerHarness
 
 MODES = ("shared", "per-task")
 #: The switch interval of worker processes, for the worker that is a thread here.

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import yaml
 
 from bench.case import PEER_PYTHON, PROGRAMS, ROOT
-from yarrow.testing.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.cluster import HadoopCluster
 
 T = TypeVar("T")
 

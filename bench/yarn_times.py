@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from bench.yarn_engines import BenchError, Engine, Flink, Yarrow
-from yarrow.testing.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.cluster import HadoopCluster
 
 #: Figure -> what must be shown: our seconds at most this share of Flink's, or at most these seconds.
 WANTED: dict[str, tuple[str, float]] = {

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.support.worker_harness import WorkerHarness
 from yarrow.common import Configuration, Types, WatermarkStrategy
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.task.stream_task import StreamTask
@@ -36,9 +37,8 @@ from yarrow.datastream.connectors.number_seq import (
     even_ranges,
 )
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
+from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.data.elements import CheckpointBarrier
-from yarrow.testing.mini_cluster import mini_cluster
-from yarrow.testing.worker_harness import WorkerHarness
 
 ROW_SECONDS = 0.020
 EVENT_SECONDS = 0.037

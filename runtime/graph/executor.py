@@ -31,11 +31,11 @@ ENTRY_POINT_GROUP = "yarrow.executors"
 
 #: Ours, for a checkout that is not installed and so has no entry points.
 _OWN_EXECUTORS = {
-    "local": "yarrow.testing.embedded:EmbeddedExecutor",
-    "remote": "yarrow.cli.remote_executor:RemoteExecutor",
-    "yarn-session": "yarrow.cli.yarn_executor:YarnSessionExecutor",
-    "yarn-per-job": "yarrow.cli.yarn_executor:YarnJobExecutor",
-    "yarn-application": "yarrow.cli.yarn_executor:YarnApplicationExecutor",
+    "local": "yarrow.embedded.embedded_executor:EmbeddedExecutor",
+    "remote": "yarrow.client.rest.remote_executor:RemoteExecutor",
+    "yarn-session": "yarrow.client.yarn.yarn_executor:YarnSessionExecutor",
+    "yarn-per-job": "yarrow.client.yarn.yarn_executor:YarnJobExecutor",
+    "yarn-application": "yarrow.client.yarn.yarn_executor:YarnApplicationExecutor",
 }
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import all_running
+from tests.support.fault_runs import SETTINGS, FaultRun
 from yarrow.am.checkpoint.cleaner import CheckpointsCleaner
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
@@ -48,6 +49,9 @@ from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError, FencingTokenError, JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobMasterID, attempt_place
 from yarrow.runtime.data.key_groups import KeyGroupRange
@@ -64,11 +68,7 @@ from yarrow.runtime.snapshot import restored_state
 from yarrow.testing import gated_source
 from yarrow.testing.fault_jobs import Input, JobShape, RowTimestamps, key_of, read
 from yarrow.testing.fault_plan import PLAN_KEY, RECORD_POINT, FaultAction, FaultPlan, FileFaultPlanner
-from yarrow.testing.fault_runs import SETTINGS, FaultRun
 from yarrow.testing.gated_source import GatedSource, GatedSplit
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, FileTransaction, TransactionalFiles
 
 pytestmark = pytest.mark.fault

@@ -18,21 +18,21 @@ import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.fault.test_guarantees import totals
+from tests.support.fault_runs import SETTINGS
 from yarrow.common.job_status import JobStatus
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointStatistics
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
-from yarrow.testing.fault_runs import SETTINGS
 from yarrow.testing.gated_source import GatedSource
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.fault

@@ -26,9 +26,9 @@ from tests.cluster.failover.programs import (
 )
 from tests.fault.test_named_faults import GatedTotals, slot_workers
 from yarrow.common.job_status import JobStatus
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.fault
 _log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.savepoints.all_kinds import allow, build, is_running, wait_at
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 #: Rows of each split that had passed.
 LIMIT = 25

@@ -11,9 +11,9 @@ from tests.cluster.savepoints.all_kinds import ROWS, allow, build, expected_outp
 from tests.cluster.savepoints.checked_states import check_states
 from tests.format.golden_snapshots import SAVEPOINT, native_checkpoint, savepoint
 from tests.format.make_golden_savepoint import DUE, LIMIT
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.datastream import OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_system import MALFORMED_RECORDS, FileSource, MalformedPolicy
 from yarrow.datastream.formats.json import JsonLinesFormat
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
-from yarrow.testing.worker_harness import JobFailedInHarness, WorkerHarness
 
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 LINES = '{"name": "ann", "age": 31}\n{"name": "bob", "age": \n{"name": "cid", "age": 7}\n'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.testing.worker_harness import JobFailedInHarness, WorkerHarness
 
 
 def _environment() -> StreamExecutionEnvironment:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from yarrow.common import Configuration, Row
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -22,7 +23,6 @@ from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointNotice
 from yarrow.runtime.snapshot.channel_edges import edge_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import ChannelStateHandle
-from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 ROWS = 3000
 #: Rows a second, more than the last stage takes.

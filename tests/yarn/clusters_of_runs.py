@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import MissingProgramError
-from yarrow.testing.hadoop.layout import default_directory
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.errors import MissingProgramError
+from tests.support.hadoop.layout import default_directory
 
 #: Names the folder of a cluster that runs already.
 SHARED = "YARROW_HADOOP_DIRECTORY"

@@ -15,10 +15,10 @@ from types import MappingProxyType
 
 import psutil
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.fs.client_folder import remove_abandoned
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for one command; a machine under load starts containers slowly.
 DEADLINE = 240.0

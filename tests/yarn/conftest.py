@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import user
+from tests.support.hadoop.leftovers import Places
+from tests.support.hadoop.readiness import tail
+from tests.support.hadoop.web import delete_folder
 from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
 from tests.yarn.parts import Parts
 from tests.yarn.waiting import GRACE
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import user
-from yarrow.testing.hadoop.leftovers import Places
-from yarrow.testing.hadoop.readiness import tail
-from yarrow.testing.hadoop.web import delete_folder
 
 #: The end of each container's log that a failed test shows.
 LOG_BYTES = 12_000

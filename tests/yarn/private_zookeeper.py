@@ -8,10 +8,10 @@ import socket
 import subprocess
 from pathlib import Path
 
+from tests.support.hadoop.jars import jar_folder
+from tests.support.hadoop.system_packages import java_home
 from tests.yarn.free_ports import free_port
 from tests.yarn.waiting import until as until
-from yarrow.testing.hadoop.jars import jar_folder
-from yarrow.testing.hadoop.system_packages import java_home
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Seconds in which it serves, on a busy machine.

@@ -21,8 +21,8 @@ from tests.yarn.highly_available import ClusterNodes, high_availability, stored_
 from tests.yarn.waiting import GRACE, until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
 from yarrow.cli.errors import CommandError
-from yarrow.cli.rest_client import RestError, RestUnavailableError
 from yarrow.cli.targets import masters_rest_client
+from yarrow.client.rest.rest_client import RestError, RestUnavailableError
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
 from yarrow.common.watermark_strategy import WatermarkStrategy

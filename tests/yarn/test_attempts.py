@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.highly_available import high_availability, zookeeper_client
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 ROOT = f"/yarrow-attempts-{os.getpid()}"
 LOG_BYTES = 50_000

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import user
 from tests.unit.security.stores import Stores
 from tests.yarn.commands import Commands, commands_in, end, read_until
 from tests.yarn.rest import ask, client_secrets
+from yarrow.client.yarn.abandoned_files import remove_abandoned
+from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import exists, file_system_for
-from yarrow.runtime.yarn.abandoned_files import remove_abandoned
-from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import user
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.standalone_masters import SlowGatedSource, StandaloneMasters, environment_of
 from tests.yarn.watched_jobs import RESTARTS
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 

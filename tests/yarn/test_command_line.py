@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import DEADLINE, Commands, Outcome, commands_in, end, read_until
 from tests.yarn.rest import ask, client_secrets
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "examples" / "flights"
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import skein
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.containers import ContainerProcess
+from tests.support.hadoop.layout import user
+from tests.support.hadoop.processes import is_alive
+from tests.support.hadoop.web import delete_folder
 from tests.yarn.waiting import until
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.containers import ContainerProcess
-from yarrow.testing.hadoop.layout import user
-from yarrow.testing.hadoop.processes import is_alive
-from yarrow.testing.hadoop.web import delete_folder
 
 #: Seconds for YARN to do what it was asked for.
 PATIENCE = 120.0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import user
+from tests.support.hadoop.web import make_folder
 from tests.yarn.commands import Commands, commands_in
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import user
-from yarrow.testing.hadoop.web import make_folder
 
 
 @pytest.fixture

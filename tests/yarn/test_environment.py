@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from tests.packed_interpreters import zipped_environment
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.rest import ask, client_secrets
+from yarrow.client.yarn.environment.environment import prepare
+from yarrow.client.yarn.environment.environment_libraries import is_c_runtime
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
-from yarrow.runtime.yarn.environment import prepare
-from yarrow.runtime.yarn.environment_libraries import is_c_runtime
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: What a process of the job loads, and from where; in application mode main() tells of itself as well.
 PLACES = """

@@ -8,15 +8,15 @@ import threading
 
 import pytest
 
+from tests.support.hadoop import web
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import DAEMONS, user
+from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
+from tests.support.hadoop.processes import identify
+from tests.support.hadoop.readiness import running_nodes
 from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.fs.webhdfs import WebHdfsFileSystem
-from yarrow.testing.hadoop import web
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import DAEMONS, user
-from yarrow.testing.hadoop.leftovers import Leftovers, Places, znodes_below
-from yarrow.testing.hadoop.processes import identify
-from yarrow.testing.hadoop.readiness import running_nodes
 
 
 def write(path: str, content: bytes) -> None:

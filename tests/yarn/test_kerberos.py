@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop import kerberos
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import Layout
 from tests.yarn.clusters_of_runs import cluster_of_run
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.conftest import note_applications
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.hadoop import kerberos
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import Layout
 
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"

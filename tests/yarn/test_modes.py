@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.rest import ask, client_secrets
+from yarrow.client.yarn.abandoned_files import remove_abandoned
+from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
-from yarrow.runtime.yarn.abandoned_files import remove_abandoned
-from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
-from yarrow.testing.hadoop.cluster import HadoopCluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 TASK_EXECUTOR = "yarrow.container.process.yarn_task_executor"

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.commands import Commands, commands_in
-from yarrow.runtime.fs.file_system import file_system_for
-from yarrow.runtime.yarn.environment_archive import write_archive
-from yarrow.runtime.yarn.environment_files import (
+from yarrow.client.yarn.environment.environment_archive import write_archive
+from yarrow.client.yarn.environment.environment_files import (
     PACKAGES,
     EnvironmentFile,
     EnvironmentPart,
     environment_files,
     system_libraries,
 )
-from yarrow.testing.hadoop.cluster import HadoopCluster
+from yarrow.runtime.fs.file_system import file_system_for
 
 #: Large packages that this job has no use for: whoever packs an environment leaves out what is not needed.
 UNUSED = (

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.layout import user
 from tests.yarn.commands import Commands, commands_in
 from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
 from tests.yarn.rest import client_secrets
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.yarn.application import MasterSecrets, TaskExecutorSecrets
 from yarrow.runtime.yarn.layout import DESCRIPTION_FILE, MASTER_SECRETS_FILE, TASK_EXECUTOR_SECRETS_FILE
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.layout import user
 
 #: The value of a key whose name says that it is secret, as a user's configuration file has it.
 PLANTED = "planted-7c1e5a90"

@@ -21,16 +21,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.highly_available import ClusterNodes, high_availability, is_stored, zookeeper_client
 from tests.yarn.rest import ask
 from tests.yarn.waiting import GRACE, until
-from yarrow.cli.applications import rest_of
-from yarrow.cli.relay import Relay
+from yarrow.client.rest.relay import Relay
+from yarrow.client.yarn.applications import rest_of
+from yarrow.client.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
-from yarrow.runtime.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, FinalStatus, YarnError, YarnState
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Seconds for what YARN does by itself; a machine under load is slow.
 PATIENCE = 120.0
@@ -266,7 +266,7 @@ def test_an_interrupted_deployment_leaves_nothing(
     program = (
         "import sys, json\n"
         "from yarrow.runtime.config.settings import Settings\n"
-        "from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor\n"
+        "from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor\n"
         "with YarnClusterDescriptor(Settings(json.loads(sys.argv[1]))) as descriptor:\n"
         "    descriptor.deploy_session()\n"
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.private_zookeeper import PrivateZooKeeper
 from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 

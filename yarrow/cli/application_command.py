@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 
-from yarrow.cli.applications import application_of, end_of, end_text, say
 from yarrow.cli.errors import CommandError
 from yarrow.cli.program import Program
-from yarrow.cli.yarn_executor import print_how_to_end
 from yarrow.cli.yarn_flags import YARN_APPLICATION
+from yarrow.client.yarn.applications import application_of, end_of, end_text, say
+from yarrow.client.yarn.yarn_executor import print_how_to_end
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
 from yarrow.runtime.config.options import execution, yarn
 from yarrow.runtime.config.settings import Settings
@@ -28,7 +28,7 @@ def run_as_application(program: Program, config: Settings) -> None:
 
     Raises JobExecutionError with YARN's diagnostics when the application that it waited for failed.
     """
-    from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+    from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
     if config.is_set(yarn.APPLICATION_ID):
         raise CommandError(
@@ -68,7 +68,7 @@ def end_if_told(config: Settings, application_id: str) -> ApplicationReport | No
 
 
 def _wait(config: Settings) -> None:
-    from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+    from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
     application, pause = application_of(config), threading.Event()
     try:

@@ -27,9 +27,9 @@ from yarrow.am.yarn.modes.program_messages import (
 )
 from yarrow.cli.errors import CommandError, ProgramFailedError
 from yarrow.cli.program import Program, run_program
-from yarrow.cli.remote_executor import submit
-from yarrow.cli.remote_job_client import RemoteJobClient
-from yarrow.cli.rest_client import RestClient, RestError
+from yarrow.client.rest.remote_executor import submit
+from yarrow.client.rest.remote_job_client import RemoteJobClient
+from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
 from yarrow.runtime.common.ids import JobID

@@ -103,8 +103,8 @@ def session(
 
 def token(application: ApplicationArgument = None, dynamic: Dynamic = None) -> None:
     """Prints the REST token of an application on YARN, else of the standalone cluster, and nothing else."""
-    from yarrow.cli.applications import application_of
-    from yarrow.cli.cluster_token import cluster_token, means_cluster
+    from yarrow.client.rest.cluster_token import cluster_token, means_cluster
+    from yarrow.client.yarn.applications import application_of
 
     config = application_settings(application, dynamic)
     print(cluster_token(config) if means_cluster(config) else application_of(config).rest_token)
@@ -135,7 +135,7 @@ def dashboard(
 
 def doctor(dynamic: Dynamic = None) -> None:
     """Looks at Java, Hadoop, HDFS, YARN and Python before a first submission: OK, WARN or FAIL with the setting."""
-    from yarrow.cli.doctor import main as examine
+    from yarrow.cli.doctor.doctor import main as examine
 
     examine(configuration(dynamic))
 
@@ -156,13 +156,13 @@ def stop_cluster(dynamic: Dynamic = None) -> None:
 
 def jobmanager(dynamic: Dynamic = None) -> None:
     """Runs the master of a standalone cluster in the foreground."""
-    from yarrow.cli.standalone import run_job_manager
+    from yarrow.standalone.standalone import run_job_manager
 
     raise typer.Exit(run_job_manager(configuration(dynamic)))
 
 
 def taskmanager(dynamic: Dynamic = None) -> None:
     """Runs a TaskExecutor of a standalone cluster in the foreground."""
-    from yarrow.cli.standalone import run_task_manager
+    from yarrow.standalone.standalone import run_task_manager
 
     raise typer.Exit(run_task_manager(configuration(dynamic)))

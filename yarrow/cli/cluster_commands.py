@@ -15,15 +15,15 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from yarrow.cli.cluster_directory import ClusterDirectory, Daemon, start_ticks
-from yarrow.cli.cluster_token import token_for
 from yarrow.cli.errors import CommandError
-from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.cli.targets import default_conf_directory, rest_address
+from yarrow.client.rest.cluster_token import token_for
+from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.files import CONF_DIR_VARIABLES
 from yarrow.runtime.config.settings import Settings
+from yarrow.standalone.cluster_directory import ClusterDirectory, Daemon, start_ticks
 
 #: Flink's names of the two daemons: scripts look for them.
 _JOB_MANAGER, _TASK_MANAGER = "standalonesession", "taskexecutor"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from yarrow.cli.errors import CommandError
-from yarrow.cli.rest_client import RestClient, RestError
-from yarrow.cli.rest_operations import OperationFailedError, await_operation
+from yarrow.client.rest.rest_client import RestClient, RestError
+from yarrow.client.rest.rest_operations import OperationFailedError, await_operation
 from yarrow.runtime.common.clock import Clock, SystemClock
 
 _RUNNING = "------------------ Running/Restarting Jobs -------------------"

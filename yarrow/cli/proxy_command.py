@@ -10,10 +10,10 @@ import signal
 import threading
 from types import FrameType
 
-from yarrow.cli.applications import application_of, rest_of
-from yarrow.cli.cluster_token import means_cluster
-from yarrow.cli.relay import Relay
 from yarrow.cli.targets import masters_rest_client
+from yarrow.client.rest.cluster_token import means_cluster
+from yarrow.client.rest.relay import Relay
+from yarrow.client.yarn.applications import application_of, rest_of
 from yarrow.runtime.config.settings import Settings
 
 

@@ -96,7 +96,7 @@ def run(program: Program, config: Settings) -> None:
     # What flags name and is not there is no fault of the program, and is said before it runs.
     ProgramFiles().all(config)
     if target == YARN_PER_JOB:
-        from yarrow.runtime.yarn.staging import check_local_files
+        from yarrow.client.yarn.staging import check_local_files
 
         check_local_files(config)
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:

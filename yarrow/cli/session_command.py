@@ -14,17 +14,17 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from yarrow.cli.applications import application_of, end_of, end_text, rest_of, say
 from yarrow.cli.errors import CommandError
 from yarrow.cli.job_commands import application_lines
-from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError
+from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
+from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
+from yarrow.client.yarn.applications import application_of, end_of, end_text, rest_of, say
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import execution, rpc, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
-from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,
@@ -53,7 +53,7 @@ _OF_THE_START = (
 
 def start(config: Settings, detached: bool) -> int:
     """Starts a session, names it for later commands, and attends it unless detached; the exit status."""
-    from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+    from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
     with _interrupted_by_signals():
         with YarnClusterDescriptor(config, say) as descriptor:
@@ -101,7 +101,7 @@ def end_session(config: Settings, secrets: ClientSecrets) -> ApplicationReport |
     while (report := end_of(config, secrets.application_id)) is None and clock.monotonic() < deadline:
         pause.wait(0.2)
     if report is None:
-        from yarrow.runtime.yarn.cluster_descriptor import YarnClusterDescriptor
+        from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 
         say(f"{secrets.application_id} has not ended within {_GRACE:g} s: YARN kills it.")
         with YarnClusterDescriptor(config, say) as descriptor:

@@ -27,7 +27,7 @@ from yarrow.runtime.config.options import execution, high_availability, rest, ya
 from yarrow.runtime.config.settings import Settings
 
 if TYPE_CHECKING:
-    from yarrow.cli.rest_client import RestClient
+    from yarrow.client.rest.rest_client import RestClient
 
 LOCAL, REMOTE = "local", "remote"
 NO_FLAGS = YarnFlags()
@@ -84,7 +84,7 @@ def with_session(config: Settings) -> Settings:
     """Where nothing names a target: the session of the properties file, if there is one; a line names it."""
     if config.is_set(execution.TARGET):
         return config
-    from yarrow.runtime.yarn.application_files import ApplicationFiles
+    from yarrow.client.yarn.application_files import ApplicationFiles
 
     files = ApplicationFiles.of(config)
     session = files.read_properties()
@@ -107,7 +107,7 @@ def rest_client(config: Settings) -> RestClient:
     """REST of the cluster or application that the target means."""
     target = config.get(execution.TARGET)
     if target in YARN_TARGETS:
-        from yarrow.cli.applications import application_of, rest_of
+        from yarrow.client.yarn.applications import application_of, rest_of
 
         if target != YARN_SESSION and not config.is_set(yarn.APPLICATION_ID):
             raise CommandError(f"{execution.TARGET.key} is {target}: name the application with -yid.")
@@ -117,13 +117,13 @@ def rest_client(config: Settings) -> RestClient:
 
 def masters_rest_client(config: Settings) -> RestClient:
     """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
-    from yarrow.cli.cluster_token import cluster_result_key, cluster_token, token_for
-    from yarrow.cli.rest_client import RestClient
+    from yarrow.client.rest.cluster_token import cluster_result_key, cluster_token, token_for
+    from yarrow.client.rest.rest_client import RestClient
 
     host, port = rest_address(config)
     key = cluster_result_key(config)
     if follows_leader(config):
-        from yarrow.cli.leader_lookup import leading_rest_url
+        from yarrow.client.rest.leader_lookup import leading_rest_url
 
         # Every address that ZooKeeper names is one of the cluster.
         token = cluster_token(config)
@@ -137,7 +137,7 @@ def with_running_cluster(config: Settings) -> Settings:
     """Where nothing names a target: the cluster that start-cluster has started with this configuration."""
     if config.is_set(execution.TARGET):
         return config
-    from yarrow.cli.cluster_directory import ClusterDirectory, start_ticks
+    from yarrow.standalone.cluster_directory import ClusterDirectory, start_ticks
 
     directory = ClusterDirectory.find(config)
     leader = None if directory is None else directory.leader()
@@ -169,7 +169,7 @@ def rest_address(config: Settings) -> tuple[str, int]:
     from yarrow.runtime.config.options import jobmanager
 
     if follows_leader(config):
-        from yarrow.cli.leader_lookup import leading_rest_url
+        from yarrow.client.rest.leader_lookup import leading_rest_url
 
         host, port = split_address(leading_rest_url(config).partition("://")[2])
         return host, int(port)

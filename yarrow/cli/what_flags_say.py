@@ -12,8 +12,8 @@ from yarrow.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from yarrow.cli.program import Program
-    from yarrow.cli.rest_client import RestClient
     from yarrow.cli.yarn_flags import YarnFlags
+    from yarrow.client.rest.rest_client import RestClient
     from yarrow.runtime.config.settings import Settings
 
 

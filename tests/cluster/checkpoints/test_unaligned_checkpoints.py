@@ -21,8 +21,8 @@ from yarrow.common.job_status import JobStatus
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.state import ValueState
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.cluster

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
 from tests.unit.rpc.loops import settled
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.dispatcher.job_archive import JobArchive
@@ -32,7 +33,6 @@ from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, 
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
 from yarrow.runtime.rpc.messages import JobResult, ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
-from yarrow.testing.fake_task_executor import FakeBehaviour, FakeTaskExecutor
 
 #: Real seconds after which a condition that does not come true fails the test.
 DEADLINE = 60.0

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cluster.control.control_cluster import eventually
+from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
@@ -21,8 +23,6 @@ from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader
 from yarrow.runtime.rpc.service import RpcService
 from yarrow.runtime.security.certificates import CertificateAuthority
-from yarrow.testing.fake_task_executor import FakeBehaviour, FakeTaskExecutor
-from yarrow.testing.job_graphs import Stage, linear_job
 
 AUTHORITY = CertificateAuthority("app", SystemClock())
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.cluster.control.control_cluster import control_cluster, eventually
 from tests.cluster.control.test_leaderships import Masters
+from tests.support.fake_task_executor import FakeBehaviour
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run
 from yarrow.am.dispatcher import job_archive
 from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
@@ -21,8 +23,6 @@ from yarrow.am.rest.archived_job import answers
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.graph.job_graph import encode_job_graph
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.testing.fake_task_executor import FakeBehaviour
-from yarrow.testing.job_graphs import Stage, linear_job
 
 FINISHING = FakeBehaviour(finish=True)
 

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import Masters, masters, recorded_end_without_clean_up
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
@@ -20,7 +21,6 @@ from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeaderRecords, Put
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 class Storage:

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
+from tests.support.fake_task_executor import FakeBehaviour
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN
 from tests.unit.am.test_dispatcher_parts import rows
 from tests.unit.rpc.loops import run, settled
@@ -29,8 +31,6 @@ from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.messages import CollectPosition, CollectRows, OperatorEvent
 from yarrow.runtime.yarn.shared_places import check_shared_places
-from yarrow.testing.fake_task_executor import FakeBehaviour
-from yarrow.testing.job_graphs import Stage, linear_job
 
 FINISHING = FakeBehaviour(finish=True)
 

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run, settled
 from yarrow.am import control_plane as cluster_entrypoint
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
@@ -29,7 +30,6 @@ from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import Put
 from yarrow.runtime.ha.services import LeaderContender, epoch_of_token
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 class ByHand(NoHighAvailability):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
+from tests.support.fake_task_executor import FakeBehaviour
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
@@ -15,8 +17,6 @@ from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.testing.fake_task_executor import FakeBehaviour
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 async def beat_until_running(cluster: ControlCluster, job_id: JobID, tasks: int) -> None:

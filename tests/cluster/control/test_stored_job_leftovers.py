@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import ByHand, Masters
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.runtime.common.errors import JobAlreadyEndedError
@@ -25,7 +26,6 @@ from yarrow.runtime.ha.records import (
     RecordsError,
     UnknownWriteError,
 )
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 class Breaking:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tests.cluster.control.control_cluster import control_cluster, eventually
 from tests.cluster.control.test_jobs import master_of
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.rpc.loops import run
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 def cause(text: str, is_final: bool = False) -> FailureCause:

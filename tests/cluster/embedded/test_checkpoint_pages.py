@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.embedded.test_savepoints import CHECKPOINTED, rest, submitted, until_completed
 from tests.compat.rest.flink_shapes import Shape, flink_paths
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 #: Flink's changelog of states, which there is none of; "buffered", which Flink answers with nothing either.

@@ -19,7 +19,7 @@ import pytest
 
 from tests.cluster.embedded.programs import DEADLINE, Outcome, Program
 from tests.cluster.embedded.waiting import wait_until
-from yarrow.cli.cluster_directory import start_ticks
+from yarrow.standalone.cluster_directory import start_ticks
 
 pytestmark = pytest.mark.cluster
 

@@ -16,8 +16,8 @@ from yarrow.datastream import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.state import ValueState
+from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.common.errors import JobExecutionError
-from yarrow.testing.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
 _MEBIBYTE = 1 << 20

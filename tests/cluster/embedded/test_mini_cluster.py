@@ -13,8 +13,8 @@ from tests.cluster.embedded.waiting import wait_until
 from yarrow.common import JobStatus
 from yarrow.common.accumulators import IntCounter
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import JobAlreadyEndedError, JobCancelledError, JobExecutionError
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -13,9 +13,9 @@ from yarrow.common import Encoder, Types, WatermarkStrategy
 from yarrow.datastream import MapFunction, RuntimeContext
 from yarrow.datastream.connectors.file_system import BucketAssigner, FileSource, StreamingFileSink
 from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.metrics import Counter, Meter, MetricGroup
 from yarrow.table import DataTypes
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

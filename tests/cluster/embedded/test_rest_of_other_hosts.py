@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from yarrow.testing.local_cluster import TOKEN_FILE
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.local_cluster import TOKEN_FILE
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 ON_ALL = {"rest.bind-address": "0.0.0.0", "rest.bind-port": "0"}

@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.cli.main import app
-from yarrow.cli.rest_client import RestClient
-from yarrow.cli.rest_operations import run_operation
+from yarrow.client.rest.rest_client import RestClient
+from yarrow.client.rest.rest_operations import run_operation
 from yarrow.common import JobStatus, Types
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError, RestoreError
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -14,10 +14,10 @@ import psutil
 from tests.cluster.embedded.waiting import wait_until
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster
 
 #: More rows than any test waits for.
 ENDLESS = 10**15

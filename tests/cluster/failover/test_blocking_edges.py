@@ -13,7 +13,7 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, environment
 from yarrow.common import Row, Types
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 ROWS = 20_000

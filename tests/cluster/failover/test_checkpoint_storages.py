@@ -16,12 +16,12 @@ from tests.cluster.failover.test_killed_with_state import KEYS, Count
 from tests.unit.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.sqlite_storage import SCHEME
 
 pytestmark = pytest.mark.cluster

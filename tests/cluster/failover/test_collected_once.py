@@ -22,11 +22,11 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext
 from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import JobCancelledError
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.gated_source import GatedSource
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

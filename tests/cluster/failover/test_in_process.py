@@ -10,10 +10,10 @@ import pytest
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
-from yarrow.testing.in_process_driver import InProcessDriver
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.in_process_driver import InProcessDriver
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -22,13 +22,13 @@ from tests.cluster.failover.programs import (
 )
 from yarrow.common import JobStatus
 from yarrow.common.restart_strategy import RestartStrategies
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from tests.cluster.failover.programs import Trace, Traced, environment
 from yarrow.common import Types
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.state import ValueState
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 ROWS, KEYS = 2000, 5

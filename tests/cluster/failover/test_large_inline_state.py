@@ -16,7 +16,7 @@ from yarrow.datastream import (
     MapFunction,
 )
 from yarrow.datastream.state import ListState, ListStateDescriptor
-from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.embedded.mini_cluster import mini_cluster
 
 pytestmark = pytest.mark.cluster
 SUBTASKS, ROWS, SIZE = 4, 2000, 700_000

@@ -15,16 +15,16 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
 from yarrow.cli.main import app
-from yarrow.cli.rest_client import RestClient
 from yarrow.cli.targets import split_address
+from yarrow.client.rest.rest_client import RestClient
 from yarrow.datastream import EmbeddedRocksDBStateBackend, MapFunction, RuntimeContext
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import RescaleRequest
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 #: So many that none of the subtasks is done before the last rescale.
 MORE_ROWS = 3 * ROWS

@@ -12,7 +12,7 @@ from tests.cluster.failover.programs import ENDLESS, Trace, Traced, all_running,
 from yarrow.common import Encoder, Types
 from yarrow.datastream import MapFunction, RuntimeContext
 from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 ROWS = 1500

@@ -20,8 +20,8 @@ import pytest
 from tests.cluster.pages.browser import PATIENCE, Browser, browser
 from yarrow.cli.dashboard_command import get_dashboard
 from yarrow.common import Types
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.config.options import web
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 #: Pages that ask for what is not there yet, by the path they ask in vain. The list may only shrink.
 NOT_YET = {

@@ -44,6 +44,7 @@ from yarrow.datastream.state import (
     ValueStateDescriptor,
 )
 from yarrow.datastream.time_domain import TimeDomain
+from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.testing.fault_jobs import (
@@ -58,7 +59,6 @@ from yarrow.testing.fault_jobs import (
 )
 from yarrow.testing.fault_plan import RECORD_POINT
 from yarrow.testing.gated_source import GatedSplit, row_of
-from yarrow.testing.local_job_client import LocalJobClient
 from yarrow.testing.transactional_files import TransactionalFiles
 
 SPLITS, ROWS, KEYS, RULE_ROWS = 4, 60, 9, 14

@@ -18,12 +18,12 @@ from tests.format.make_golden_savepoint import DUE
 from yarrow.common import JobStatus, Types
 from yarrow.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from yarrow.datastream.state import ListStateDescriptor, StateDescriptor, ValueStateDescriptor
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError, JobExecutionError, RestoreError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointStatistics
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 pytestmark = pytest.mark.cluster

@@ -27,10 +27,10 @@ from tests.cluster.savepoints.all_kinds import (
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 
 pytestmark = pytest.mark.cluster
 

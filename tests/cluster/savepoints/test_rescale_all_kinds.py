@@ -11,9 +11,9 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.savepoints.all_kinds import KEYS, ROWS, allow, build, expected_output, is_running, wait_at
 from tests.cluster.savepoints.checked_states import check_states
 from yarrow.common import JobStatus
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 pytestmark = pytest.mark.cluster

@@ -13,9 +13,9 @@ from yarrow.common import JobStatus
 from yarrow.common.serialization import Encoder
 from yarrow.datastream import MapFunction, RuntimeContext
 from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.cluster

@@ -21,8 +21,8 @@ from tests.format.golden_snapshots import native_checkpoint, savepoint
 from tests.format.make_golden_savepoint import DUE, LIMIT
 from tests.unit.state_processor.bootstrapped import Bootstrap, Job
 from yarrow.common import Types
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
-from yarrow.testing.mini_cluster import MiniCluster, mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles
 
 pytestmark = pytest.mark.cluster

@@ -16,9 +16,9 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import MapFunction
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.functions import CheckpointedFunction, CheckpointListener
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.mini_cluster import mini_cluster
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 pytestmark = pytest.mark.cluster

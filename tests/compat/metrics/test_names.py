@@ -11,6 +11,7 @@ import pytest
 
 from tests.architecture.source_tree import ROOT
 from tests.compat.metrics import names
+from tests.support.worker_harness import WorkerHarness
 from tests.unit.rest.fakes import JOB, job_details
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
@@ -25,7 +26,6 @@ from yarrow.runtime.metrics.job_metrics import job_manager_metrics, job_metrics
 from yarrow.runtime.metrics.process_metrics import process_metrics
 from yarrow.runtime.metrics.samples import gather_histograms
 from yarrow.runtime.rpc.messages import ClusterOverview
-from yarrow.testing.worker_harness import WorkerHarness
 
 _SOURCE, _JOIN, _SINK = "Source__numbers", "join", "files__Writer"
 

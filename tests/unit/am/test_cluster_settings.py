@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.config.settings import Settings
-from yarrow.testing.job_graphs import Stage, linear_job
 
 HIGHLY_AVAILABLE = {
     "high-availability.type": "zookeeper",

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import Scheduling
 from tests.unit.rpc.loops import run, settled
 from yarrow.am.checkpoint.settings import CheckpointSettings
@@ -18,6 +19,7 @@ from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.execution.blob_store import BlobNotFoundError, BlobStore
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
+from yarrow.client.collected_rows import CollectedRows
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import JobSubmissionError
 from yarrow.runtime.common.ids import JobID
@@ -26,8 +28,6 @@ from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 from yarrow.runtime.security.result_proof import SAME_PROCESS
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream, ResultWriter
-from yarrow.testing.collected_rows import CollectedRows
-from yarrow.testing.job_graphs import Stage, linear_job
 
 replace = msgspec.structs.replace
 GOOD = linear_job(Stage(1), Stage(2))

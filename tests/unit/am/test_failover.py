@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from yarrow.am.jobmaster.details import job_details
 from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph
@@ -31,7 +32,6 @@ from yarrow.runtime.graph.operator_spec import (
 )
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
-from yarrow.testing.job_graphs import Stage, linear_job
 
 RUNNING, FINISHED, FAILED, CANCELED = (
     ExecutionState.RUNNING,

@@ -8,6 +8,7 @@ from functools import partial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN, Scheduling
 from tests.unit.am.test_failover import PLAIN, edges, restarting
 from yarrow.am.execution.execution_graph import Execution
@@ -25,7 +26,6 @@ from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
-from yarrow.testing.job_graphs import Stage, linear_job
 
 KINDS = st.sampled_from(
     [PartitionerKind.FORWARD, PartitionerKind.REBALANCE, PartitionerKind.KEY_GROUP, PartitionerKind.RESCALE]

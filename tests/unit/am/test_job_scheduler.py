@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.links.deployment import EncodedGraph, build_deployments
@@ -23,7 +24,6 @@ from yarrow.am.jobmaster.scheduling.settings import SchedulerMode
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import TaskExecutionStateUpdate
-from yarrow.testing.job_graphs import Stage, linear_job
 
 RUNNING, FINISHED, FAILED, CANCELED = (
     ExecutionState.RUNNING,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import Scheduling
 from yarrow.am.jobmaster.links.operator_events import OperatorEvents
 from yarrow.runtime.common.ids import OperatorID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import OperatorEvent, ResetSubtask
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 class Receiver:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN
 from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescale
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.testing.job_graphs import Stage, linear_job
 
 NARROW, WIDE = linear_job(Stage(1)), linear_job(Stage(2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import BROKEN, Scheduling, of_kind
 from tests.unit.am.test_failover import PLAIN, cancelled, deployed, edges, restarting
 from tests.unit.am.test_slot_pool import offer
@@ -24,7 +25,6 @@ from yarrow.runtime.common.ids import AllocationID, JobVertexID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
-from yarrow.testing.job_graphs import Stage, linear_job
 
 RUNNING, FINISHED, FAILED, CANCELED = (
     ExecutionState.RUNNING,

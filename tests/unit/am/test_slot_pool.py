@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.jobmaster.scheduling.regions import slots_needed
 from yarrow.am.jobmaster.scheduling.slot_pool import SharedSlot, SlotPool
 from yarrow.runtime.common.ids import AllocationID, ResourceID, WorkerID
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddress
-from yarrow.testing.job_graphs import Stage, linear_job
 
 TE = ResourceID("te")
 

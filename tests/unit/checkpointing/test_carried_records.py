@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -27,7 +28,6 @@ from yarrow.datastream.connectors.number_seq import even_ranges
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 COUNT = 1200
 SPLIT = 200

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from yarrow.common.configuration import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointedFunction, MapFunction, StreamExecutionEnvironment
@@ -18,7 +19,6 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec import structs
 
+from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from yarrow.common import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
@@ -16,7 +17,6 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 from yarrow.runtime.snapshot.options import CheckpointOptions
-from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 KEYS = 5
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness
 from tests.unit.state.test_ttl import Total
 from yarrow.common import Duration, Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -32,7 +33,6 @@ from yarrow.datastream.state import (
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.testing.checkpoint_harness import CheckpointHarness
 
 KEYS, COUNT = 5, 1500
 OWN = CustomStateBackend("tests.unit.state.own_backend:OwnBackend")

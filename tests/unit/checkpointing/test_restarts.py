@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.protocol.worker_protocol import DeliverOperatorEvent
@@ -17,7 +18,6 @@ from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimite
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import OperatorEvent
-from yarrow.testing.checkpoint_harness import CheckpointHarness
 
 
 @pytest.fixture

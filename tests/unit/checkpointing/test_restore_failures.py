@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.testing.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 
 
 @pytest.fixture

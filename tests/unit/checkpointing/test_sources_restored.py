@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.protocol.worker_protocol import CancelTasks, MessageFromWorker, TaskStateChanged
 from yarrow.datastream import (
@@ -28,7 +29,6 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
 from yarrow.runtime.snapshot.options import SnapshotKind
-from yarrow.testing.checkpoint_harness import CheckpointHarness
 
 COUNT = 3000
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from yarrow.cli.cluster_directory import ClusterDirectory, Leader
-from yarrow.cli.cluster_token import cluster_token, means_cluster, token_for
 from yarrow.cli.errors import CommandError
+from yarrow.client.rest.cluster_token import cluster_token, means_cluster, token_for
 from yarrow.runtime.config.settings import Settings
+from yarrow.standalone.cluster_directory import ClusterDirectory, Leader
 
 
 @pytest.fixture

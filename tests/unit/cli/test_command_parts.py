@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from yarrow.cli.cluster_commands import count_task_executors
-from yarrow.cli.cluster_directory import ClusterDirectory, Daemon, Leader, start_ticks
 from yarrow.cli.errors import CommandError, ProgramFailedError, failure_text
 from yarrow.cli.job_commands import attempt_text, job_line
 from yarrow.cli.program import Program, run_program
-from yarrow.cli.remote_job_client import decoded_value
-from yarrow.cli.rest_client import multipart
 from yarrow.cli.shell import banner
 from yarrow.cli.targets import rest_address, split_address, with_target
+from yarrow.client.rest.remote_job_client import decoded_value
+from yarrow.client.rest.rest_client import multipart
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
+from yarrow.standalone.cluster_directory import ClusterDirectory, Daemon, Leader, start_ticks
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli import doctor_hadoop
-from yarrow.cli.doctor_findings import Level
+from yarrow.cli.doctor.doctor import doctor_hadoop
+from yarrow.cli.doctor.doctor_findings import Level
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWebError

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli import doctor, doctor_tokens
-from yarrow.cli.doctor_findings import Level
+from yarrow.cli.doctor.doctor import doctor, doctor_tokens
+from yarrow.cli.doctor.doctor_findings import Level
+from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
-from yarrow.runtime.yarn.application_files import ApplicationFiles
 
 HOUR = 3_600_000
 #: Of the tokens, in epoch milliseconds.

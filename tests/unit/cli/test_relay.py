@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from yarrow.cli.errors import CommandError
-from yarrow.cli.relay import LOOPBACK, Relay, user_of_connection
-from yarrow.cli.rest_client import RestClient
+from yarrow.client.rest.relay import LOOPBACK, Relay, user_of_connection
+from yarrow.client.rest.rest_client import RestClient
 
 TOKEN = "a" * 43
 
@@ -206,7 +206,7 @@ def test_the_user_of_a_connection(tmp_path: Path) -> None:
 def test_other_users_of_this_host_are_refused(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, user: int | None
 ) -> None:
-    monkeypatch.setattr("yarrow.cli.relay.user_of_connection", lambda client, server: user)
+    monkeypatch.setattr("yarrow.client.rest.relay.user_of_connection", lambda client, server: user)
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         ask(relay, "GET", "/jobs")
     monkeypatch.undo()

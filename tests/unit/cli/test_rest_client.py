@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from yarrow.cli.errors import CommandError
-from yarrow.cli.job_heartbeats import HeartbeatSettings, JobHeartbeats
-from yarrow.cli.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
-from yarrow.cli.rest_tls import RestTls
+from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
+from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
+from yarrow.client.rest.rest_tls import RestTls
 from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import YarnError, YarnUnreachableError

@@ -19,8 +19,8 @@ from tests.unit.snapshot.test_assignment import (
     operator_of,
 )
 from tests.unit.snapshot.test_trust import PICKLED, SECRET, snapshot
-from yarrow.cli.savepoint_checks import answer_of
-from yarrow.cli.savepoint_report import Report, report_on, text_of
+from yarrow.cli.savepoints.savepoint_checks import answer_of
+from yarrow.cli.savepoints.savepoint_report import Report, report_on, text_of
 from yarrow.common import TypeInformation, Types
 from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.functions import (

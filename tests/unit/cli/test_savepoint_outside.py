@@ -14,8 +14,8 @@ import pytest
 
 from tests.unit.snapshot.memory_output import MemoryOutput
 from tests.unit.snapshot.test_metadata import METADATA
-from yarrow.cli.savepoint_checks import answer_of
-from yarrow.cli.savepoint_report import Report, report_on, text_of
+from yarrow.cli.savepoints.savepoint_checks import answer_of
+from yarrow.cli.savepoints.savepoint_report import Report, report_on, text_of
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
 from yarrow.container.operators.sinks.sink_writing import COMMITTABLES, WRITER_STATE
 from yarrow.container.operators.sources.source_reader import PROGRESS, SPLITS

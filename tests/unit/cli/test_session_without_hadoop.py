@@ -12,9 +12,9 @@ import pytest
 
 from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import attach
+from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
-from yarrow.runtime.yarn.application_files import ApplicationFiles
 
 APPLICATION = "application_1700000000000_0001"
 

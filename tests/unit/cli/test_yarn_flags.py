@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.applications import application_of, rest_of
 from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import properties_of
 from yarrow.cli.targets import rest_client, with_session, with_target
-from yarrow.cli.yarn_executor import print_how_to_end
 from yarrow.cli.yarn_flags import (
     YarnFlags,
     application_target,
@@ -18,10 +16,12 @@ from yarrow.cli.yarn_flags import (
     say_of_running_session,
     target_of,
 )
+from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
+from yarrow.client.yarn.applications import application_of, rest_of
+from yarrow.client.yarn.yarn_executor import print_how_to_end
 from yarrow.runtime.config.options import execution, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
-from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.yarn.gateways import YarnError
 
 SESSION = "application_1700000000000_0001"

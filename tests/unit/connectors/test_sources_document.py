@@ -23,7 +23,7 @@ from yarrow.common.serialization import DeserializationSchema
 from yarrow.datastream import connectors, formats
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.file_format import FileFormat
-from yarrow.testing.mini_cluster import mini_cluster
+from yarrow.embedded.mini_cluster import mini_cluster
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "sources.md"
 

@@ -37,7 +37,7 @@ class Double(MapFunction):
         return Counted(value.point, value.count * self.factor)
 
 if __name__ == "__main__":
-    from yarrow.testing.worker_harness import WorkerHarness
+    from tests.support.worker_harness import WorkerHarness
 
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
     points = env.from_collection([Point(i, Colour.BLUE if i % 3 == 0 else Colour.RED) for i in range(10)])

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.client.collected_rows import CollectedRows
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import (
     NOTHING_RESTORED,
@@ -33,7 +34,6 @@ from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState
 from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.redistribution import operator_handles
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
-from yarrow.testing.collected_rows import CollectedRows
 
 JOB, OPERATOR = JobID("1" * 32), OperatorID("2" * 32)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkpoint_harness import CheckpointHarness
 from yarrow.common.configuration import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.testing.checkpoint_harness import CheckpointHarness
 from yarrow.testing.transactional_files import CommittedFiles, FileTransaction, TransactionalFiles
 
 

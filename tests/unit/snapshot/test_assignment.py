@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
 from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.common.typeinfo import Types
@@ -47,7 +48,6 @@ from yarrow.runtime.snapshot.savepoint_check import (
     with_max_parallelism,
 )
 from yarrow.runtime.snapshot.value_serializers import value_serializer
-from yarrow.testing.job_graphs import Stage, linear_job
 
 MAX = 128
 NUMBERS: ListStateDescriptor[int] = ListStateDescriptor("numbers", Types.LONG())

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from yarrow.client.client_logging import NOTHING, log_to_client, wanted_levels
 from yarrow.runtime.rpc.output_stream import LoggedRecord
-from yarrow.testing.client_logging import NOTHING, log_to_client, wanted_levels
 
 NAME = "tests.client_logging"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.testing.control_plane_log import FILE_NAME, ControlPlaneLog
+from yarrow.embedded.control_plane_log import FILE_NAME, ControlPlaneLog
 
 
 def test_lines_that_the_levels_let_through_are_in_a_file_of_the_owner(

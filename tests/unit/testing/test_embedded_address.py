@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.testing import embedded
+from yarrow.embedded import embedded_executor as embedded
 
 
 def test_an_address_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hadoop import configuration, launchers, ports
+from tests.support.hadoop.layout import DAEMONS, NODE_ADDRESSES, Layout
 from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, http_addresses
-from yarrow.testing.hadoop import configuration, launchers, ports
-from yarrow.testing.hadoop.layout import DAEMONS, NODE_ADDRESSES, Layout
 
 PORTS = {name: 20_000 + number for number, name in enumerate(ports.NAMES)}
 

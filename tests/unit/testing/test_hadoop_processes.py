@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop import containers, jars, processes, state, system_packages
+from tests.support.hadoop.__main__ import main
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.errors import HadoopError, MissingProgramError
+from tests.support.hadoop.layout import Layout
+from tests.support.hadoop.leftovers import Leftovers, Places
+from tests.support.hadoop.processes import ProcessRecord
 from yarrow.runtime.common.cache_folder import cache_folder
-from yarrow.testing.hadoop import containers, jars, processes, state, system_packages
-from yarrow.testing.hadoop.__main__ import main
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import HadoopError, MissingProgramError
-from yarrow.testing.hadoop.layout import Layout
-from yarrow.testing.hadoop.leftovers import Leftovers, Places
-from yarrow.testing.hadoop.processes import ProcessRecord
 
 CONTAINER = "container_e03_1700000000000_0007_02_000011"
 APPLICATION = "application_1700000000000_0007"

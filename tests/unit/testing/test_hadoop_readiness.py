@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from yarrow.testing.hadoop import readiness, web
+from tests.support.hadoop import readiness, web
 
 STATE = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 STARTED = "/jmx?get=Hadoop:service=NameNode,name=StartupProgress::PercentComplete"

@@ -10,6 +10,9 @@ from typing import Any, cast
 import pytest
 
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.embedded.local_cluster import LocalCluster
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.loop_thread import LoopThread
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -18,9 +21,6 @@ from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, FailureCause, JobResult
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
-from yarrow.testing.local_cluster import LocalCluster
-from yarrow.testing.local_job_client import LocalJobClient
-from yarrow.testing.loop_thread import LoopThread
 
 JOB = JobID("1" * 32)
 #: In messages of a thousand rows; three fetches of the client that takes over.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.testing.nemesis import Kind, Nemesis, counts, make_schedule, needed_kinds
+from tests.support.nemesis import Kind, Nemesis, counts, make_schedule, needed_kinds
 
 KINDS = (Kind("kill", weight=3), Kind("kill master", limit=2), Kind("stop", lasts=True))
 

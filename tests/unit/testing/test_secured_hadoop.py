@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from yarrow.testing.hadoop import configuration, kerberos, ports
-from yarrow.testing.hadoop.jars import KDC_POM, POM
-from yarrow.testing.hadoop.layout import NODE_ADDRESSES, Layout
+from tests.support.hadoop import configuration, kerberos, ports
+from tests.support.hadoop.jars import KDC_POM, POM
+from tests.support.hadoop.layout import NODE_ADDRESSES, Layout
 
 NAMES = (*ports.NAMES, ports.KDC_NAME)
 PORTS = {name: 20_000 + number for number, name in enumerate(NAMES)}

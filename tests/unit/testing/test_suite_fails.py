@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.errors import MissingProgramError
 from tests.yarn.clusters_of_runs import MAY_SKIP, SHARED, cluster_of_run
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.errors import MissingProgramError
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Stands for python: notes each run of pytest; the first one fails, as an unsteady test makes it.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.cli.generated_code import print_generated_code
 from yarrow.common import Duration, TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from yarrow.datastream import (
@@ -18,7 +19,6 @@ from yarrow.datastream import (
 )
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.testing.worker_harness import JobFailedInHarness, WorkerHarness
 
 
 @pytest.fixture(scope="module")

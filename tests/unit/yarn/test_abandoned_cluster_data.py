@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from yarrow.client.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.settings import zookeeper_settings
-from yarrow.runtime.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,

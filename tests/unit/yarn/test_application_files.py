@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets
-from yarrow.runtime.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.runtime.yarn.gateways import YarnError
 
 ID = "application_1700000000000_0001"

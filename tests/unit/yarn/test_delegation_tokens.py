@@ -8,6 +8,7 @@ import pytest
 
 from yarrow.am.yarn.application_master import _log_token_life
 from yarrow.cli.job_commands import application_lines
+from yarrow.client.yarn.yarn_client import _keytab
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.delegation_tokens import (
@@ -19,7 +20,6 @@ from yarrow.runtime.yarn.delegation_tokens import (
     tokens_end,
 )
 from yarrow.runtime.yarn.gateways import YarnError
-from yarrow.runtime.yarn.yarn_client import _keytab
 
 DAY = 86_400_000
 ENDS = 1_800_000_000_000

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 import yarrow
-from yarrow.runtime.yarn import environment_files as subject
-from yarrow.runtime.yarn.environment_files import EnvironmentPart, environment_files
-from yarrow.runtime.yarn.environment_libraries import is_c_runtime, libraries_outside, read_dynamic_section
+from yarrow.client.yarn.environment import environment_files as subject
+from yarrow.client.yarn.environment.environment_files import EnvironmentPart, environment_files
+from yarrow.client.yarn.environment.environment_libraries import (
+    is_c_runtime,
+    libraries_outside,
+    read_dynamic_section,
+)
 
 ROOT = Path(yarrow.__file__).resolve().parent.parent
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from yarrow.client.yarn.abandoned_files import was_never_submitted
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
-from yarrow.runtime.yarn.abandoned_files import was_never_submitted
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 from yarrow.runtime.yarn.skein_driver import SkeinDriver

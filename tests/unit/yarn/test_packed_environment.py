@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 import yarrow
+from yarrow.client.yarn.environment.environment import PreparedEnvironment, prepare
+from yarrow.client.yarn.environment.environment_libraries import is_c_runtime
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.environment import PreparedEnvironment, prepare
-from yarrow.runtime.yarn.environment_libraries import is_c_runtime
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Packs the environment that runs it into a local folder; prints target and path of each archive.
@@ -26,8 +26,8 @@ import json, sys
 from pathlib import Path
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.yarn.environment import packed_archives
-from yarrow.runtime.yarn.environment_store import EnvironmentMemory, EnvironmentStore
+from yarrow.client.yarn.environment.environment import packed_archives
+from yarrow.client.yarn.environment.environment_store import EnvironmentMemory, EnvironmentStore
 
 folder = Path(sys.argv[1])
 said = []

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from yarrow.client.yarn.container_logs import gathered_logs, last_words
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
-from yarrow.runtime.yarn.container_logs import gathered_logs, last_words
 from yarrow.runtime.yarn.hadoop_overlay import client_properties, master_properties, write_overlay
 from yarrow.runtime.yarn.packed_job import PackedJobError, pack_job, unpack_job
 

@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.runtime.config.errors import ConfigError
-from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.yarn.deployment import check_labels, check_resources
-from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError
-from yarrow.runtime.yarn.resource_manager_web import LeafQueue
-from yarrow.runtime.yarn.submission import (
+from yarrow.client.yarn.deployment import check_labels, check_resources
+from yarrow.client.yarn.submission import (
     ContainerContent,
     access_list,
     build_submission,
@@ -22,6 +18,10 @@ from yarrow.runtime.yarn.submission import (
     script,
     without_effect,
 )
+from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError
+from yarrow.runtime.yarn.resource_manager_web import LeafQueue
 
 
 def submission(**settings: str) -> ApplicationSubmission:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from yarrow.client.yarn.waiting import waiting_reason
 from yarrow.runtime.yarn.gateways import ApplicationReport, ContainerShape, FinalStatus, YarnState
 from yarrow.runtime.yarn.resource_manager_web import ClusterMetrics, LeafQueue
-from yarrow.runtime.yarn.waiting import waiting_reason
 
 MASTER = ContainerShape(1024, 1)
 QUEUE = LeafQueue("etl", "root.etl", "RUNNING", 93.4, 4, 7, 4096, 4)

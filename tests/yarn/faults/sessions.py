@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.containers import ContainerProcess
 from tests.yarn.commands import Commands
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.rest import ask, client_secrets
@@ -25,8 +27,6 @@ from yarrow.cli.errors import CommandError
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.runtime.yarn.layout import RESOURCE_ID
-from yarrow.testing.hadoop.cluster import HadoopCluster
-from yarrow.testing.hadoop.containers import ContainerProcess
 from yarrow.testing.steady_rows import APART, SteadyOutput
 
 #: Of ZooKeeper, in seconds: what a new leader waits for at most.

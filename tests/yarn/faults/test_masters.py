@@ -10,21 +10,21 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.hadoop.containers import ContainerProcess
+from tests.support.tcp_relay import TcpRelay
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import MASTER, SKEIN_MASTER, FaultSession, SteadyJob, kill
 from tests.yarn.faults.test_coordination import written_once
 from tests.yarn.highly_available import stored_files
 from tests.yarn.waiting import GRACE, until
-from yarrow.cli.applications import application_of, rest_of
-from yarrow.cli.remote_job_client import RemoteJobClient
+from yarrow.client.rest.remote_job_client import RemoteJobClient
+from yarrow.client.yarn.applications import application_of, rest_of
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_system import file_system_for
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
-from yarrow.testing.hadoop.containers import ContainerProcess
-from yarrow.testing.tcp_relay import TcpRelay
 
 
 def lives(process: ContainerProcess) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.faults.conftest import StartSession, start_job
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill, resource_id
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.hadoop.cluster import HadoopCluster
 
 #: Four containers of this size fit on the two nodes, wherever masters are: two for the job, the spare, and another.
 BIG = {"taskmanager.memory.process.size": "2688m"}

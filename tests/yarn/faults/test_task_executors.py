@@ -9,10 +9,10 @@ import signal
 
 import pytest
 
+from tests.support.hadoop.containers import ContainerProcess
 from tests.yarn.faults.conftest import StartSession
 from tests.yarn.faults.sessions import FaultSession, SteadyJob, Survivor, kill, victim_and_survivor
 from tests.yarn.waiting import GRACE, until
-from yarrow.testing.hadoop.containers import ContainerProcess
 
 
 def test_1_killed_under_load(session: FaultSession, job: SteadyJob) -> None:

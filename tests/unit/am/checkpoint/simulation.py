@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import (
     Action,
@@ -45,7 +46,6 @@ from yarrow.runtime.snapshot.handles import (
     RocksDBSnapshot,
 )
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointType, SnapshotKind
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 def attempt(number: int) -> ExecutionAttemptID:

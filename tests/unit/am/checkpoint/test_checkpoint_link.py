@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import Scheduling
 from tests.unit.rpc.loops import run
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
@@ -28,7 +29,6 @@ from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
-from yarrow.testing.job_graphs import Stage, linear_job
 
 JOB = linear_job(Stage(2, operator=PrintOperator()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.scheduling import Scheduling
 from yarrow.am.checkpoint.events import Notify, TriggerTasks
 from yarrow.am.jobmaster.checkpoints.checkpoint_messages import CheckpointMessages
@@ -11,7 +12,6 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.rpc.messages import CheckpointNotice, NotifyCheckpoint, TriggerCheckpoint
 from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
-from yarrow.testing.job_graphs import Stage, linear_job
 
 
 class Receiver:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.checkpoint.completed import CompletedCheckpointStore
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.restore import (
@@ -40,7 +41,6 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
-from yarrow.testing.job_graphs import Stage, linear_job
 
 JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))
 KEYED = OperatorID(f"{2:032x}")

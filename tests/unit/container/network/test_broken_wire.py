@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.container.network.test_credit import CODEC as ROW_CODEC
 from tests.unit.container.network.test_credit import WINDOW_BATCHES, Wire
 from tests.unit.container.network.test_refused_connections import (
@@ -53,7 +54,6 @@ from yarrow.runtime.graph.operator_spec import (
     StreamKind,
 )
 from yarrow.runtime.rpc.messages import WorkerAddress
-from yarrow.testing.job_graphs import Stage, linear_job
 
 CHANNEL = 1
 OTHER: tuple[Any, int, int] = (KEY[0], 1, 0)

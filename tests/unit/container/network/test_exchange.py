@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from yarrow.testing.worker_harness import JobFailedInHarness, WorkerHarness
 
 #: Hand every few rows on at once, with room for little: all credit paths are taken.
 TIGHT = {

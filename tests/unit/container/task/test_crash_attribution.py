@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.worker_harness import WorkerHarness
 from yarrow.container.supervisor.lost_worker import crashed_frame
 from yarrow.container.worker.current_call import (
     CHAINS_FILE_NAME,
@@ -19,7 +20,6 @@ from yarrow.container.worker.current_call import (
 )
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
-from yarrow.testing.worker_harness import WorkerHarness
 
 DUMP = """Fatal Python error: Segmentation fault
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.test_failover import FAILED, PLAIN, restarting
 from yarrow.am.jobmaster.details import job_details
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
 from yarrow.runtime.rpc.messages import FailureCause
-from yarrow.testing.job_graphs import Stage, linear_job
 
 LONG = "HEAD" + "x" * 6_000_000 + "TAIL"
 

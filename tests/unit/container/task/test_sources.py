@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.sources.source_reader import source_function
@@ -24,7 +25,6 @@ from yarrow.datastream import (
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.testing.worker_harness import JobFailedInHarness, WorkerHarness
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.worker_harness import WorkerHarness
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.container.operators.sources.source_metrics import SourceMetrics, SplitMetrics
@@ -17,7 +18,6 @@ from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceS
 from yarrow.runtime.common.clock import ManualClock, perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.testing.operator_harness import OperatorHarness
-from yarrow.testing.worker_harness import WorkerHarness
 
 
 class Gate:

@@ -10,6 +10,7 @@ import resource
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.checkpoint_harness import CheckpointHarness
 from yarrow.common import Configuration
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
@@ -19,7 +20,6 @@ from yarrow.datastream.functions import KeyedProcessFunction, RuntimeContext
 from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.testing.checkpoint_harness import CheckpointHarness
 
 #: The longest file that the worker may write from then on.
 ROOM = 64 * 1024

@@ -1,0 +1,471 @@
+"""HadoopCluster: the one API to a cluster, for the command line, tests and measurements.
+
+Owner: the caller's thread; every method blocks. What runs is known from the cluster's folder alone, so that any
+process may use, look at or stop a cluster that another one has started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.hadoop import (
+    configuration,
+    containers,
+    kerberos,
+    launchers,
+    ports,
+    processes,
+    readiness,
+    state,
+    web,
+)
+from tests.support.hadoop.containers import ContainerProcess
+from tests.support.hadoop.errors import HadoopError
+from tests.support.hadoop.jars import KDC_POM, jar_folder
+from tests.support.hadoop.layout import (
+    DAEMONS,
+    KDC,
+    LOOPBACK,
+    Daemon,
+    Layout,
+    daemon_named,
+    default_directory,
+    user,
+)
+from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
+from tests.support.hadoop.state import ClusterState
+from tests.support.hadoop.system_packages import java_home
+from yarrow.runtime.common.clock import SystemClock
+
+#: Seconds in which everything serves, on a machine that is busy with other things.
+START_SECONDS = 180.0
+_STOP_SECONDS = 8.0
+_COMMAND_SECONDS = 120.0
+_LOOK_AGAIN_SECONDS = 0.25
+_ENDED = {"FINISHED", "FAILED", "KILLED"}
+_EVERYWHERE = Places()
+_NOTHING = Leftovers()
+
+
+def _daemons(known: ClusterState) -> tuple[Daemon, ...]:
+    """In the order to start them."""
+    return (KDC, *DAEMONS) if known.kerberos else DAEMONS
+
+
+@dataclass(frozen=True)
+class DaemonStatus:
+    """What `status` says of one daemon."""
+
+    name: str
+    pid: int | None
+    ports: dict[str, int]
+    #: "serving", or what is wrong.
+    state: str
+
+    @property
+    def serving(self) -> bool:
+        return self.state == "serving"
+
+
+class HadoopCluster:
+    """One cluster in a folder of its own."""
+
+    def __init__(self, layout: Layout, secured: bool = False) -> None:
+        self._layout = layout
+        self._secured = secured
+        self._clock = SystemClock()
+
+    @staticmethod
+    def at(directory: Path | str | None = None, secured: bool = False) -> HadoopCluster:
+        """The cluster of a folder (default: the one that all share), whether it runs or not.
+
+        With `secured` it asks for Kerberos when it is made; one that was made keeps to what it is.
+        """
+        root = Path(directory) if directory is not None else default_directory()
+        return HadoopCluster(Layout(Path(os.path.abspath(root))), secured)
+
+    def __enter__(self) -> HadoopCluster:
+        self.up()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.down()
+
+    # What it is.
+
+    @property
+    def directory(self) -> Path:
+        """The folder of everything that belongs to this cluster."""
+        return self._layout.root
+
+    @property
+    def conf_dir(self) -> Path:
+        """HADOOP_CONF_DIR for clients."""
+        return self._layout.conf
+
+    @property
+    def hdfs_url(self) -> str:
+        """The root of its HDFS, without a slash at the end."""
+        return f"hdfs://{LOOPBACK}:{self.ports['namenode.rpc']}"
+
+    @property
+    def name_node_web(self) -> str:
+        """The NameNode's web address."""
+        return f"http://{LOOPBACK}:{self.ports['namenode.web']}"
+
+    @property
+    def zookeeper_quorum(self) -> str:
+        """host:port of ZooKeeper."""
+        return f"{LOOPBACK}:{self.ports['zookeeper.client']}"
+
+    @property
+    def resource_manager_web(self) -> str:
+        """The ResourceManager's web address."""
+        return f"http://{LOOPBACK}:{self.ports['resourcemanager.web']}"
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """All ports by `daemon.use`."""
+        return self._state().ports
+
+    def environment(self) -> dict[str, str]:
+        """Variables with which clients find this cluster; PATH is the caller's behind the launchers' folder."""
+        known = self._state()
+        path = [str(self._layout.bin), str(Path(known.java_home) / "bin"), os.environ.get("PATH", os.defpath)]
+        secured = {"JAVA_TOOL_OPTIONS": kerberos.java_options(self._layout)} if known.kerberos else {}
+        return {
+            **secured,
+            "HADOOP_CONF_DIR": str(self.conf_dir),
+            "JAVA_HOME": known.java_home,
+            "PATH": os.pathsep.join(path),
+        }
+
+    # Starting and stopping.
+
+    def up(self, seconds: float = START_SECONDS) -> bool:
+        """Starts every daemon that does not run, and waits until all serve; False when all did already.
+
+        Raises NotReadyError after stopping what this call has started, when one does not come up.
+        """
+        with state.locked(self._layout):
+            known = self._prepare()
+            missing = [daemon for daemon in _daemons(known) if not self._is_alive(known, daemon.name)]
+            formatted = False
+            try:
+                if KDC in missing:
+                    self._launch(known, KDC)
+                    self._wait(known, [KDC.name], seconds)
+                    self._wait_for_keytab(seconds)
+                formatted = "namenode" in {daemon.name for daemon in missing} and self._format(known)
+                for daemon in missing:
+                    if daemon is not KDC:
+                        self._launch(known, daemon)
+                self._wait(known, [daemon.name for daemon in _daemons(known)], seconds)
+            except BaseException:
+                processes.stop([known.processes[d.name] for d in missing if d.name in known.processes], 2.0)
+                self.kill_containers()
+                if formatted:
+                    shutil.rmtree(self._layout.data_of("namenode"), ignore_errors=True)
+                raise
+            self._make_folders(known)
+            return bool(missing)
+
+    def down(self, keep: bool = False) -> bool:
+        """Stops exactly what was started, and the containers; removes the folder unless `keep`.
+
+        False when there was nothing.
+        """
+        with state.locked(self._layout):
+            known = state.load(self._layout)
+            if known is None:
+                return False
+            processes.stop(known.processes.values(), _STOP_SECONDS)
+            self.kill_containers()
+            known.processes.clear()
+            state.save(self._layout, known)
+            if not keep:
+                shutil.rmtree(self._layout.root)
+            return True
+
+    def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to one daemon; after SIGKILL it waits until the process is gone.
+
+        Raises HadoopError when the daemon does not run.
+        """
+        self._checked(daemon)
+        record = self._state().processes.get(daemon)
+        if record is None or not processes.send(record, number):
+            raise HadoopError(f"{daemon} does not run in {self.directory}: start it first")
+        if number == signal.SIGKILL and processes.wait_until_ended([record], 10.0):
+            raise HadoopError(f"{daemon} (process {record.pid}) does not end")
+
+    def start(self, daemon: str) -> bool:
+        """Starts one daemon that has ended, on its ports and data; False when it runs. Waits for nothing."""
+        wanted = daemon_named(self._checked(daemon))
+        with state.locked(self._layout):
+            known = self._state()
+            if self._is_alive(known, wanted.name):
+                return False
+            self._launch(known, wanted)
+            return True
+
+    def bring_back(self) -> None:
+        """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
+        for daemon in self.status():
+            if daemon.pid is not None and not daemon.serving:
+                self.kill(daemon.name, signal.SIGCONT)
+        self.up()
+
+    def wait_until_ready(self, *daemons: str, seconds: float = START_SECONDS) -> None:
+        """Waits until these daemons (default: all) serve: no safe mode, nodes RUNNING."""
+        known = self._state()
+        names = [self._checked(name) for name in daemons] or [daemon.name for daemon in _daemons(known)]
+        self._wait(known, names, seconds)
+
+    def status(self) -> list[DaemonStatus]:
+        """Every daemon; empty when there is no cluster."""
+        known = state.load(self._layout)
+        return [] if known is None else [self._status_of(known, daemon.name) for daemon in _daemons(known)]
+
+    # Looking at it.
+
+    def applications(self, states: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """YARN's report of every application, or of those in certain states."""
+        query = f"?states={','.join(states)}" if states else ""
+        found = web.get(f"{self.resource_manager_web}/ws/v1/cluster/apps{query}")["apps"]
+        return list((found or {}).get("app", []))
+
+    def application(self, application: str) -> dict[str, Any]:
+        """YARN's report of one application: `state`, `finalStatus`, `diagnostics`, `trackingUrl` and more."""
+        return dict(web.get(f"{self.resource_manager_web}/ws/v1/cluster/apps/{application}")["app"])
+
+    def attempts(self, application: str) -> list[dict[str, Any]]:
+        """YARN's report of every attempt of an application, the oldest first."""
+        url = f"{self.resource_manager_web}/ws/v1/cluster/apps/{application}/appattempts"
+        found = (web.get(url)["appAttempts"] or {}).get("appAttempt", [])
+        return sorted(found, key=lambda attempt: int(attempt["id"]))
+
+    def containers(self, application: str) -> list[dict[str, Any]]:
+        """What the nodes that answer say of an application's containers: `id`, `state`, `nodeId`, memory."""
+        found: list[dict[str, Any]] = []
+        for node in readiness.running_nodes(self.ports):
+            listed = web.get(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")["containers"]
+            found += (listed or {}).get("container", [])
+        return [entry for entry in found if containers.names_in(entry["id"])[0] == application]
+
+    def container_processes(self, application: str | None = None) -> list[ContainerProcess]:
+        """Processes of containers, of one application or of all."""
+        found = containers.processes(self._layout)
+        return [process for process in found if application in (None, process.application)]
+
+    def container_logs(self, application: str, size: int = 100_000) -> dict[str, str]:
+        """The ends of the logs of an application's containers, by `container/file`.
+
+        Local ones while it runs; afterwards what YARN has collected, as one text under "collected".
+        """
+        local = containers.local_logs(self._layout, application, size)
+        if local:
+            return local
+        done = self.run(*self._as_user(), "yarn", "logs", "-applicationId", application)
+        return {"collected": (done.stdout or done.stderr)[-10 * size :]}
+
+    def kill_application(self, application: str) -> None:
+        """Ends an application as `yarn application -kill` does."""
+        done = self.run(*self._as_user(), "yarn", "application", "-kill", application)
+        if done.returncode != 0:
+            raise HadoopError(f"{application} could not be killed: {(done.stderr or done.stdout)[-1000:]}")
+
+    def kill_containers(self, application: str | None = None) -> None:
+        """Ends processes of containers, of one application or of all, past YARN: those of a lost node, say."""
+        # A process may be forking while others are ended, hence again.
+        for _ in range(10):
+            left = [process.record for process in self.container_processes(application)]
+            if not left:
+                return
+            for record in left:
+                processes.send(record, signal.SIGKILL)
+            processes.wait_until_ended(left, 5.0)
+        raise HadoopError(f"containers of {self.directory} start processes faster than they can be killed")
+
+    def leftovers(
+        self, places: Places = _EVERYWHERE, before: Leftovers = _NOTHING, seconds: float = 0.0
+    ) -> Leftovers:
+        """What programs have left since `before`; waits up to `seconds` for it to go by itself."""
+        deadline = self._clock.monotonic() + seconds
+        while True:
+            left = self._look(places).since(before)
+            if not left or self._clock.monotonic() >= deadline:
+                return left
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def run(self, *command: str, seconds: float = _COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
+        """Runs a program (`yarn`, `hdfs`, or any other) in this cluster's environment, its output caught."""
+        environment = {**os.environ, **self.environment()}
+        program = shutil.which(command[0], path=environment["PATH"]) or command[0]
+        return subprocess.run(
+            [program, *command[1:]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+
+    # How it is done.
+
+    def _as_user(self) -> Sequence[str]:
+        """In front of a command of Hadoop's that has to log in, as the one user whose applications run here."""
+        if not self._state().kerberos:
+            return ()
+        return (
+            "env",
+            *(f"{name}={value}" for name, value in kerberos.login(self._layout, kerberos.USER).items()),
+        )
+
+    def _prepare(self) -> ClusterState:
+        """The state of a cluster that may be started: made anew where none of it runs."""
+        known = state.load(self._layout)
+        if known is not None and any(self._is_alive(known, daemon.name) for daemon in _daemons(known)):
+            return known
+        secured = known.kerberos if known is not None else self._secured
+        home, jars = java_home(), jar_folder()
+        root = self._layout.root
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if root.stat().st_uid != os.geteuid():
+            raise HadoopError(f"{root} belongs to somebody else: name another folder with --directory")
+        names = (*ports.NAMES, ports.KDC_NAME) if secured else ports.NAMES
+        chosen = known.ports if known is not None and known.ports.keys() == set(names) else {}
+        if not chosen or not all(ports.is_free(port) for port in chosen.values()):
+            chosen = ports.choose(str(root), names)
+        known = ClusterState(dict(chosen), str(jars), str(home), kerberos=secured)
+        configuration.write(self._layout, known.ports, jars, secured)
+        if secured:
+            kerberos.write(self._layout, known.ports)
+        launchers.write(self._layout.bin, home, self._layout.conf, jars)
+        for folder in (self._layout.logs, *(self._layout.data_of(daemon.name) for daemon in _daemons(known))):
+            folder.mkdir(parents=True, exist_ok=True)
+        state.save(self._layout, known)
+        return known
+
+    def _format(self, known: ClusterState) -> bool:
+        """Makes an empty HDFS where there is none; whether it did."""
+        if (self._layout.data_of("namenode") / "current" / "VERSION").exists():
+            return False
+        command = [*self._command(known, daemon_named("namenode")), "-format", "-nonInteractive"]
+        done = subprocess.run(
+            command,
+            env=self._daemon_environment(known),
+            cwd=self._layout.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_SECONDS,
+        )
+        if done.returncode != 0:
+            raise HadoopError(f"the NameNode could not make an empty HDFS:\n{done.stderr[-3000:]}")
+        return True
+
+    def _launch(self, known: ClusterState, daemon: Daemon) -> None:
+        command = self._command(known, daemon)
+        if daemon.name == "zookeeper":
+            command.append(str(self._layout.conf / "zoo.cfg"))
+        log = self._layout.log_of(daemon.name)
+        known.processes[daemon.name] = processes.start(
+            command, log, self._daemon_environment(known), self._layout.root
+        )
+        state.save(self._layout, known)
+
+    def _command(self, known: ClusterState, daemon: Daemon) -> list[str]:
+        if daemon is KDC:
+            return list(kerberos.kdc_command(self._layout, known.java_home, jar_folder(KDC_POM)))
+        return [
+            str(Path(known.java_home) / "bin" / "java"),
+            f"-Xmx{daemon.heap}m",
+            *launchers.LEAN,
+            *launchers.MODULES,
+            "-Dhadoop.root.logger=INFO,console",
+            "-Djava.net.preferIPv4Stack=true",
+            "-cp",
+            f"{self._layout.conf_of(daemon.name)}:{known.jars}/*",
+            daemon.main,
+        ]
+
+    def _daemon_environment(self, known: ClusterState) -> dict[str, str]:
+        """What daemons, and by the NodeManagers' list containers, inherit: nothing of the caller's Python."""
+        inherited = ("HOME", "LANG", "TZ", "USER", "TMPDIR")
+        kept = {name: os.environ[name] for name in inherited if name in os.environ}
+        return {**kept, **self.environment(), "JAVA_HOME": known.java_home}
+
+    def _look(self, places: Places) -> Leftovers:
+        folders = places.folders if places.folders is not None else (f"/user/{user()}", "/tmp")
+        port = self.ports["namenode.web"]
+        files = [path for folder in folders for path in web.files_below(port, folder, user())]
+        return Leftovers(
+            applications=[app["id"] for app in self.applications() if app["state"] not in _ENDED],
+            processes=[
+                f"{process.pid} {process.container}: {process.command}"
+                for process in self.container_processes()
+            ],
+            znodes=znodes_below(self.zookeeper_quorum, places.znode_root),
+            files=[path for path in files if not places.is_kept(path)],
+        )
+
+    def _make_folders(self, known: ClusterState) -> None:
+        if known.kerberos:
+            kerberos.make_folders(self._layout, self.run)
+            return
+        port = known.ports["namenode.web"]
+        for path, permission in (
+            ("/tmp", "1777"),
+            ("/tmp/logs", "1777"),
+            ("/user", "755"),
+            (f"/user/{user()}", "755"),
+        ):
+            web.make_folder(port, path, permission, user())
+
+    def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
+        readiness.wait_until_serving(
+            known.ports, names, seconds, lambda name: self._is_alive(known, name), self._layout.log_of
+        )
+
+    def _wait_for_keytab(self, seconds: float) -> None:
+        deadline = self._clock.monotonic() + seconds
+        while not kerberos.has_all_keys(self._layout):
+            if self._clock.monotonic() >= deadline:
+                raise HadoopError(f"the KDC has written no keytab; see {self._layout.log_of(KDC.name)}")
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _status_of(self, known: ClusterState, name: str) -> DaemonStatus:
+        record = known.processes.get(name)
+        own = ports.of_daemon(known.ports, name)
+        if record is None or not processes.is_alive(record):
+            return DaemonStatus(name, None, own, "not running")
+        if processes.is_stopped(record):
+            return DaemonStatus(name, record.pid, own, "stopped by a signal")
+        return DaemonStatus(name, record.pid, own, readiness.what_is_missing(known.ports, name) or "serving")
+
+    def _state(self) -> ClusterState:
+        known = state.load(self._layout)
+        if known is None:
+            raise HadoopError(f"no cluster is in {self.directory}: bring it up with scripts/hadoop up")
+        return known
+
+    @staticmethod
+    def _is_alive(known: ClusterState, name: str) -> bool:
+        record = known.processes.get(name)
+        return record is not None and processes.is_alive(record)
+
+    @staticmethod
+    def _checked(name: str) -> str:
+        names = [daemon.name for daemon in (KDC, *DAEMONS)]
+        if name not in names:
+            raise HadoopError(f"{name} is no daemon of a cluster: it is one of {', '.join(names)}")
+        return name

@@ -1,0 +1,82 @@
+"""The ports of one cluster: free ones below the range that the system gives to outgoing connections.
+
+Owner: the caller's thread. A daemon that is killed must find its port free when it comes back, which a port
+out of the ephemeral range does not promise. Ports are chosen once and kept in the cluster's state.
+"""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.support.hadoop.errors import HadoopError
+
+#: Every port of a cluster, by daemon and use.
+NAMES = (
+    "zookeeper.client",
+    "namenode.rpc",
+    "namenode.web",
+    "datanode.data",
+    "datanode.rpc",
+    "datanode.web",
+    "resourcemanager.rpc",
+    "resourcemanager.scheduler",
+    "resourcemanager.tracker",
+    "resourcemanager.admin",
+    "resourcemanager.web",
+    "nodemanager1.rpc",
+    "nodemanager1.localizer",
+    "nodemanager1.web",
+    "nodemanager2.rpc",
+    "nodemanager2.localizer",
+    "nodemanager2.web",
+)
+#: The port that a secured cluster has besides.
+KDC_NAME = "kdc.client"
+Ports = Mapping[str, int]
+
+_LOWEST = 10_000
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def choose(seed: str, names: Sequence[str] = NAMES) -> dict[str, int]:
+    """A free port for every name; two clusters with different seeds begin to look at different places."""
+    free = free_ports(seed)
+    return {name: next(free) for name in names}
+
+
+def free_ports(seed: str) -> Iterator[int]:
+    """Ports on which nobody listens, none of them twice, and none that an outgoing connection may take."""
+    highest = _lowest_ephemeral() - 1
+    size = highest - _LOWEST
+    first = zlib.crc32(seed.encode()) % size
+    for step in range(size):
+        if is_free(port := _LOWEST + (first + step) % size):
+            yield port
+    raise HadoopError("no free ports are left below the system's range for outgoing connections")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port, whatever its address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def of_daemon(ports: Ports, daemon: str) -> dict[str, int]:
+    """The ports of one daemon by their use."""
+    return {name.partition(".")[2]: port for name, port in ports.items() if name.startswith(f"{daemon}.")}
+
+
+def _lowest_ephemeral() -> int:
+    try:
+        lowest = int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768
+    return lowest if lowest > _LOWEST + 1000 else 32_768

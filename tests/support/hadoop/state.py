@@ -1,0 +1,68 @@
+"""What runs in a cluster's folder, kept in one file: ports, jars, Java and the processes that were started.
+
+Owner: whoever holds the folder's lock (`locked`) while it changes; readers need none, since the file is replaced
+as a whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.support.hadoop.errors import HadoopError
+from tests.support.hadoop.layout import Layout
+from tests.support.hadoop.processes import ProcessRecord
+
+
+@dataclass
+class ClusterState:
+    """Everything that another process needs in order to use, look at or stop the cluster."""
+
+    ports: dict[str, int]
+    jars: str
+    java_home: str
+    processes: dict[str, ProcessRecord] = field(default_factory=dict)
+    #: Whether it asks for Kerberos, and has a KDC of its own.
+    kerberos: bool = False
+
+
+def load(layout: Layout) -> ClusterState | None:
+    """The state of a cluster; None where none was made. Raises HadoopError when the file is not ours."""
+    try:
+        stored = json.loads(layout.state.read_text(encoding="utf-8"))
+        processes = {name: ProcessRecord(**record) for name, record in stored.pop("processes").items()}
+        return ClusterState(processes=processes, **stored)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise HadoopError(f"{layout.state} is not the state of a cluster ({error}): remove it") from error
+
+
+def save(layout: Layout, state: ClusterState) -> None:
+    """Replaces the stored state."""
+    written = layout.state.with_suffix(".new")
+    written.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+    os.replace(written, layout.state)
+
+
+@contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Keeps other commands from changing the same cluster meanwhile; waits for them."""
+    lock = Path(f"{layout.root}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with open(lock, "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever held it may have removed the cluster, and this file with it.
+            if lock.exists() and os.path.samestat(os.stat(lock), os.fstat(file.fileno())):
+                try:
+                    yield
+                finally:
+                    if not layout.root.exists():
+                        lock.unlink()
+                return

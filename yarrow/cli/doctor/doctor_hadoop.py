@@ -1,0 +1,311 @@
+"""What the doctor looks at on the cluster: HDFS, the ResourceManager, queues and nodes, clocks, Kerberos.
+
+Owner: the main thread; blocking, each request with a short limit. Reads but for one small file, which it removes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any
+
+from yarrow.cli.doctor.doctor_findings import Finding, failed, fine, warned
+from yarrow.client.yarn.abandoned_files import abandoned_folders
+from yarrow.client.yarn.deployment import check_resources
+from yarrow.client.yarn.submission import ContainerContent, build_submission
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.options import security, yarn
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.hdfs_settings import http_addresses
+from yarrow.runtime.ha.settings import is_highly_available
+from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
+from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb, ResourceManagerWebError
+from yarrow.runtime.yarn.staging_root import staging_root
+
+_SECONDS = 5.0
+#: Kerberos refuses a clock that differs by more (its default), and tells nobody why.
+_SKEW_REFUSED = 300.0
+_SKEW_NOTED = 10.0
+#: A packed environment and checkpoints need some room.
+_LITTLE_SPACE = 5 << 30
+#: In the error of a page that asks for a login.
+_LOGIN_WANTED = f"status {HTTPStatus.UNAUTHORIZED.value}"
+#: Of a list, at most.
+_SHOWN = 5
+#: Hadoop's default of the longest life of a delegation token: 7 days.
+_TOKEN_LIFE_MS = 7 * 24 * 3600 * 1000
+_TOKEN_LIVES = (
+    "dfs.namenode.delegation.token.max-lifetime",
+    "yarn.resourcemanager.delegation.token.max-lifetime",
+)
+#: Whether a client of a single NameNode tries again when that refuses the connection; Hadoop's default is false.
+_HDFS_PATIENCE = "dfs.client.retry.policy.enabled"
+
+
+def hdfs(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
+    """NameNode, its state and clock, space, and whether the staging directory can be written."""
+    addresses = hadoop.name_node_addresses()
+    if not addresses:
+        yield failed(
+            "hdfs", f"fs.defaultFS in {hadoop.folder} is {hadoop.get('fs.defaultFS') or 'not set'}, no HDFS"
+        )
+        return
+    check_answers(addresses, "HDFS's NameNode", "fs.defaultFS", hadoop, _SECONDS)
+    # Our own client finds the web address by this variable.
+    os.environ.setdefault("HADOOP_CONF_DIR", str(hadoop.folder))
+    state, skew = _name_node(http_addresses(hadoop.get("fs.defaultFS"), hadoop.properties))
+    if state.get("FSState", "Operational") != "Operational":
+        yield failed(
+            "hdfs",
+            "the NameNode is in safe mode and refuses writes: wait until enough DataNodes have reported, or see"
+            " `hdfs dfsadmin -safemode get`",
+        )
+        return
+    if state.get("NumLiveDataNodes", 1) == 0:
+        yield failed("hdfs", "no DataNode is alive: nothing can be written")
+        return
+    yield fine("hdfs", f"{hadoop.get('fs.defaultFS')}, {state.get('NumLiveDataNodes', '?')} DataNodes")
+    remaining = int(state.get("CapacityRemaining", _LITTLE_SPACE))
+    if remaining < _LITTLE_SPACE:
+        yield warned(
+            "hdfs", f"only {remaining / 1e9:.1f} GB are free: environments and checkpoints need room"
+        )
+    yield from _clock(skew)
+    yield from _restarts(config, hadoop)
+    yield from _staging(config)
+
+
+def _restarts(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
+    """Whether a NameNode that restarts would use up the attempts of a master.
+
+    A node fetches what a master needs from HDFS. Where it does not wait for a NameNode, that fails at once, counts as
+    an attempt, and the next begins in the same moment: fifteen are over in four seconds.
+    """
+    if not is_highly_available(config) or len(hadoop.name_node_addresses()) > 1:
+        return
+    if hadoop.get(_HDFS_PATIENCE, "false").lower() != "true":
+        yield warned(
+            "hdfs",
+            "one NameNode, and nodes do not wait while it restarts: a master lost meanwhile uses up all its attempts"
+            f" within seconds; set {_HDFS_PATIENCE} to true for the NodeManagers (if this machine has not the same file"
+            " as they, look there)",
+        )
+
+
+def _name_node(addresses: Sequence[str]) -> tuple[Mapping[str, Any], float]:
+    """The NameNode's state, and how many seconds its clock is ahead of ours."""
+    clock = SystemClock()
+    failures = []
+    for address in addresses:
+        url = f"{address}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        try:
+            with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
+                now = clock.epoch_ms() / 1000
+                beans = json.load(answer).get("beans") or [{}]
+                date = answer.headers.get("Date")
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.UNAUTHORIZED:
+                failures.append(f"{address} ({error})")
+                continue
+            # Its pages ask for Kerberos, as WebHDFS does: whether that lets us in is seen by writing.
+            now, beans, date = clock.epoch_ms() / 1000, [{}], error.headers.get("Date")
+        except (OSError, ValueError) as error:
+            failures.append(f"{address} ({error})")
+            continue
+        # The header has whole seconds: its middle is the best guess.
+        return beans[0], parsedate_to_datetime(date).timestamp() + 0.5 - now if date else 0.0
+    raise YarrowError(
+        f"the web server of the NameNode does not answer, which files go through; tried {', '.join(failures)}: check"
+        " dfs.namenode.http-address and that dfs.webhdfs.enabled is true"
+    )
+
+
+def _clock(skew: float) -> Iterator[Finding]:
+    where = "ahead of" if skew > 0 else "behind"
+    text = f"the NameNode's clock is {abs(skew):.0f} s {where} this machine's"
+    if abs(skew) > _SKEW_REFUSED:
+        yield failed("clock", f"{text}: set both by NTP")
+    elif abs(skew) > _SKEW_NOTED:
+        yield warned("clock", f"{text}: set both by NTP")
+    else:
+        yield fine("clock", "this machine and the NameNode agree")
+
+
+def _staging(config: Settings) -> Iterator[Finding]:
+    root = staging_root(config)
+    probe = join(root, f"_doctor-{RandomIdFactory().hex_id()}")
+    key = yarn.STAGING_DIRECTORY.key
+    try:
+        files = file_system_for(probe)
+        try:
+            with files.create(probe) as output:
+                output.write(b"written by yarrow doctor")
+        finally:
+            files.delete(probe)
+    except PermissionError as error:
+        yield failed("hdfs", f"{root} cannot be written ({error}): set {key} to a directory of this user")
+        return
+    except (YarrowError, OSError) as error:
+        yield failed("hdfs", f"{root} cannot be written: {error} ({key})")
+        return
+    kept = _environments(root)
+    yield fine("hdfs", f"{root} can be written ({key}){kept}")
+
+
+def _environments(root: str) -> str:
+    folder = join(root, "environments")
+    try:
+        kept = file_system_for(folder).list(folder)
+    except FileNotFoundError:
+        return ""
+    size = sum(entry.size for entry in kept) / 1e9
+    return f"; {len(kept)} files of environments are kept there, {size:.1f} GB: remove what no running application uses"
+
+
+def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
+    """ResourceManager, nodes, queue, and whether the containers fit."""
+    check_answers(
+        hadoop.resource_manager_addresses(),
+        "YARN's ResourceManager",
+        "yarn.resourcemanager.address",
+        hadoop,
+        _SECONDS,
+    )
+    web = ResourceManagerWeb.of(hadoop)
+    yield from _left_on_hdfs(web)
+    try:
+        metrics, nodes = web.metrics(), web.nodes()
+    except ResourceManagerWebError as error:
+        if not (hadoop.is_secured and _LOGIN_WANTED in str(error)):
+            raise
+        yield warned(
+            "yarn",
+            "the pages of the ResourceManager ask for a login, which is not made here: nodes and queues cannot be"
+            " looked at. Applications are submitted without them",
+        )
+        return
+    running = [node for node in nodes if node.state == "RUNNING"]
+    if not running:
+        yield failed("yarn", f"none of {len(nodes)} NodeManagers is RUNNING: no container can start")
+        return
+    yield fine(
+        "yarn",
+        f"{len(running)} of {len(nodes)} nodes run; {metrics.available_mb} of {metrics.total_mb} MiB and"
+        f" {metrics.available_vcores} of {metrics.total_vcores} cores are free",
+    )
+    yield from _names(running)
+    nothing = ContainerContent((), {}, "python3")
+    submission = build_submission(config, "doctor", nothing, nothing)
+    queues = web.leaf_queues()
+    check_resources(submission, queues)
+    largest = max(node.used_mb + node.available_mb for node in running)
+    for shape, key in (
+        (submission.master, "jobmanager.memory.process.size"),
+        (submission.task_executor, "taskmanager.memory.process.size"),
+    ):
+        if shape.memory_mb > largest:
+            yield failed(
+                "yarn", f"{key} asks for {shape.memory_mb} MiB, and the largest node has {largest} MiB"
+            )
+            return
+    # Where TaskExecutors have the application's, its key is the one that was set.
+    labels = {
+        submission.task_executor.node_label: yarn.TASK_MANAGER_NODE_LABEL.key,
+        submission.node_label: yarn.APPLICATION_NODE_LABEL.key,
+    }
+    for label, key in labels.items():
+        if label and not any(label in node.labels for node in running):
+            yield failed("yarn", f"no running node has the label {label} ({key})")
+    queue = next((one for one in queues if submission.queue in (one.name, one.path)), None)
+    if queue is not None:
+        text = (
+            f"{queue.name} takes containers of up to {queue.maximum_memory_mb} MiB and {queue.maximum_vcores} cores;"
+            f" {queue.used_percent:.0f} % used, {queue.pending_containers} containers wait"
+        )
+        full = queue.used_percent >= 100 or queue.pending_containers > 0
+        yield warned("queue", f"{text}: an application may wait") if full else fine("queue", text)
+    if metrics.available_mb < submission.master.memory_mb + submission.task_executor.memory_mb:
+        yield warned(
+            "yarn",
+            "the cluster has no room for one master and one TaskExecutor now: an application will wait",
+        )
+
+
+def _left_on_hdfs(web: ResourceManagerWeb) -> Iterator[Finding]:
+    """What masters that were killed could not remove; HDFS has its own findings where it cannot be read."""
+    try:
+        left = abandoned_folders(lambda application_id: web.application(application_id).report)
+    except (YarrowError, OSError):
+        return
+    if left:
+        shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+        yield warned(
+            "hdfs",
+            f"{len(left)} applications have ended without removing their files: {shown}. The next deployment of this"
+            " user removes them",
+        )
+
+
+def _names(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Clients talk to REST on the nodes: their names must mean something here."""
+    unknown = [
+        host for host in sorted({node.address.rpartition(":")[0] for node in nodes}) if not _resolves(host)
+    ]
+    if unknown:
+        yield failed(
+            "yarn",
+            f"the names of these nodes do not resolve on this machine: {', '.join(unknown[:5])}; the master's REST will"
+            " not be reached from here (DNS, /etc/hosts)",
+        )
+
+
+def _resolves(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
+
+
+def kerberos(config: Settings, hadoop: HadoopConfiguration) -> Iterator[Finding]:
+    """A ticket or keytab where the cluster wants one, and how long tokens live."""
+    if not hadoop.is_secured:
+        yield fine("kerberos", "the cluster does not ask for it: whoever reaches its ports is whom he says")
+        return
+    keytab, principal = config.get(security.KERBEROS_KEYTAB), config.get(security.KERBEROS_PRINCIPAL)
+    if keytab and not os.path.isfile(keytab):
+        yield failed("kerberos", f"{security.KERBEROS_KEYTAB.key} is {keytab}, and there is no such file")
+    elif keytab and principal:
+        yield fine("kerberos", f"{principal} by {keytab} ({security.KERBEROS_KEYTAB.key})")
+    else:
+        yield _ticket()
+    lives = [int(hadoop.get(key) or _TOKEN_LIFE_MS) for key in _TOKEN_LIVES]
+    yield warned(
+        "kerberos",
+        f"the tokens of an application end {min(lives) / 86_400_000:.1f} days after it was submitted; nothing renews"
+        f" them beyond that: stop a longer session with a savepoint before ({', '.join(_TOKEN_LIVES)})",
+    )
+
+
+def _ticket() -> Finding:
+    program = shutil.which("klist")
+    if program is None:
+        return warned("kerberos", "there is no klist on PATH, so tickets cannot be looked at")
+    if subprocess.run([program, "-s"], timeout=_SECONDS, check=False).returncode:
+        return failed(
+            "kerberos",
+            f"there is no valid ticket: run kinit, or set {security.KERBEROS_KEYTAB.key} and"
+            f" {security.KERBEROS_PRINCIPAL.key}",
+        )
+    return fine("kerberos", "there is a valid ticket (klist)")

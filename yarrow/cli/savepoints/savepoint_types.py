@@ -1,0 +1,108 @@
+"""Whether states have the types that a program declares: its functions are opened, here, as if they were restored.
+
+What is restored has no content, so that nothing is read and nothing is decoded: types are compared when a state is
+registered. Sources and sinks are not opened, for that reaches out to something: what they have stored is read. Owner:
+the main thread; user code runs in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from msgspec import structs
+
+from yarrow.cli.savepoints.savepoint_outside import check_values, initialize_outside, keeps_values
+from yarrow.container.chain.operator_builder import build_operator
+from yarrow.container.operators.base import OperatorContext
+from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
+from yarrow.runtime.snapshot.errors import SavepointMismatchError, SnapshotError
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    InlineStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSnapshot,
+    OperatorState,
+    OperatorStateHandle,
+)
+from yarrow.runtime.snapshot.key_group_form import write_key_groups
+from yarrow.runtime.snapshot.savepoint_check import has_state
+from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
+from yarrow.state_processor.subtasks import subtask_context
+
+_NO_ENTRIES: Final = InlineStateHandle(data=b"".join(write_key_groups((), ())))
+
+
+def other_types(
+    metadata: CheckpointMetadata, graph: JobGraph, reader: SnapshotReader, *, trusted: bool
+) -> tuple[list[SavepointMismatchError], tuple[str, ...]]:
+    """Whose states would be refused and why, and what could not be found out.
+
+    `trusted`: pickled values of sources and sinks are read.
+    """
+    refused: list[SavepointMismatchError] = []
+    notes: list[str] = []
+    for vertex, operator, state in _with_state(metadata, graph):
+        try:
+            if keeps_values(operator):
+                check_values(operator, state, reader, trusted=trusted)
+            elif not initialize_outside(operator, partial(_context, vertex, operator, state, graph)):
+                _open(vertex, operator, state, graph)
+        except SnapshotError as error:
+            refused.append(SavepointMismatchError(operator.name, str(error)))
+        except Exception as error:  # user code may raise anything
+            notes.append(
+                f"types of the states of '{operator.name}' were not all compared: its function could not be opened here"
+                f" ({type(error).__name__}: {error})"
+            )
+    return refused, tuple(notes)
+
+
+def _with_state(
+    metadata: CheckpointMetadata, graph: JobGraph
+) -> Iterator[tuple[JobVertex, OperatorDescriptor, OperatorState]]:
+    states = {state.operator_id: state for state in metadata.operators}
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            state = states.get(operator.id)
+            if state is not None and has_state(state):
+                yield vertex, operator, state
+
+
+def _open(vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph) -> None:
+    operator: Any = build_operator(descriptor)
+    try:
+        operator.setup(_context(vertex, descriptor, state, graph))
+        operator.open()
+    finally:
+        operator.close()
+
+
+def _context(
+    vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph
+) -> OperatorContext:
+    """Of the operator, restored from its states without their content."""
+    parts = [part for _, part in sorted(state.subtasks.items())]
+    groups = KeyGroupRange(0, vertex.max_parallelism - 1)
+    return subtask_context(
+        descriptor.id,
+        descriptor.name,
+        graph.job_id,
+        max_parallelism=vertex.max_parallelism,
+        key_groups=groups,
+        keyed=[_emptied_keys(keyed, groups) for part in parts for keyed in part.keyed],
+        operator=[_emptied(handle) for part in parts for handle in part.operator],
+        configuration=graph.configuration,
+    )
+
+
+def _emptied_keys(keyed: KeyedStateHandle, groups: KeyGroupRange) -> KeyGroupsSnapshot:
+    """The same states without content, in the form that every backend reads."""
+    return KeyGroupsSnapshot(key_groups=(groups.start, groups.end), states=keyed.states, handle=_NO_ENTRIES)
+
+
+def _emptied(handle: OperatorStateHandle) -> OperatorStateHandle:
+    states = tuple(structs.replace(named, elements=()) for named in handle.states)
+    return structs.replace(handle, states=states, handle=_NO_ENTRIES)

@@ -1,0 +1,50 @@
+"""The REST token of a standalone cluster that listens on more than loopback: where commands of this host find it.
+
+Owner: the main thread; blocking. It is read from the private directory of the cluster, and given to that cluster's own
+addresses only: an address that somebody names with -m must not learn it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from yarrow.client.yarn.application_files import ApplicationFiles
+from yarrow.runtime.config.options import jobmanager, yarn
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.security.result_proof import result_key
+from yarrow.standalone.cluster_directory import ClusterDirectory
+
+
+def means_cluster(config: Settings) -> bool:
+    """Whether a command that names no application means the standalone cluster: no session, but a cluster is known."""
+    if config.is_set(yarn.APPLICATION_ID) or ApplicationFiles.of(config).read_properties() is not None:
+        return False
+    return bool(cluster_token(config))
+
+
+def cluster_token(config: Settings) -> str:
+    """The token of the cluster that the configuration describes; empty when its directory is not here."""
+    directory = ClusterDirectory.find(config)
+    secrets = None if directory is None else directory.find_secrets()
+    return "" if secrets is None else secrets.rest_token
+
+
+def cluster_result_key(config: Settings) -> bytes:
+    """The key of sealed rows of that cluster; b"" when its directory is not here. Nobody is ever sent it."""
+    directory = ClusterDirectory.find(config)
+    secrets = None if directory is None else directory.find_secrets()
+    return b"" if secrets is None else result_key(secrets.data_secret)
+
+
+def token_for(config: Settings, host: str, port: int) -> str:
+    """The token, if host and port are the cluster's; else nothing."""
+    directory = ClusterDirectory.find(config)
+    secrets = None if directory is None else directory.find_secrets()
+    if directory is None or secrets is None:
+        return ""
+    leader = directory.leader()
+    if leader is None:
+        return secrets.rest_token if host == config.get(jobmanager.RPC_ADDRESS) else ""
+    own = urlsplit(leader.web_address)
+    hosts = {own.hostname, config.get(jobmanager.RPC_ADDRESS)}
+    return secrets.rest_token if host in hosts and port == own.port else ""

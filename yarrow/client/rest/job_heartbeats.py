@@ -1,0 +1,75 @@
+"""JobHeartbeats: tells the master of a job that is to end with this process that the process lives.
+
+Owner: a daemon thread of its own, which goes with the process, by SIGKILL too: that is what the master waits for.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from yarrow.cli.errors import CommandError
+from yarrow.client.rest.rest_client import RestClient, RestError
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.config.options import execution, rpc
+from yarrow.runtime.config.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """Seconds between two heartbeats, and seconds of silence after which the job is cancelled."""
+
+    interval: float
+    timeout: float
+
+    @staticmethod
+    def of(config: Settings, attached: bool) -> HeartbeatSettings | None:
+        """None for a job that outlives its client. Raises CommandError for a timeout that heartbeats cannot keep."""
+        if not attached or not config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT):
+            return None
+        found = HeartbeatSettings(
+            config.get(rpc.CLIENT_HEARTBEAT_INTERVAL).seconds,
+            config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds,
+        )
+        if not 0 < found.interval < found.timeout:
+            raise CommandError(
+                f"{rpc.CLIENT_HEARTBEAT_INTERVAL.key} ({found.interval:g} s) must be shorter than"
+                f" {rpc.CLIENT_HEARTBEAT_TIMEOUT.key} ({found.timeout:g} s): the job would be cancelled between two"
+                " heartbeats."
+            )
+        return found
+
+
+class JobHeartbeats:
+    """Those of one job, from now until `stop`, or until the cluster knows nothing of the job."""
+
+    def __init__(
+        self, rest: RestClient, job_id: str, settings: HeartbeatSettings, clock: Clock | None = None
+    ) -> None:
+        self._rest = rest
+        self._path = f"/jobs/{job_id}/clientHeartbeat"
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._send, name=f"heartbeats {job_id}", daemon=True).start()
+
+    def stop(self) -> None:
+        """No more of them."""
+        self._stopped.set()
+
+    def _send(self) -> None:
+        while not self._stopped.is_set():
+            # As Flink's clients say it; our master counts from when it hears of it.
+            until = self._clock.epoch_ms() + int(self._settings.timeout * 1000)
+            try:
+                self._rest.json("PATCH", self._path, {"expiredTimestamp": until})
+            except RestError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return
+            except YarrowError:
+                # Nobody answers just now, or YARN has not started the next master yet, which must hear of this process
+                # when it comes. Whoever waits for the job finds out what it means.
+                pass
+            self._stopped.wait(self._settings.interval)

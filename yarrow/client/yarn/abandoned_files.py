@@ -1,0 +1,75 @@
+"""What Skein's ApplicationMasters that were killed or lost could not remove from HDFS, and clients that were killed
+while they uploaded: the folders of their applications.
+
+Owner: the client's thread, while it waits for its own application anyhow; blocking, a few requests.
+It touches folders of this user's applications alone, and only of those that YARN says have ended. One that YARN does
+not know may just be on its way there, by another client, or be another YARN's: it goes after a day, if this YARN gave
+its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Final
+
+from yarrow.client.yarn.yarn_client import YarnClient
+from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError
+from yarrow.runtime.yarn.staging_root import applications_folder
+
+log = logging.getLogger(__name__)
+
+_APPLICATION: Final = re.compile(r"application_\d+_\d+")
+
+
+#: After this time no client is still uploading.
+_ABANDONED_MS: Final = 24 * 3600 * 1000
+
+
+def remove_abandoned(client: YarnClient, latest: str = "", clock: Clock | None = None) -> None:
+    """Removes them; what cannot be read or removed stays, with a word in the log.
+
+    `latest`: an application that YARN has just taken; without it nothing goes that YARN does not know.
+    """
+    now_ms = (clock or SystemClock()).epoch_ms()
+    try:
+        for path in abandoned_folders(client.report, latest, now_ms):
+            file_system_for(path).delete(path, recursive=True)
+            log.debug("removed %s, which a master that was lost had left", path)
+    except (OSError, FileSystemError, YarnError) as error:
+        log.debug("what ended applications left on HDFS cannot be removed: %s", error)
+
+
+def abandoned_folders(
+    report_of: Callable[[str], ApplicationReport], latest: str = "", now_ms: int = 0
+) -> list[str]:
+    """The hdfs:// URLs of folders of this user's applications that have ended, oldest application first; of those that
+    were never submitted too where `latest` is given.
+    """
+    home = applications_folder()
+    try:
+        entries = [entry for entry in file_system_for(home).list(home) if _APPLICATION.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return []
+    ended = [entry.name for entry in entries if _has_ended(report_of, entry, latest, now_ms)]
+    return [join(home, name) for name in sorted(ended)]
+
+
+def was_never_submitted(application_id: str, modified_ms: int, latest: str, now_ms: int) -> bool:
+    """Of an application that YARN does not know: it gave the number since it started, as it did to `latest`, so that it
+    would know one that runs; and nobody has written to its folder for a day.
+    """
+    of_this_yarn = application_id.rpartition("_")[0] == latest.rpartition("_")[0]
+    return of_this_yarn and now_ms - modified_ms > _ABANDONED_MS
+
+
+def _has_ended(
+    report_of: Callable[[str], ApplicationReport], folder: FileStatus, latest: str, now_ms: int
+) -> bool:
+    try:
+        return report_of(folder.name).state.has_ended
+    except ApplicationNotFoundError:
+        return was_never_submitted(folder.name, folder.modified_ms, latest, now_ms)

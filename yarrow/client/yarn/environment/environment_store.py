@@ -1,0 +1,171 @@
+"""Environments that were packed before: on HDFS under the hash of their content, and what the client remembers.
+
+Owner: the client's thread; blocking. An archive on HDFS never changes: it is written under a hidden name, its length is
+checked, and it gets its name in one step, so that clients at the same time do no harm. Clients and running masters note
+that they use one; whoever stores another removes those that nobody has used for long. The client's memory is a file
+that only saves work: without it everything is packed anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from yarrow.client.yarn.environment.environment_archive import PackedArchive
+from yarrow.client.yarn.environment.environment_files import EnvironmentFile
+from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX
+from yarrow.client.yarn.environment.environment_use import is_stored, last_use, note_use
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+
+_HIDDEN = "_upload-"
+#: What was used within this time stays.
+UNUSED_MS = 30 * 24 * 3600 * 1000
+_log = logging.getLogger(__name__)
+#: What a client that was killed left on HDFS is removed by another after this time.
+_ABANDONED_MS = 24 * 3600 * 1000
+_REMEMBERED = 16
+#: Changes when the same files are packed into another archive.
+_FORMAT = "1"
+
+
+class KnownEnvironment(msgspec.Struct, frozen=True):
+    """An archive that was packed from certain files."""
+
+    digest: str
+    size: int
+    #: (path, size, mtime) of the system's libraries in it.
+    libraries: tuple[tuple[str, int, int], ...] = ()
+
+    def is_current(self) -> bool:
+        """Whether the system's libraries are those that were packed."""
+        with contextlib.suppress(OSError):
+            return all(
+                (found := os.stat(path)).st_size == size and found.st_mtime_ns == mtime
+                for path, size, mtime in self.libraries
+            )
+        return False
+
+
+def fingerprint(files: Iterable[EnvironmentFile]) -> str:
+    """Names the state of the client's files without reading them: paths, sizes and times of change."""
+    digest = hashlib.sha256(f"{_FORMAT} {sys.version}\n".encode())
+    for file in files:
+        digest.update(f"{file.target}\0{file.source}\0{file.size}\0{file.mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+class EnvironmentMemory:
+    """What this client knows: fingerprint -> archive."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @staticmethod
+    def of_user() -> EnvironmentMemory:
+        """In the user's cache folder."""
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        return EnvironmentMemory(Path(base, "yarrow", "environments.json"))
+
+    def find(self, key: str) -> KnownEnvironment | None:
+        """The archive of these files, if its libraries are still the same."""
+        known = self._read().get(key)
+        return known if known is not None and known.is_current() else None
+
+    def remember(self, key: str, packed: PackedArchive, libraries: Sequence[EnvironmentFile]) -> None:
+        """Keeps the latest few; a folder that cannot be written to costs time, no more."""
+        entries = {name: entry for name, entry in self._read().items() if name != key}
+        state = tuple((file.source, file.size, file.mtime_ns) for file in libraries)
+        entries[key] = KnownEnvironment(packed.digest, packed.size, state)
+        latest = dict(list(entries.items())[-_REMEMBERED:])
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            new.write_bytes(msgspec.json.encode(latest))
+            new.replace(self._path)
+
+    def _read(self) -> dict[str, KnownEnvironment]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, KnownEnvironment])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+
+class EnvironmentStore:
+    """Files in one folder, local or on HDFS, under the hash of their content and a suffix that says what they are."""
+
+    def __init__(self, folder: str, ids: IdFactory, clock: Clock, replication: int = 0) -> None:
+        """`replication`: of what is stored anew; 0 = as HDFS is configured."""
+        self._folder = folder
+        self._ids = ids
+        self._clock = clock
+        self._replication = replication
+
+    def path_of(self, digest: str, suffix: str = ARCHIVE_SUFFIX) -> str:
+        """Where a file is, if it is there."""
+        return join(self._folder, digest + suffix)
+
+    def holds(self, digest: str, size: int, suffix: str = ARCHIVE_SUFFIX) -> bool:
+        """Whether the file is there, and whole; then it is used."""
+        path = self.path_of(digest, suffix)
+        try:
+            found = file_system_for(path).status(path)
+            if found.size == size:
+                note_use(path, self._clock, found)
+            return found.size == size
+        except FileNotFoundError:
+            return False
+
+    def add(self, write: Callable[[BinaryIO], PackedArchive], suffix: str = ARCHIVE_SUFFIX) -> PackedArchive:
+        """Stores what `write` writes under the hash that it returns; nothing is left of it when it fails."""
+        file_system = file_system_for(self._folder)
+        self._remove_old()
+        hidden = join(self._folder, _HIDDEN + self._ids.hex_id())
+        try:
+            with file_system.create(hidden, self._replication) as output:
+                packed = write(output)
+            self._name(hidden, packed, suffix)
+        finally:
+            with contextlib.suppress(OSError, FileSystemError):
+                file_system.delete(hidden)
+        return packed
+
+    def _name(self, hidden: str, packed: PackedArchive, suffix: str) -> None:
+        file_system = file_system_for(self._folder)
+        path = self.path_of(packed.digest, suffix)
+        if self.holds(packed.digest, packed.size, suffix):
+            return
+        try:
+            file_system.rename(hidden, path)
+        except (FileExistsError, FileSystemError):
+            # Another client was faster: the same name is the same content.
+            if not self.holds(packed.digest, packed.size, suffix):
+                raise
+
+    def _remove_old(self) -> None:
+        """What nobody has used for long, and what killed clients have left."""
+        file_system = file_system_for(self._folder)
+        with contextlib.suppress(OSError, FileSystemError):
+            for entry in file_system.list(self._folder):
+                if entry.name.startswith(_HIDDEN):
+                    old = self._clock.epoch_ms() - entry.modified_ms > _ABANDONED_MS
+                else:
+                    # Looked at again: somebody may have begun to use it a moment ago.
+                    old = self._is_unused(entry) and self._is_unused(file_system.status(entry.path))
+                if old:
+                    # Refused where no times of use are kept: nobody knows then what is used.
+                    file_system.touch(entry.path, max(1, entry.accessed_ms))
+                    file_system.delete(entry.path)
+                    _log.debug("%s was not used any more", entry.path)
+
+    def _is_unused(self, entry: FileStatus) -> bool:
+        return is_stored(entry.name) and self._clock.epoch_ms() - last_use(entry) > UNUSED_MS

@@ -1,0 +1,77 @@
+"""EmbeddedExecutor: runs the jobs of `python job.py` in a cluster of their own on this machine.
+
+Owner: the thread that calls execute. Each job has its own cluster: as many slots as it needs, nothing left of
+it when its result is there. It needs no event loop of the caller and works inside a running one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from yarrow.client.interrupts import show_no_trace_of_ctrl_c
+from yarrow.embedded.cluster_shape import shape_for_job
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster
+from yarrow.runtime.config.errors import ContradictoryOptions
+from yarrow.runtime.config.files import load_settings
+from yarrow.runtime.config.interpreter import of_task_executors, worker_interpreter
+from yarrow.runtime.config.options import execution, python
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.executor import LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.shipped_files import archive_folders
+
+
+class EmbeddedExecutor:
+    """The PipelineExecutor of `execution.target: local`."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> LocalJobClient:
+        """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
+        config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
+        config.validate()
+        config = _for_cluster(config, files)
+        show_no_trace_of_ctrl_c()
+        cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
+        try:
+            client = cluster.submit(job_graph, files)
+        except BaseException:
+            cluster.close()
+            raise
+        _tell_address(cluster.web_address)
+        return client
+
+
+#: Addresses that were told.
+_told: set[str] = set()
+
+
+def _tell_address(address: str | None) -> None:
+    """Says once where the job's page and REST API are; a program that executes again on the same port says no more."""
+    if address is None or address in _told:
+        return
+    _told.add(address)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(f"JobManager Web Interface: {address}", file=sys.stderr, flush=True)
+
+
+def _for_cluster(config: Settings, files: Sequence[LocalFile]) -> Settings:
+    """`config` without an interpreter that the job brings in an archive.
+
+    Raises ConfigError for a python.executable that cannot run the workers.
+    """
+    cluster = of_task_executors(config, archive_folders(files))
+    path = worker_interpreter(cluster)
+    if cluster != config:
+        path = config.get(python.EXECUTABLE)
+    if config.get(execution.IN_PROCESS) and path != sys.executable:
+        raise ContradictoryOptions(
+            f"{python.EXECUTABLE.key} is {path}, but with {execution.IN_PROCESS.key} functions run in the"
+            f" program's own interpreter, {sys.executable}. Remove one of them.",
+            (python.EXECUTABLE.key, execution.IN_PROCESS.key),
+        )
+    return cluster

@@ -1,0 +1,437 @@
+"""The processes of a standalone cluster in the foreground: `yarrow jobmanager` and `yarrow taskmanager`.
+
+Owner: the main thread of such a process. Both end orderly at SIGTERM and SIGINT. A TaskExecutor is a child
+process of `yarrow taskmanager`, started as a ResourceManager starts one; it is replaced when another
+JobManager has taken the lead, and ends with its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from yarrow.cli.errors import CommandError
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.end_signal import EndSignal
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.ids import RandomIdFactory, ResourceID, ResourceManagerID
+from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
+from yarrow.runtime.config.options import (
+    high_availability,
+    jobmanager,
+    rest,
+    rpc,
+    security,
+    taskmanager,
+)
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import (
+    STANDALONE_MASTER,
+    WORKING_DIRECTORY_PREFIX,
+    ClientFolder,
+    parent_folder,
+    remove_abandoned,
+)
+from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.ha.settings import is_highly_available
+from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap, encode_bootstrap
+from yarrow.runtime.security.keystores import internal_identity, rest_identity
+from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets, Leader
+
+if TYPE_CHECKING:
+    from yarrow.am.control_plane import ControlPlane
+    from yarrow.am.rest.server.server import RestServer
+    from yarrow.runtime.ha.services import HighAvailabilityServices
+
+T = TypeVar("T")
+
+_LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+#: Seconds between two looks at the leader and at the child.
+_LOOK = 0.2
+#: Seconds a TaskExecutor has to end by itself.
+_GRACE = 5.0
+_log = logging.getLogger("yarrow.standalone")
+
+
+def run_job_manager(config: Settings) -> int:
+    """Runs until it is told to end; the exit status."""
+    check_job_manager_memory(config)
+    use_hdfs_settings(HdfsSettings.of(config))
+    # What cannot be used is said before anything is started.
+    internal_identity(config)
+    rest_identity(config)
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
+    for library in ("hdfs", "uvicorn"):
+        # Each request would be a line.
+        logging.getLogger(library).setLevel(logging.WARNING)
+    # Ctrl-C, like SIGTERM, ends the process at once until there is something that wants an orderly end: what is waited
+    # for first, ZooKeeper and HDFS, may be away for long, and blocks.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    directory = ClusterDirectory.of(config)
+    secrets = directory.secrets()
+    services = _high_availability(config, secrets)
+    return asyncio.run(_job_manager(config, directory, secrets, services))
+
+
+class _Signals:
+    """SIGTERM and SIGINT cancel the work of this process, also in the middle of its start; none disturbs its end."""
+
+    def __init__(self) -> None:
+        """To be made by the task that does the work."""
+        self.first: signal.Signals | None = None
+        self._work = asyncio.current_task()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._came, number)
+
+    def end_has_begun(self) -> None:
+        """The work is being ended already, by whatever cause."""
+        self._work = None
+
+    def _came(self, number: signal.Signals) -> None:
+        if self.first is None and self._work is not None:
+            self.first = number
+            self._work.cancel()
+
+
+async def _job_manager(
+    config: Settings, directory: ClusterDirectory, secrets: ClusterSecrets, services: HighAvailabilityServices
+) -> int:
+    """Runs until a signal comes or a client wants the end; what has been started by then is stopped in order."""
+    signals = _Signals()
+    folder: ClientFolder | None = None
+    try:
+        folder = _own_folder(config, STANDALONE_MASTER)
+        plane = await _started_plane(config, secrets, services, os.path.join(folder.path, "blobs"))
+        await _serve(plane, config, directory, secrets, Path(folder.path), signals)
+    except asyncio.CancelledError:
+        if signals.first is None:
+            raise
+        _log.info("the JobManager has ended: it got the signal %s", signals.first.name)
+    finally:
+        if folder is not None:
+            await asyncio.to_thread(folder.remove)
+    return 0
+
+
+def _high_availability(config: Settings, secrets: ClusterSecrets) -> HighAvailabilityServices:
+    """ConfigError, ZooKeeperUnreachableError, FileSystemError: before anything else is started."""
+    from yarrow.runtime.ha.none import NoHighAvailability
+
+    if not is_highly_available(config):
+        return NoHighAvailability()
+    from yarrow.runtime.fs.file_system import file_system_for
+    from yarrow.runtime.ha.zookeeper_services import open_services
+
+    services = open_services(config, secrets.data_secret)
+    try:
+        file_system_for(services.storage_directory).make_dirs(services.storage_directory)
+    except (OSError, YarrowError) as error:
+        services.client.stop()
+        raise CommandError(
+            f"{services.storage_directory} ({high_availability.STORAGE_DIR.key}) cannot be used: {error}."
+        ) from error
+    return services
+
+
+async def _started_plane(
+    config: Settings, secrets: ClusterSecrets, services: HighAvailabilityServices, blobs: str
+) -> ControlPlane:
+    """A started control plane on the first free RPC port; AddressError when there is none."""
+    from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
+    from yarrow.am.control_plane_settings import control_plane_settings
+    from yarrow.am.resourcemanager.driver import StandaloneDriver
+    from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
+    from yarrow.runtime.rpc.in_process import InProcessTransport
+    from yarrow.runtime.rpc.service import AddressError, RpcService
+
+    limit = config.get(rpc.MESSAGE_MAX_SIZE).bytes
+    settings = control_plane_settings(
+        config,
+        blob_directory=blobs,
+        slots_per_task_executor=config.get(taskmanager.NUMBER_OF_TASK_SLOTS),
+        can_request=False,
+    )
+    failure: AddressError | None = None
+    for port in _rpc_ports(config, services):
+        grpc = GrpcSettings(
+            application_id=secrets.application_id,
+            bind_host=config.get(jobmanager.BIND_HOST) or "0.0.0.0",
+            host=config.get(jobmanager.RPC_ADDRESS),
+            port=port,
+            identity=_identity(config, secrets.job_manager),
+            max_message_bytes=limit,
+            ask_timeout=config.get(rpc.ASK_TIMEOUT).seconds,
+            connect_timeout=config.get(rpc.CONNECT_TIMEOUT).seconds,
+        )
+        plane = ControlPlane(
+            RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
+            StandaloneDriver(),
+            settings,
+            ControlPlaneServices(high_availability=services),
+        )
+        try:
+            await plane.start()
+        except AddressError as error:
+            failure = error
+            continue
+        return plane
+    raise failure or CommandError(f"{high_availability.JOB_MANAGER_PORT.key} names no port.")
+
+
+def _rpc_ports(config: Settings, services: HighAvailabilityServices) -> list[int]:
+    """jobmanager.rpc.port, or with several masters those of high-availability.jobmanager.port; 0 = any."""
+    if not services.is_highly_available:
+        return [config.get(jobmanager.RPC_BIND_PORT) or config.get(jobmanager.RPC_PORT)]
+    intervals = config.get(high_availability.JOB_MANAGER_PORT).intervals
+    return [port for first, last in intervals for port in range(first, last + 1)]
+
+
+async def _serve(
+    plane: ControlPlane,
+    config: Settings,
+    directory: ClusterDirectory,
+    secrets: ClusterSecrets,
+    folder: Path,
+    signals: _Signals,
+) -> None:
+    """Until somebody wants the end, or a signal cancels it. Temporary files go into `folder`, where no other place is
+    set.
+    """
+    from yarrow.am.rest.server.web_api import LOOPBACK, start_web_api
+
+    host = config.get(jobmanager.RPC_ADDRESS)
+    loop = asyncio.get_running_loop()
+    web: RestServer | None = None
+    announcing: set[asyncio.Task[None]] = set()
+    try:
+        web = await start_web_api(
+            plane,
+            config,
+            host=LOOPBACK if host in _LOOPBACK else "0.0.0.0",
+            any_port=False,
+            lazily=False,
+            log_directory=directory.log_directory(config),
+            token=secrets.rest_token,
+            temporary_directory=folder,
+        )
+        address = web.address
+
+        def announce() -> asyncio.Task[None]:
+            task = loop.create_task(_announce(plane, directory, address))
+            announcing.add(task)
+            task.add_done_callback(announcing.discard)
+            return task
+
+        def led(epoch: int | None) -> None:
+            announce()
+
+        plane.on_leadership = led
+        await plane.announce_web(_reachable(address, config))
+        await asyncio.shield(announce())
+        _log.info("the JobManager runs; JobManager Web Interface: %s", address)
+        _log.info("certificates and secret of the cluster: %s", directory.path)
+        await plane.wait_for_shut_down()
+    finally:
+        signals.end_has_begun()
+        _log.info("the JobManager ends")
+        plane.on_leadership = lambda epoch: None
+        # One that is being announced must not be so after it was taken back.
+        await asyncio.gather(*announcing, return_exceptions=True)
+        await _withdraw(directory)
+        if web is not None:
+            await web.stop()
+        await plane.stop()
+
+
+async def _announce(plane: ControlPlane, directory: ClusterDirectory, web_address: str) -> None:
+    """Tells the processes of this host who leads, if it is this one."""
+    if not plane.leads:
+        _log.info("this JobManager stands by")
+        await _withdraw(directory)
+        return
+    leader = plane.resource_manager_leader
+    _log.info("this JobManager leads, at %s", leader.address)
+    announced = Leader(
+        address=leader.address, leader_id=leader.leader_id, web_address=web_address, pid=os.getpid()
+    )
+    await asyncio.to_thread(directory.announce, announced)
+
+
+async def _withdraw(directory: ClusterDirectory) -> None:
+    current = await asyncio.to_thread(directory.leader)
+    if current is not None and current.pid == os.getpid():
+        await asyncio.to_thread(directory.announce, None)
+
+
+def _reachable(web_address: str, config: Settings) -> str:
+    """The URL of REST as other hosts use it."""
+    host = config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS)
+    scheme, _, local = web_address.partition("://")
+    return f"{scheme}://{host}:{local.rpartition(':')[2]}"
+
+
+def run_task_manager(config: Settings) -> int:
+    """Runs a TaskExecutor until it is told to end, or ends by itself; the exit status."""
+    task_executor_budget(config)
+    internal_identity(config)
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stdout)
+    directory = ClusterDirectory.of(config)
+    ended = EndSignal()
+    if is_highly_available(config):
+        # The TaskExecutor follows the leaders itself, by ZooKeeper.
+        if _wait_for(directory.find_secrets, "its secrets", config, directory, ended) is None:
+            return 0
+        status = _run_task_executor(config, directory, None, ended)
+        return 0 if status is None else status
+    while not ended.is_set():
+        leader = _wait_for(directory.leader, "its address", config, directory, ended)
+        if leader is None:
+            break
+        status = _run_task_executor(config, directory, leader, ended)
+        if status is not None:
+            return status
+    return 0
+
+
+def _wait_for(
+    look: Callable[[], T | None],
+    what: str,
+    config: Settings,
+    directory: ClusterDirectory,
+    ended: EndSignal,
+) -> T | None:
+    """What `look` finds; None when the end was asked for, CommandError when nothing comes in time."""
+    patience = config.get(taskmanager.REGISTRATION_TIMEOUT).seconds
+    clock = SystemClock()
+    begin = clock.monotonic()
+    found = look()
+    if found is None:
+        _log.info("waiting for %s in %s", what, directory.path)
+    while found is None and not ended.wait(_LOOK):
+        if clock.monotonic() - begin > patience:
+            raise CommandError(
+                f"No JobManager has put {what} into {directory.path} within {patience:g} s: start one with"
+                " `yarrow jobmanager`, or name the directory of the cluster in security.cluster.directory."
+            )
+        found = look()
+    return found
+
+
+def _run_task_executor(
+    config: Settings, directory: ClusterDirectory, leader: Leader | None, ended: EndSignal
+) -> int | None:
+    """One TaskExecutor with one leader, None = with each that leads; its status, None when another is to be followed,
+    or the end was asked for.
+    """
+    secrets = directory.find_secrets()
+    if secrets is None:
+        raise CommandError(f"{directory.path} has no secrets of a cluster: start `yarrow jobmanager` first.")
+    log_directory = directory.log_directory(config)
+    working = _own_folder(config, WORKING_DIRECTORY_PREFIX)
+    bootstrap = _bootstrap(config, secrets, leader, working.path, log_directory)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "yarrow.container.process.task_executor_main"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert child.stdin is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(encode_bootstrap(bootstrap))
+            child.stdin.flush()
+        whose = "whoever leads" if leader is None else leader.address
+        _log.info("the TaskExecutor %s runs, pid %d, for %s", bootstrap.resource_id, child.pid, whose)
+        while not ended.wait(_LOOK):
+            status = child.poll()
+            if status is not None:
+                _log.error(
+                    "the TaskExecutor has ended with status %d; see its log in %s", status, log_directory
+                )
+                return status if status > 0 else 1
+            present = directory.leader() if leader is not None else None
+            if leader is not None and present is not None and present.leader_id != leader.leader_id:
+                _log.info("another JobManager leads: %s", present.address)
+                return None
+        return None
+    finally:
+        _end(child)
+        working.remove()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Closes the pipe, which asks the child to end; kills its session when it does not."""
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.close()
+    try:
+        child.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        _log.error("the TaskExecutor does not end: it is killed")
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _bootstrap(
+    config: Settings,
+    secrets: ClusterSecrets,
+    leader: Leader | None,
+    working_directory: str,
+    log_directory: Path,
+) -> TaskExecutorBootstrap:
+    host = config.get(taskmanager.HOST) or _own_address(config)
+    resource_id = (
+        config.get(taskmanager.RESOURCE_ID) or f"{host}:{os.getpid()}-{RandomIdFactory().hex_id()[:6]}"
+    )
+    return TaskExecutorBootstrap(
+        application_id=secrets.application_id,
+        resource_id=ResourceID(resource_id),
+        resource_manager_address="" if leader is None else leader.address,
+        resource_manager_id=ResourceManagerID("" if leader is None else leader.leader_id),
+        host=host,
+        bind_host=config.get(taskmanager.BIND_HOST) or "0.0.0.0",
+        identity=_identity(config, secrets.task_executor),
+        data_secret=secrets.data_secret,
+        configuration=config.to_dict(redact=False),
+        log_directory=str(log_directory),
+        working_directory=working_directory,
+        max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
+        listen_tcp=host not in _LOOPBACK,
+    )
+
+
+def _identity(config: Settings, made: PemIdentity) -> PemIdentity:
+    """The user's own identity, else the one that was made with the cluster; empty without TLS."""
+    if not config.get(security.INTERNAL_ENABLED):
+        return PemIdentity()
+    return internal_identity(config) or made
+
+
+def _own_address(config: Settings) -> str:
+    """The address by which this host reaches the JobManager's."""
+    master = config.get(jobmanager.RPC_ADDRESS)
+    if master in _LOOPBACK:
+        return "127.0.0.1"
+    if config.get(taskmanager.BIND_POLICY) == "name":
+        return socket.getfqdn()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Sends nothing: only the route is looked up.
+        probe.connect((master, config.get(jobmanager.RPC_PORT)))
+        return str(probe.getsockname()[0])
+
+
+def _own_folder(config: Settings, prefix: str) -> ClientFolder:
+    """A new one of this process, after those that killed processes of its kind have left are gone."""
+    parent = parent_folder(config)
+    remove_abandoned(parent, prefix)
+    return ClientFolder(parent, prefix)
