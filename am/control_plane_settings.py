@@ -16,7 +16,6 @@ from yarrow.am.jobmaster.scheduling.settings import FailoverScope, JobMasterSett
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import (
     checkpointing,
     cluster,
@@ -30,6 +29,7 @@ from yarrow.runtime.config.options import (
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.settings import is_highly_available, storage_directory

@@ -20,7 +20,7 @@ from yarrow.container.network.output_channel import OutputChannel
 from yarrow.container.operators.columnar.columnar_aggregation import VectorizedAggregation
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.job_graph import JobEdge, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,

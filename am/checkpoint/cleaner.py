@@ -14,13 +14,13 @@ from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpo
 from yarrow.am.checkpoint.events import Action, DiscardLocation, Notify, SettleDoubt
 from yarrow.am.checkpoint.pending import CheckpointState, PendingCheckpoint, shared_paths
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
     CheckpointNotice,
     DeclineCheckpoint,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation
 
 #: Ended checkpoints whose late messages are still known by their folder.
 _REMEMBERED = 64

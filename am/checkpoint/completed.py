@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

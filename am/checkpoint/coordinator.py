@@ -53,6 +53,12 @@ from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID
+from yarrow.runtime.data.checkpoint_options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
@@ -60,12 +66,6 @@ from yarrow.runtime.rpc.messages import (
     CheckpointNotice,
     DeclineCheckpoint,
     FailureCause,
-)
-from yarrow.runtime.snapshot.options import (
-    CheckpointLocation,
-    CheckpointOptions,
-    CheckpointType,
-    SnapshotKind,
 )
 
 

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, Dropped
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
+from yarrow.runtime.data.checkpoint_options import (
+    CheckpointLocation,
+    CheckpointOptions,
+    CheckpointType,
+    SnapshotKind,
+)
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -17,12 +23,6 @@ from yarrow.runtime.rpc.messages import (
     FailureCause,
 )
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
-from yarrow.runtime.snapshot.options import (
-    CheckpointLocation,
-    CheckpointOptions,
-    CheckpointType,
-    SnapshotKind,
-)
 
 # Events.
 

@@ -17,6 +17,7 @@ from yarrow.am.checkpoint.plan import CheckpointPlan
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.common.state_machine import StateMachine
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint
@@ -27,7 +28,6 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
     StateHandle,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointType, SnapshotKind
 
 
 class CheckpointState(StrEnum):

@@ -16,7 +16,7 @@ from yarrow.am.checkpoint.pending import CheckpointState, PendingCheckpoint
 from yarrow.am.checkpoint.plan import Participants
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 #: How often a request begins anew whose checkpoint met a task that was just ending.
 _TRIES = 10

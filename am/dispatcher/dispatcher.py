@@ -35,6 +35,7 @@ from yarrow.runtime.common.errors import (
 )
 from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.config.options import execution, rpc
+from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
@@ -56,7 +57,6 @@ from yarrow.runtime.rpc.messages import (
     RescaleRequest,
     SavepointRequest,
 )
-from yarrow.runtime.snapshot.options import CheckpointType
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from yarrow.runtime.common.errors import (
     JobNotFoundError,
     YarrowError,
 )
-from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.rpc.errors import (
     AnswerTooLargeError,
     MessageTooLargeError,

@@ -27,7 +27,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.private_files import PrivateFileHandler
 from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to, process_name
-from yarrow.runtime.config.errors import ConfigError
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.yarn.application import ApplicationDescription, MasterSecrets
 from yarrow.runtime.yarn.container_files import ContainerFolder, read_description, read_secrets
 from yarrow.runtime.yarn.layout import MASTER_SECRETS_FILE

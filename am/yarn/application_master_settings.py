@@ -17,7 +17,7 @@ from yarrow.am.yarn.yarn_driver import YarnDriverSettings
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.options import jobmanager, resourcemanager, rest, rpc, security, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.config.values.value_types import PortRange
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets

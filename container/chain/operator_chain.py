@@ -33,10 +33,10 @@ from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
-from yarrow.runtime.snapshot.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition

@@ -15,10 +15,10 @@ from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import PendingKeyedSnapshot
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.rpc.messages import CheckpointMetrics
 from yarrow.runtime.snapshot.handles import ChannelStateHandle, OperatorStateHandle, OperatorSubtaskState
-from yarrow.runtime.snapshot.options import CheckpointOptions
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
-from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.config.values.value_types import PortRange
 
 _BACKLOG = 256
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from yarrow.container.network.frames import FrameType, WireProtocolError
+from yarrow.runtime.data.checkpoint_options import decode_checkpoint_options, encode_checkpoint_options
 from yarrow.runtime.data.elements import (
     ArrowBatch,
     BarrierAlignment,
@@ -31,8 +32,7 @@ from yarrow.runtime.data.elements import (
     WatermarkStatus,
 )
 from yarrow.runtime.data.errors import SerializationError
-from yarrow.runtime.data.serializers import TypeSerializer, dump_timestamps, load_timestamps
-from yarrow.runtime.snapshot.options import decode_checkpoint_options, encode_checkpoint_options
+from yarrow.runtime.data.serializers.serializers import TypeSerializer, dump_timestamps, load_timestamps
 
 Buffer = bytes | bytearray | memoryview
 

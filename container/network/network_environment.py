@@ -44,7 +44,7 @@ from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.ids import ExecutionAttemptID, attempt_place
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 _log = logging.getLogger(__name__)

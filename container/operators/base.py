@@ -21,12 +21,12 @@ from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.key_types import key_type_of
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
 Emit = Callable[[str, str | None], None]

@@ -33,7 +33,7 @@ from yarrow.container.sources.source_events import (
 from yarrow.datastream.connectors.base import Source, SourceSplit, SplitEnumerator
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, attempt_place
-from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 
 
 class CoordinatorHost(Protocol):

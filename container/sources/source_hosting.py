@@ -29,12 +29,12 @@ from yarrow.runtime.common.ids import (
     WorkerID,
     attempt_place,
 )
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
 from yarrow.runtime.rpc.messages import NotifyCheckpoint, OperatorEvent, ResetSubtask, TriggerCheckpoint
-from yarrow.runtime.snapshot.options import CheckpointOptions
 
 COORDINATOR = -1
 #: Of an attempt: vertex and subtask; attempts of one place follow each other.

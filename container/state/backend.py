@@ -27,9 +27,9 @@ from yarrow.datastream.state import (
 )
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, StateHandle
-from yarrow.runtime.snapshot.options import CheckpointOptions
 from yarrow.runtime.snapshot.output import SnapshotOutput
 
 

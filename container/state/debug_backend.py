@@ -31,9 +31,9 @@ from yarrow.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.immutability import freeze_or_copy
-from yarrow.runtime.snapshot.options import CheckpointOptions
 
 H = TypeVar("H")
 

@@ -36,11 +36,11 @@ from yarrow.datastream.state import (
     ReducingStateDescriptor,
     ValueState,
 )
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.map_keys import map_key, shown_as
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot, StateKind
-from yarrow.runtime.snapshot.options import CheckpointOptions
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 __all__ = ["NO_KEY", "HeapKeyedStateBackend"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.protocol.errors import CheckpointRefusedError, NotReadyForCheckpointError
 from yarrow.container.task.task_stage import TaskStage
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 if TYPE_CHECKING:
     from yarrow.container.task.stream_task import StreamTask

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from yarrow.runtime.config.errors import ConfigError, ContradictoryOptions
 from yarrow.runtime.config.options import checkpointing, execution, rpc
-from yarrow.runtime.config.quantities import Duration
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import BACKENDS, is_custom
+from yarrow.runtime.config.values.errors import ConfigError, ContradictoryOptions
+from yarrow.runtime.config.values.quantities import Duration
 
 #: The shortest interval: below it a job would do little else.
 SHORTEST_INTERVAL: Final = Duration.of_millis(10)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import OPTION_GROUPS
+from yarrow.runtime.config.values.option import ConfigOption
 
 DEFAULT_TARGET: Final = Path("docs") / "config.md"
 

@@ -16,8 +16,8 @@ from typing import Final
 import yaml
 
 from yarrow.common.quoted_lists import join_quoted
-from yarrow.runtime.config.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 
 CONFIG_FILE: Final = "config.yaml"
 LEGACY_CONFIG_FILE: Final = "flink-conf.yaml"

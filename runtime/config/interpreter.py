@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterable, Mapping
 
 import yarrow
-from yarrow.runtime.config.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
+from yarrow.runtime.config.values.option import ConfigOption
 
 _PROBE = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_OF_NAME
+from yarrow.runtime.config.values.option import ConfigOption
 
 
 @dataclass(frozen=True, slots=True)

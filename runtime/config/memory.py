@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from yarrow.runtime.config.errors import MemoryBudgetError
 from yarrow.runtime.config.options import jobmanager, rocksdb, taskmanager
-from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import ReadableConfig
+from yarrow.runtime.config.values.errors import MemoryBudgetError
+from yarrow.runtime.config.values.quantities import MemorySize
 
 #: What the master process needs besides the finished jobs it keeps.
 JOB_MANAGER_BASE: Final = MemorySize.of_mebibytes(128)

@@ -13,16 +13,8 @@ from typing import Any, Final
 
 from yarrow.runtime.config.checkpoint_rules import CHECKPOINT_RULES
 from yarrow.runtime.config.data_ports import data_port_problem
-from yarrow.runtime.config.errors import (
-    ConfigError,
-    ContradictoryOptions,
-    InvalidConfiguration,
-    MemoryBudgetError,
-    UnknownOption,
-)
 from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, family_of, kind_of, nearest_keys
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
     high_availability,
@@ -34,6 +26,14 @@ from yarrow.runtime.config.options import (
     taskmanager,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import (
+    ConfigError,
+    ContradictoryOptions,
+    InvalidConfiguration,
+    MemoryBudgetError,
+    UnknownOption,
+)
+from yarrow.runtime.config.values.option import ConfigOption
 
 _log = logging.getLogger("yarrow.config")
 

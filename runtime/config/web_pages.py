@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from yarrow.runtime.common.cache_folder import cache_folder
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import web
 from yarrow.runtime.config.settings import ReadableConfig
+from yarrow.runtime.config.values.errors import ConfigError
 
 #: Flink's page, compiled: the artifact, its version, and the SHA-256 of the one file that is taken for it.
 GROUP: Final = "org.apache.flink"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from yarrow.runtime.snapshot.options import CheckpointOptions
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 
 #: Timestamp of a stream on which no event time is known yet, and of the last watermark (Flink's Long.MIN/MAX).
 MIN_TIMESTAMP: Final = -(2**63)

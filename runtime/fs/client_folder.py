@@ -17,9 +17,9 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.options import cluster, taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 #: How the folders of embedded clusters begin.
 EMBEDDED: Final = "yarrow-embedded-"

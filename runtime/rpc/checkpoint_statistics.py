@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
 )
+from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import (
@@ -59,7 +60,6 @@ from yarrow.runtime.rpc.messages import (
     TaskExecutorToResourceManagerHeartbeat,
     TriggerCheckpoint,
 )
-from yarrow.runtime.snapshot.options import CheckpointType
 
 F = TypeVar("F", bound=Callable[..., Any])
 _WAITS = "__rpc_waits__"

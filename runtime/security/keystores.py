@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from yarrow.runtime.config.errors import ConfigError
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
+from yarrow.runtime.config.values.option import ConfigOption
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 
 Text = ConfigOption[str | None]

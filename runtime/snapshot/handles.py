@@ -12,8 +12,8 @@ from enum import StrEnum
 import msgspec
 
 from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.operator_spec import TypeSpec
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 METADATA_VERSION = 1
 

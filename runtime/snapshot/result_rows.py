@@ -21,7 +21,7 @@ from yarrow.common.types import Row
 from yarrow.runtime.common.errors import UnprovedRowsError, UnreadableRowsError
 from yarrow.runtime.data.errors import RowFormatError, SerializationError, UnsupportedTypeInfoError
 from yarrow.runtime.data.key_classes import loaded_class, resolve_class
-from yarrow.runtime.data.serializers import TupleRows, TypeSerializer, serializer_for
+from yarrow.runtime.data.serializers.serializers import TupleRows, TypeSerializer, serializer_for
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.security.result_proof import ResultProof
 from yarrow.runtime.snapshot.plain_trees import UntrustedValueError, UnwritableValueError

@@ -20,8 +20,8 @@ import msgspec
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.plain_classes import fields_of_plain_class
-from yarrow.runtime.data.serializers import serializer_for
-from yarrow.runtime.data.transposed_rows import Builder, builder_of
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.data.serializers.transposed_rows import Builder, builder_of
 from yarrow.runtime.snapshot.plain_trees import UnwritableValueError
 from yarrow.runtime.snapshot.plain_values import dump_plain, load_plain
 from yarrow.runtime.snapshot.record_classes import (

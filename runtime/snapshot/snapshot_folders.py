@@ -12,13 +12,13 @@ from typing import Final
 
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle
 from yarrow.runtime.snapshot.metadata import METADATA_FILE, encode_metadata
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, handles_of, open_snapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.snapshot_reader import resolve
 from yarrow.runtime.snapshot.worker_file import STATE_FILE_PREFIX
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, join
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, is_complete, open_snapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.snapshot_folders import (
     SavepointFolders,
     dispose_savepoint,

@@ -16,8 +16,8 @@ import msgspec
 from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
-from yarrow.runtime.data.serializers import serializer_for
-from yarrow.runtime.data.serializers_columns import Buffer
+from yarrow.runtime.data.serializers.columns import Buffer
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import StateMigrationError, StateSerializationError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.snapshot.errors import SnapshotStorageError, SnapshotWriteError, StateTooLargeError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle
-from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 

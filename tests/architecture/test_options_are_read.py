@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source_tree import ROOT, engine_files, parse
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
+from yarrow.runtime.config.values.option import ConfigOption
 
 #: Modules that name options without acting on them: the declarations themselves, checks and sums of values, and the
 #: objects in which a program keeps its settings.

@@ -16,6 +16,7 @@ from yarrow.common.types import Row
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -28,7 +29,6 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, StateForm, write_key_groups
 from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage

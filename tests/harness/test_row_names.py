@@ -12,7 +12,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import own_names, positional_row
 from yarrow.datastream import DataStream, KeyedProcessFunction, OutputTag, ProcessFunction, RuntimeContext
 from yarrow.runtime.data.row_names import namer_for
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import OperatorHarness
 
 INT, STRING = Types.INT(), Types.STRING()

@@ -30,8 +30,8 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData, RowBatch, Watermark, WatermarkStatus
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.testing.operator_harness import OperatorHarness
 
 

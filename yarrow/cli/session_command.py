@@ -21,9 +21,9 @@ from yarrow.client.yarn.application_files import ApplicationFiles, SessionProper
 from yarrow.client.yarn.applications import application_of, end_of, end_text, rest_of, say
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.config.option import is_secret_key
 from yarrow.runtime.config.options import execution, rpc, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.option import is_secret_key
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from yarrow.cli.errors import CommandError
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import execution, high_availability, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.option import ConfigOption
 
 #: `-m` of Flink's 1.x command lines.
 YARN_CLUSTER: Final = "yarn-cluster"

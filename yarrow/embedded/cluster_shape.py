@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
 from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
-from yarrow.runtime.config.quantities import Duration, MemorySize
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.quantities import Duration, MemorySize
 from yarrow.runtime.graph.job_graph import JobGraph
 
 #: What a slot gets where the configuration says nothing: an interpreter, pyarrow and room to work in.

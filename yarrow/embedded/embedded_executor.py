@@ -15,11 +15,11 @@ from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.embedded.cluster_shape import shape_for_job
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster
-from yarrow.runtime.config.errors import ContradictoryOptions
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.interpreter import of_task_executors, worker_interpreter
 from yarrow.runtime.config.options import execution, python
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ContradictoryOptions
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.shipped_files import archive_folders

@@ -25,6 +25,7 @@ from yarrow.embedded.local_cluster import LocalCluster
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError, YarrowError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobStatus as RuntimeJobStatus
@@ -38,7 +39,6 @@ from yarrow.runtime.rpc.messages import (
     SavepointRequest,
 )
 from yarrow.runtime.security.result_proof import SAME_PROCESS
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 T = TypeVar("T")
 

@@ -19,12 +19,12 @@ from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, Task
 from yarrow.container.operators.base import RestoredState
 from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from yarrow.runtime.snapshot.opening import OpenedSnapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader

@@ -18,6 +18,7 @@ from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import StateDescriptor
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, OperatorID, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.key_groups import check_parallelism
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -29,7 +30,6 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.key_group_form import EncodedRun, write_key_groups
 from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator

@@ -42,7 +42,7 @@ from yarrow.runtime.data.elements import (
     WatermarkStatus,
 )
 from yarrow.runtime.data.row_names import namer_for
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (

@@ -18,6 +18,7 @@ from typing import Final
 
 from yarrow.runtime.common.ids import JobID, RandomIdFactory
 from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.custom_storage import StorageContext
 from yarrow.runtime.snapshot.errors import (
     MissingSnapshotFilesError,
@@ -32,7 +33,6 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.metadata import decode_metadata, encode_metadata, seal_of
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, handles_of, open_snapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.snapshot_folders import (
     SavepointFolders,
     remove_checkpoint,

@@ -46,6 +46,10 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, ResourceID
 from yarrow.runtime.common.timers import TimerHandle, Timers
+from yarrow.runtime.data.checkpoint_options import (
+    CheckpointType,
+    SnapshotKind,
+)
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -53,10 +57,6 @@ from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
     FailureCause,
     TriggerCheckpoint,
-)
-from yarrow.runtime.snapshot.options import (
-    CheckpointType,
-    SnapshotKind,
 )
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from yarrow.am.checkpoint.targets import savepoint_target
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
@@ -23,7 +24,6 @@ from yarrow.runtime.rpc.messages import (
     SavepointFormat,
     SavepointRequest,
 )
-from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 
 
 class CheckpointRequests(RpcEndpoint):

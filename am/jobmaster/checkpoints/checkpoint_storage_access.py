@@ -33,11 +33,11 @@ from yarrow.am.execution.errors import failure_of
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import metadata_size
-from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.storage import CheckpointStorage, OpenedSnapshot
 
 _log = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ from yarrow.am.rest.models.checkpoints import (
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord
-from yarrow.runtime.snapshot.options import CheckpointType
 
 router = APIRouter(prefix="/jobs/{jobid}", tags=["Checkpoints"])
 

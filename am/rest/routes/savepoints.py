@@ -23,9 +23,9 @@ from yarrow.am.rest.models.checkpoints import (
 )
 from yarrow.am.rest.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.fs.file_system import with_default_scheme
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 router = APIRouter(tags=["Savepoints"])
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import yarrow.am.rest.models.checkpoints as models
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointRecord,
@@ -19,7 +20,6 @@ from yarrow.runtime.rpc.checkpoint_statistics import (
     VertexCheckpoint,
     summary_of,
 )
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: Flink's interval of a job that takes no checkpoints by itself.
 NEVER = 2**63 - 1

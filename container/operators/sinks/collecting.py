@@ -20,9 +20,9 @@ from yarrow.container.operators.sinks.collecting_streams import STREAMS, Collect
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import checkpointing
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
-from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.

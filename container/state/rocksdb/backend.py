@@ -52,6 +52,7 @@ from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import checkpointing, rocksdb
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions, CheckpointType
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import (
@@ -62,7 +63,6 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.key_group_form import StateForm
 from yarrow.runtime.snapshot.key_types import KeyTypeEvidence
-from yarrow.runtime.snapshot.options import CheckpointOptions, CheckpointType
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, stored_serializer, value_serializer
 

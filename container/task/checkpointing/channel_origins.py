@@ -20,7 +20,7 @@ from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.runtime.data.elements import ArrowBatch, Batch, RowBatch
 from yarrow.runtime.data.key_groups import group_of_raw_key, key_group_range_for_operator_index
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (

@@ -10,8 +10,8 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
-from yarrow.runtime.snapshot.options import CheckpointLocation
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile, WorkerStorage
 

@@ -24,9 +24,9 @@ from yarrow.container.task.checkpointing.records_in_flight import RecordsInFligh
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier, ControlElement
 from yarrow.runtime.rpc.messages import CheckpointMetrics
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 _log = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions
 from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
@@ -37,7 +38,6 @@ from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
     FailureCause,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions
 from yarrow.runtime.snapshot.worker_file import SnapshotFile
 
 _log = logging.getLogger(__name__)

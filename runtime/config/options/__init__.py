@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import (
     blob,
     checkpointing,
@@ -35,6 +34,7 @@ from yarrow.runtime.config.options import (
     web,
     yarn,
 )
+from yarrow.runtime.config.values.option import ConfigOption
 
 __all__ = ["ALL_OPTIONS", "OPTION_GROUPS", "OPTION_OF_NAME", "OptionGroup", "index_of_names", "options_of"]
 

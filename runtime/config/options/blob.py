@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.config.option import option, optional
-from yarrow.runtime.config.value_types import COUNT, PORT_RANGE, POSITIVE, STRING, duration, memory_size
+from yarrow.runtime.config.values.option import option, optional
+from yarrow.runtime.config.values.value_types import (
+    COUNT,
+    PORT_RANGE,
+    POSITIVE,
+    STRING,
+    duration,
+    memory_size,
+)
 
 SERVER_PORT: Final = option(
     "blob.server.port",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.option import MemorySize, option, optional
-from yarrow.runtime.config.quantities import Duration
-from yarrow.runtime.config.value_types import (
+from yarrow.runtime.config.values.option import MemorySize, option, optional
+from yarrow.runtime.config.values.quantities import Duration
+from yarrow.runtime.config.values.value_types import (
     BOOLEAN,
     FILE_SYSTEM_PATH,
     POSITIVE,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.option import MemorySize, option, optional
-from yarrow.runtime.config.value_types import (
+from yarrow.runtime.config.values.option import MemorySize, option, optional
+from yarrow.runtime.config.values.value_types import (
     DIRECTORIES,
     DURATION,
     PORT_RANGE,

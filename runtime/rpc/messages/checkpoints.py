@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions, SnapshotKind
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.tasks import FailureCause
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
-from yarrow.runtime.snapshot.options import CheckpointOptions, SnapshotKind
 
 
 class TriggerCheckpoint(Message, frozen=True, kw_only=True):

@@ -24,9 +24,9 @@ from yarrow.datastream.state import ValueState, ValueStateDescriptor
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import CheckpointFailedError, RestoreError
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.snapshot.handles import RocksDBSnapshot
 from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 pytestmark = pytest.mark.cluster
 

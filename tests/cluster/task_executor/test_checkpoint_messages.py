@@ -11,6 +11,7 @@ from tests.cluster.task_executor.conftest import JOB, attempt, cluster, graph_of
 from tests.unit.container.supervisor.conftest import eventually, run
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import (
@@ -21,7 +22,6 @@ from yarrow.runtime.rpc.messages import (
     ResetSubtask,
     TriggerCheckpoint,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 JOB_MASTER_ID = JobMasterID("jm-1")
 OPTIONS = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))

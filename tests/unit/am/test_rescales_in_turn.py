@@ -13,9 +13,9 @@ from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.jobmaster.rescaling import RescaleFailedError, RescaleRefusedError, Rescaling
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobVertexID, RandomIdFactory
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 class Job:

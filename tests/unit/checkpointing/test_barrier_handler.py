@@ -11,9 +11,9 @@ from yarrow.container.network.element_codec import ElementCodec, decode_control,
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, EndOfData, RowBatch
-from yarrow.runtime.data.serializers import serializer_for
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 
 def options(*, exactly_once: bool = True) -> CheckpointOptions:

@@ -15,10 +15,10 @@ from yarrow.datastream import CheckpointedFunction, MapFunction, StreamExecution
 from yarrow.datastream.connectors.base import Committer, Sink, SinkWriter
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from yarrow.common import Configuration
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.runtime.snapshot.options import CheckpointOptions
 
 KEYS = 5
 

@@ -25,10 +25,10 @@ from yarrow.datastream.connectors.number_seq import even_ranges
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 COUNT = 3000
 

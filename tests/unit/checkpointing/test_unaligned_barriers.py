@@ -21,6 +21,7 @@ from yarrow.container.task.checkpointing.records_in_flight import InFlightRecord
 from yarrow.container.task.checkpointing.recovered_records import RecoveredChannel, RecoveredRecords
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import (
     BarrierAlignment,
     CheckpointBarrier,
@@ -29,9 +30,8 @@ from yarrow.runtime.data.elements import (
     StreamElement,
     Watermark,
 )
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.rpc.messages import CheckpointMetrics
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 CODEC = ElementCodec(serializer_for(Types.LONG()))
 

@@ -12,9 +12,9 @@ from tests.unit.state.contexts import context
 from yarrow.container.sources.coordinator_state import CoordinatorState, dump_state, load_state
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.errors import UntrustedPickleError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 OPTIONS = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))
 

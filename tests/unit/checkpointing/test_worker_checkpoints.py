@@ -18,11 +18,11 @@ from yarrow.container.protocol.worker_protocol import CheckpointDeclined, Coordi
 from yarrow.container.task.checkpointing.snapshot_thread import SnapshotThread
 from yarrow.container.task.checkpointing.worker_checkpoints import WorkerCheckpoints
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier
 from yarrow.runtime.fs.retries import Retries, TransientError
 from yarrow.runtime.rpc.messages import CheckpointMetrics
 from yarrow.runtime.snapshot.handles import OperatorStateHandle
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, SnapshotFile
 

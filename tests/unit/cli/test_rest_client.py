@@ -21,8 +21,8 @@ from yarrow.cli.errors import CommandError
 from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.client.rest.rest_tls import RestTls
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.yarn.gateways import YarnError, YarnUnreachableError
 
 HOST = "127.0.0.1"

@@ -10,9 +10,9 @@ import pytest
 
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.embedded.cluster_shape import ClusterShape, embedded_settings, shape_for_job
-from yarrow.runtime.config.errors import MemoryBudgetError
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import MemoryBudgetError
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.shipped_files import payload_of, ship_files

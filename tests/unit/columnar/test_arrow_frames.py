@@ -11,7 +11,7 @@ from tests.unit.columnar.columns import KEY_COLUMNS, array_of
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.frames import FrameType, WireProtocolError
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 _codec = ElementCodec(serializer_for(None))
 

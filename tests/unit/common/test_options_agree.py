@@ -12,7 +12,7 @@ import yarrow.runtime.config.options as cluster_options
 from yarrow.common import ConfigOption, pipeline_options
 from yarrow.datastream import checkpoint_options
 from yarrow.runtime.config.known_keys import WITHOUT_EFFECT
-from yarrow.runtime.config.option import ConfigOption as ClusterOption
+from yarrow.runtime.config.values.option import ConfigOption as ClusterOption
 
 #: Keys that no part of the cluster reads yet; may only shrink.
 NOT_READ_YET = {"pipeline.generic-types", "execution.checkpointing.snapshot-compression"}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.runtime.config.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 from yarrow.runtime.config.files import (
     load_file,
     load_settings,
@@ -17,6 +16,7 @@ from yarrow.runtime.config.files import (
     parse_yaml,
 )
 from yarrow.runtime.config.options import taskmanager
+from yarrow.runtime.config.values.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 
 NESTED = """\
 # a comment

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.interpreter import (
     archive_folder,
     archive_of_interpreter,
@@ -17,6 +16,7 @@ from yarrow.runtime.config.interpreter import (
     worker_interpreter,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 
 def script(folder: Path, text: str) -> str:

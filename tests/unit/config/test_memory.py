@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.runtime.config.errors import MemoryBudgetError
 from yarrow.runtime.config.memory import (
     MANAGED_FRACTION,
     divide_memory,
@@ -14,8 +13,9 @@ from yarrow.runtime.config.memory import (
     reserved_memory,
     task_executor_budget,
 )
-from yarrow.runtime.config.quantities import MemorySize
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import MemoryBudgetError
+from yarrow.runtime.config.values.quantities import MemorySize
 
 MIB = MemorySize.of_mebibytes
 

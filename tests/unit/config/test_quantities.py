@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.runtime.config.quantities import Duration, MemorySize
+from yarrow.runtime.config.values.quantities import Duration, MemorySize
 
 KIB = 1 << 10
 SIZE_UNITS = {

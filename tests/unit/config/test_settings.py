@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common.configuration import Configuration
-from yarrow.runtime.config.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.option import REDACTED
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
     checkpointing,
@@ -23,9 +21,11 @@ from yarrow.runtime.config.options import (
     rpc,
     taskmanager,
 )
-from yarrow.runtime.config.quantities import Duration, MemorySize
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.value_types import PortRange
+from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
+from yarrow.runtime.config.values.option import REDACTED
+from yarrow.runtime.config.values.quantities import Duration, MemorySize
+from yarrow.runtime.config.values.value_types import PortRange
 
 
 def test_defaults_hold_without_values() -> None:

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from yarrow.runtime.config import docs
-from yarrow.runtime.config.errors import (
+from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, kind_of, nearest_keys
+from yarrow.runtime.config.options import ALL_OPTIONS, checkpointing, high_availability, taskmanager
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import OnceLog, check, validate
+from yarrow.runtime.config.values.errors import (
     ConfigError,
     ContradictoryOptions,
     InvalidConfiguration,
@@ -16,11 +20,7 @@ from yarrow.runtime.config.errors import (
     MemoryBudgetError,
     UnknownOption,
 )
-from yarrow.runtime.config.known_keys import WITHOUT_EFFECT, KeyKind, kind_of, nearest_keys
-from yarrow.runtime.config.option import ConfigOption
-from yarrow.runtime.config.options import ALL_OPTIONS, checkpointing, high_availability, taskmanager
-from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.validation import OnceLog, check, validate
+from yarrow.runtime.config.values.option import ConfigOption
 
 
 def only_problem(values: dict[str, object]) -> ConfigError:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common.quoted_lists import join_quoted, split_quoted
-from yarrow.runtime.config.value_types import (
+from yarrow.runtime.config.values.value_types import (
     BOOLEAN,
     DIRECTORIES,
     MAP,

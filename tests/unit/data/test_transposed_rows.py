@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
-from yarrow.runtime.data.serializers import serializer_for
-from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.data.serializers.transposed_rows import TRANSPOSED, dump_transposed
 
 SERIALIZER = serializer_for(None)
 COUNT = 20

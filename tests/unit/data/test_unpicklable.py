@@ -13,7 +13,7 @@ import pytest
 from yarrow.common import Row
 from yarrow.common.types import positional_row
 from yarrow.runtime.data.errors import UnpicklableRowError
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.data.unpicklable import unpicklable_member
 
 LOCK = threading.Lock()

@@ -26,12 +26,12 @@ from yarrow.container.operators.sinks.collecting import AWAITS, CollectingOperat
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.runtime.security.result_proof import SAME_PROCESS
 from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState
-from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.redistribution import operator_handles
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 

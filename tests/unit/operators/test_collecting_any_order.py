@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.operators.collecting_job import Job
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 STEPS: dict[str, Callable[[Job], None]] = {
     "read": lambda job: job.read(3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.operators.collecting_job import Job
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 
 @pytest.mark.parametrize("kind", [SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE])

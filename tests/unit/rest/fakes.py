@@ -33,11 +33,11 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc import messages as m
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
-from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 
 NOW = 1_700_000_100_000
 STARTED = NOW - 60_000

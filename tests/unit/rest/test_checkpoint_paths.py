@@ -14,8 +14,8 @@ from tests.unit.rest.fakes import JOB, FakeCluster, client_of
 from yarrow.am.rest.services import RestSettings
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
-from yarrow.runtime.snapshot.options import CheckpointType, SnapshotKind
 from yarrow.runtime.yarn.shared_places import check_savepoint_target
 
 VERTEX = f"{1:032x}"

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.rest.fakes import FakeCluster, client_of
 from tests.unit.rest.running import run
 from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import web
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.config.web_pages import chosen_archive, kept_archive
 
 FIRST = b"<!doctype html><title>first</title>"

@@ -12,8 +12,8 @@ from tests.unit.rpc.loops import run
 from tests.unit.security.stores import PASSWORD, Stores
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport

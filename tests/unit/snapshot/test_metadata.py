@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.runtime.common.ids import JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError
 from yarrow.runtime.snapshot.handles import (
     METADATA_VERSION,
@@ -30,7 +31,6 @@ from yarrow.runtime.snapshot.handles import (
     ValueFormat,
 )
 from yarrow.runtime.snapshot.metadata import MAGIC, decode_metadata, encode_metadata
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 INLINE = InlineStateHandle(data=b"abc")
 FILE = FileStateHandle(path="state-1", offset=3, length=9, sha256=b"\x01" * 32)

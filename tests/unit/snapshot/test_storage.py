@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.fs import local
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
 from yarrow.runtime.fs.local import LocalFileSystem
@@ -33,7 +34,6 @@ from yarrow.runtime.snapshot.handles import (
     StateHandle,
 )
 from yarrow.runtime.snapshot.opening import open_snapshot
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader, resolve
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage

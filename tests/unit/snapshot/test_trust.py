@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -28,7 +29,6 @@ from yarrow.runtime.snapshot.handles import (
     ValueFormat,
 )
 from yarrow.runtime.snapshot.metadata import Seal, decode_metadata, encode_metadata, seal_of
-from yarrow.runtime.snapshot.options import SnapshotKind
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust, read_secret
 
 SECRET = b"sixteen bytes or more"

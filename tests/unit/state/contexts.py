@@ -9,6 +9,7 @@ from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMet
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
@@ -16,7 +17,6 @@ from yarrow.runtime.snapshot.handles import (
     KeyedStateHandle,
     StateHandle,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 MAX_PARALLELISM = 16
 CHECKPOINT = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=CheckpointLocation(directory=""))

@@ -15,12 +15,12 @@ from yarrow.container.state.registering_backend import RegisteringBackend, State
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.map_keys import map_key, shown_map_key
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot
 from yarrow.runtime.snapshot.key_columns import split_by_key_group
 from yarrow.runtime.snapshot.key_group_form import Run, write_key_groups
-from yarrow.runtime.snapshot.options import CheckpointOptions
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 

@@ -16,9 +16,9 @@ from yarrow.common.types import Row
 from yarrow.container.state.backend import KeyedStateBackend, Timer
 from yarrow.container.state.backend_builder import keyed_state_backend
 from yarrow.datastream.state import ValueStateDescriptor
+from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, RocksDBSnapshot
-from yarrow.runtime.snapshot.options import CheckpointOptions
 
 COUNT: ValueStateDescriptor[int] = ValueStateDescriptor("count", Types.LONG())
 TEXTS, NUMBERS = ["a", "b", "c", "d"], [1, 2, 3, 4]

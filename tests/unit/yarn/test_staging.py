@@ -10,9 +10,9 @@ import pytest
 
 from yarrow.client.yarn.staging import StagedFiles, check_local_files, check_places, stage
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import python, web
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import Resource, YarnError
 

@@ -18,8 +18,8 @@ from yarrow.client.yarn.submission import (
     script,
     without_effect,
 )
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError
 from yarrow.runtime.yarn.resource_manager_web import LeafQueue
 

@@ -11,9 +11,9 @@ import http.client
 import ssl
 from dataclasses import dataclass
 
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.security.keystores import (
     certificates_as_pem,
     key_and_certificates_as_pem,

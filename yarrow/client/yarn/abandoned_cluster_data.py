@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from yarrow.runtime.config.errors import ConfigError
 from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.removal import remove_nodes

@@ -21,9 +21,9 @@ from yarrow.client.yarn.environment.environment import NONE
 from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER, START_FILE
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import archive_of_interpreter, folder_of
-from yarrow.runtime.config.option import ConfigOption
 from yarrow.runtime.config.options import python, web, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.option import ConfigOption
 from yarrow.runtime.config.web_pages import NONE as NO_PAGES
 from yarrow.runtime.config.web_pages import chosen_archive
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of

@@ -30,6 +30,7 @@ from yarrow.am.execution.errors import failure_of
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
@@ -45,7 +46,6 @@ from yarrow.runtime.snapshot.handles import (
     OperatorSubtaskState,
     RocksDBSnapshot,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointType, SnapshotKind
 
 
 def attempt(number: int) -> ExecutionAttemptID:

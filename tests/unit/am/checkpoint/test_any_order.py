@@ -26,8 +26,8 @@ from yarrow.am.checkpoint.events import (
     TasksRestart,
     TriggerTasks,
 )
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.messages import CheckpointNotice
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 #: What happens, with a number that chooses among what it can happen to.
 STEPS = st.lists(

@@ -24,11 +24,11 @@ from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 
 JOB = linear_job(Stage(2, operator=PrintOperator()))
 

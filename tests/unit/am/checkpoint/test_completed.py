@@ -8,8 +8,8 @@ from tests.unit.snapshot.test_metadata import METADATA
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.states import JobStatus
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 def checkpoint(checkpoint_id: int, *, owned: bool) -> CompletedCheckpoint:

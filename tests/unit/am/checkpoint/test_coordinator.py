@@ -29,6 +29,7 @@ from yarrow.am.checkpoint.events import (
 )
 from yarrow.am.checkpoint.pending import CheckpointState
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, CheckpointNotice
 from yarrow.runtime.snapshot.handles import (
     InlineStateHandle,
@@ -39,7 +40,6 @@ from yarrow.runtime.snapshot.handles import (
     SerializerConfig,
     ValueFormat,
 )
-from yarrow.runtime.snapshot.options import SnapshotKind
 
 
 def begun(simulation: Simulation) -> list[int]:

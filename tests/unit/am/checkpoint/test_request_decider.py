@@ -11,7 +11,7 @@ from yarrow.am.checkpoint.pending import CheckpointState, PendingCheckpoint
 from yarrow.am.checkpoint.request_decider import Begin, CheckpointRequestDecider
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.snapshot.options import SnapshotKind
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 
 PERIODIC = Begin(SnapshotKind.CHECKPOINT, None)
 

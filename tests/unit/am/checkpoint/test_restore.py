@@ -24,6 +24,7 @@ from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.config.options.execution import ClaimMode
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
@@ -39,7 +40,6 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
     ValueFormat,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
 
 JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))

@@ -20,7 +20,7 @@ from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.data.elements import EndOfData, RowBatch, StreamElement, Watermark
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 MEBIBYTE = 1 << 20
 

@@ -27,7 +27,7 @@ from yarrow.runtime.data.elements import (
     Watermark,
     WatermarkStatus,
 )
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 WINDOW_BATCHES = 3
 WINDOW_BYTES = 64 * 1024

@@ -10,8 +10,8 @@ from tests.support.worker_harness import WorkerHarness
 from yarrow.container.network.data_ports import DataPorts, NoFreeDataPortError
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.ids import ResourceID, ResourceManagerID
-from yarrow.runtime.config.errors import ContradictoryOptions
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import ContradictoryOptions
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 
 HOST = "127.0.0.1"

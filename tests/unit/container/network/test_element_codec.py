@@ -11,7 +11,7 @@ from yarrow.common.types import Row
 from yarrow.container.network.element_codec import ElementCodec, estimated_bytes
 from yarrow.runtime.data.elements import RowBatch
 from yarrow.runtime.data.errors import SerializationError
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 FIELDS = [Types.STRING(), Types.INT()]
 

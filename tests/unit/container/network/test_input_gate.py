@@ -9,7 +9,7 @@ from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, CheckpointBarrier, RowBatch
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 
 def gate(*inputs: int) -> InputGate:

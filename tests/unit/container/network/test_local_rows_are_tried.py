@@ -13,7 +13,7 @@ from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.output_channel import LocalOutputChannel
 from yarrow.runtime.data.elements import RowBatch
 from yarrow.runtime.data.errors import SerializationError, UnpicklableRowError
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 LOCK = threading.Lock()
 PICKLED = Types.PICKLED_BYTE_ARRAY()

@@ -24,7 +24,7 @@ from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, WorkerID
 from yarrow.runtime.data.elements import EndOfData, RowBatch
-from yarrow.runtime.data.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.rpc.messages import WorkerAddress
 from yarrow.runtime.security.certificates import CertificateAuthority
 

@@ -10,8 +10,8 @@ from tests.unit.container.supervisor.conftest import run, within
 from yarrow.container.process.task_executor_process import EarlyTemplate
 from yarrow.container.protocol.errors import UnfitInterpreterError
 from yarrow.runtime.common.ids import WorkerID
-from yarrow.runtime.config.errors import InvalidOptionValue
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 ENTRY = "tests.unit.container.supervisor.worker_mains:main"
 NOWHERE = Settings({"python.executable": "no-such-python"})

@@ -11,6 +11,7 @@ from tests.unit.state.contexts import context
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
 from yarrow.container.state.rocksdb.backend import RocksDBKeyedStateBackend
 from yarrow.container.state.rocksdb.store import StoreLimits
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.snapshot.handles import (
     FileStateHandle,
     InlineStateHandle,
@@ -18,7 +19,6 @@ from yarrow.runtime.snapshot.handles import (
     RocksDBSnapshot,
     StateHandle,
 )
-from yarrow.runtime.snapshot.options import CheckpointLocation, CheckpointOptions, SnapshotKind
 
 LOCATION = CheckpointLocation(directory="checkpoint", shared_directory="shared")
 CHECKPOINT = CheckpointOptions(kind=SnapshotKind.CHECKPOINT, location=LOCATION)

@@ -21,14 +21,14 @@ from yarrow.container.state.rocksdb.errors import RocksDBError, RocksDBFolderErr
 from yarrow.container.state.rocksdb.store import StoreLimits
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from yarrow.runtime.snapshot.errors import StateMigrationError, UntrustedPickleError
-from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, RocksDBSnapshot
-from yarrow.runtime.snapshot.options import (
+from yarrow.runtime.data.checkpoint_options import (
     CheckpointLocation,
     CheckpointOptions,
     CheckpointType,
     SnapshotKind,
 )
+from yarrow.runtime.snapshot.errors import StateMigrationError, UntrustedPickleError
+from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, RocksDBSnapshot
 
 VALUE: ValueStateDescriptor[int] = ValueStateDescriptor("value", Types.LONG())
 LIST: ListStateDescriptor[str] = ListStateDescriptor("list", Types.STRING())

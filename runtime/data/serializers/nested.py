@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from yarrow.common.types import Row, RowKind, own_names, positional_names
 from yarrow.runtime.data.errors import RowFormatError
-from yarrow.runtime.data.serializers_columns import (
+from yarrow.runtime.data.serializers.columns import (
     Buffer,
     ColumnCoder,
     Misfit,
@@ -26,7 +26,7 @@ from yarrow.runtime.data.serializers_columns import (
     unpack_lengths,
     write_column,
 )
-from yarrow.runtime.data.serializers_texts import TextCoder
+from yarrow.runtime.data.serializers.texts import TextCoder
 
 Names = tuple[str, ...] | None
 

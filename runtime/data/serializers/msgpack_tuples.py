@@ -19,7 +19,7 @@ import msgspec
 
 from yarrow.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation
 from yarrow.runtime.data.errors import RowFormatError
-from yarrow.runtime.data.serializers_columns import Buffer
+from yarrow.runtime.data.serializers.columns import Buffer
 
 #: First byte of the encoding; the columnar form begins with another.
 MESSAGE_PACK: Final = 2

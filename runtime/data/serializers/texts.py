@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from yarrow.runtime.data.errors import RowFormatError
-from yarrow.runtime.data.serializers_columns import (
+from yarrow.runtime.data.serializers.columns import (
     NO_NULLS,
     SOME_NULLS,
     Buffer,

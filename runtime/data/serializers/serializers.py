@@ -33,7 +33,7 @@ from yarrow.runtime.data.errors import (
     UnpicklableRowError,
     UnsupportedTypeInfoError,
 )
-from yarrow.runtime.data.serializers_columns import (
+from yarrow.runtime.data.serializers.columns import (
     MISFITS,
     Buffer,
     ColumnCoder,
@@ -41,18 +41,18 @@ from yarrow.runtime.data.serializers_columns import (
     read_column,
     write_column,
 )
-from yarrow.runtime.data.serializers_msgpack import MESSAGE_PACK, MessagePackForm, message_form
-from yarrow.runtime.data.serializers_nested import ListCoder, MapCoder, RowCoder, TupleCoder
-from yarrow.runtime.data.serializers_numbers import (
+from yarrow.runtime.data.serializers.msgpack_tuples import MESSAGE_PACK, MessagePackForm, message_form
+from yarrow.runtime.data.serializers.nested import ListCoder, MapCoder, RowCoder, TupleCoder
+from yarrow.runtime.data.serializers.numbers import (
     BigIntCoder,
     BoolCoder,
     DecimalCoder,
     FixedIntCoder,
     FloatCoder,
 )
-from yarrow.runtime.data.serializers_texts import BytesCoder, PickledCoder, TextCoder
-from yarrow.runtime.data.serializers_times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
-from yarrow.runtime.data.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
+from yarrow.runtime.data.serializers.texts import BytesCoder, PickledCoder, TextCoder
+from yarrow.runtime.data.serializers.times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
+from yarrow.runtime.data.serializers.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
 from yarrow.runtime.data.unpicklable import unpicklable_member
 
 __all__ = [

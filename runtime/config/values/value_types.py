@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from yarrow.common.quoted_lists import join_quoted, split_quoted
-from yarrow.runtime.config.quantities import Duration, MemorySize
+from yarrow.runtime.config.values.quantities import Duration, MemorySize
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)

@@ -14,8 +14,8 @@ import numpy as np
 
 from yarrow.common.time import Instant
 from yarrow.runtime.data.errors import RowFormatError
-from yarrow.runtime.data.serializers_columns import Buffer, ColumnCoder, ConvertedCoder, Misfit, take
-from yarrow.runtime.data.serializers_numbers import FixedIntCoder
+from yarrow.runtime.data.serializers.columns import Buffer, ColumnCoder, ConvertedCoder, Misfit, take
+from yarrow.runtime.data.serializers.numbers import FixedIntCoder
 
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from yarrow.runtime.data.errors import RowFormatError
-from yarrow.runtime.data.serializers_columns import (
+from yarrow.runtime.data.serializers.columns import (
     MISFITS,
     NO_NULLS,
     SOME_NULLS,
@@ -24,7 +24,7 @@ from yarrow.runtime.data.serializers_columns import (
     Misfit,
     take,
 )
-from yarrow.runtime.data.serializers_texts import BytesCoder, TextCoder
+from yarrow.runtime.data.serializers.texts import BytesCoder, TextCoder
 
 _BOOLS: Final = (False, True)
 
