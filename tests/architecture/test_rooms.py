@@ -1,0 +1,117 @@
+"""A folder is a room: not crowded, never in a circle with another room, and no file in a circle with others.
+
+Imports inside functions and those for types alone count: a reader has to follow them too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from tests.architecture.source_tree import engine_files, module_name, parse
+
+MOST_MODULES = 22
+
+#: Rooms with more modules, and how many they have. A number may only become smaller.
+CROWDED = {"yarrow.common": 28, "yarrow.datastream": 47, "yarrow.runtime.snapshot": 28}
+
+#: Rooms that still import each other both ways. The list may only become shorter.
+TWO_WAY: set[tuple[str, str]] = set()
+
+#: Files that still import each other in a circle. The lists may only become shorter.
+CIRCLES: list[set[str]] = []
+
+
+@cache
+def modules() -> Mapping[str, bool]:
+    """Each module by its name, and whether it is the `__init__` of a package."""
+    return {module_name(path): path.name == "__init__.py" for path in engine_files()}
+
+
+@cache
+def imports() -> Mapping[str, frozenset[str]]:
+    """The modules that each module imports, wherever in its text."""
+    known = modules()
+    return {
+        module_name(path): frozenset(_imported(parse(path), known)) - {module_name(path)}
+        for path in engine_files()
+    }
+
+
+def _imported(tree: ast.Module, known: Mapping[str, bool]) -> Iterable[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found = name if name in known else node.module
+                if found in known:
+                    yield found
+
+
+def room(module: str) -> str:
+    """The folder of a module; a package's own `__init__` belongs to the package."""
+    return module if modules()[module] else module.rpartition(".")[0]
+
+
+def two_way(pairs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs of rooms that import each other, each pair once and in the order of the alphabet."""
+    arrows = {(first, second) for first, second in pairs if first != second}
+    return {(first, second) for first, second in arrows if first < second and (second, first) in arrows}
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Groups of two or more nodes that reach each other (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    waiting: set[str] = set()
+    found: list[set[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = lowest[node] = len(order)
+        stack.append(node)
+        waiting.add(node)
+        for other in graph.get(node, ()):
+            if other not in order:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in waiting:
+                lowest[node] = min(lowest[node], order[other])
+        if lowest[node] == order[node]:
+            group = set()
+            while node not in group:
+                group.add(stack.pop())
+            waiting.difference_update(group)
+            if len(group) > 1:
+                found.append(group)
+
+    for node in graph:
+        if node not in order:
+            visit(node)
+    return found
+
+
+def test_no_room_is_crowded() -> None:
+    sizes = Counter(room(module) for module, is_package in modules().items() if not is_package)
+    crowded = {name: size for name, size in sizes.items() if size > MOST_MODULES}
+    assert crowded == CROWDED, "divide what has grown; write down what has shrunk"
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    arrows = ((room(importer), room(imported)) for importer, all_of in imports().items() for imported in all_of)
+    assert two_way(arrows) == TWO_WAY
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    found = sorted(circles(imports()), key=sorted)
+    assert found == sorted(CIRCLES, key=sorted)
+
+
+def test_both_ways_and_circles_are_found() -> None:
+    assert two_way([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c")]) == {("a", "b")}
+    graph = defaultdict(set, {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()})
+    assert circles(graph) == [{"a", "b", "c"}]
