@@ -29,7 +29,6 @@ from yarrow.am.yarn.modes.cluster import LOOK, RunningCluster, until_led
 from yarrow.am.yarn.modes.end_file import EndFile
 from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
 from yarrow.am.yarn.yarn_driver import ExplainWaiting, YarnDriver
-from yarrow.client.yarn.environment.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.config.memory import SKEIN_MEMORY
 from yarrow.runtime.config.options import jobmanager
@@ -48,6 +47,7 @@ from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMo
 from yarrow.runtime.yarn.container_files import ContainerFolder
 from yarrow.runtime.yarn.container_output import ContainerOutput
 from yarrow.runtime.yarn.delegation_tokens import tokens_end
+from yarrow.runtime.yarn.environment_use import USE_NOTED_MS, note_uses
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS
 from yarrow.runtime.yarn.waiting_containers import ContainerExplainer

@@ -22,10 +22,10 @@ import msgspec
 from yarrow.client.yarn.environment.environment_archive import PackedArchive
 from yarrow.client.yarn.environment.environment_files import EnvironmentFile
 from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX
-from yarrow.client.yarn.environment.environment_use import is_stored, last_use, note_use
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+from yarrow.runtime.yarn.environment_use import is_stored, last_use, note_use
 
 _HIDDEN = "_upload-"
 #: What was used within this time stays.
