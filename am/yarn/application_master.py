@@ -1,5 +1,4 @@
-"""The ApplicationMaster's process: `python -m yarrow.am.yarn.application_master`, started by Skein's ApplicationMaster in
-its container.
+"""The process of the ApplicationMaster: `python -m yarrow.am.yarn.application_master`, started by that of Skein.
 
 Owner: the main thread, which runs the event loop. It ends with Skein's process, within seconds and whatever hangs;
 must not load user code, nor log a secret. Exit status 1 = this attempt has failed, and YARN may start the next; how an

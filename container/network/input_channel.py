@@ -14,20 +14,11 @@ from typing import Protocol
 from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording, Queued
 from yarrow.container.network.element_codec import Buffer, ElementCodec, barrier_overtakes, decode_control
 from yarrow.container.network.frames import FrameHeader, FrameType
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier, RowBatch, StreamElement
 
 #: Least byte window of a channel; a single larger batch still travels, alone.
 MIN_WINDOW_BYTES = 64 * 1024
-
-
-class ChannelFailedError(YarrowError):
-    """The peer's side of a channel is gone; the task that reads or writes it fails."""
-
-    def __init__(self, message: str, lost_result: str = "") -> None:
-        super().__init__(message)
-        #: The attempt whose complete result could not be read; "" for a pipelined channel.
-        self.lost_result = lost_result
 
 
 class CreditReceiver(Protocol):

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from yarrow.container.network.channel_recording import ChannelOrigin
 from yarrow.container.network.element_codec import Buffer, ElementCodec, encode_control, estimated_bytes
 from yarrow.container.network.frames import FrameHeader, FrameType, encode_header
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch, Batch, CheckpointBarrier, ControlElement, RowBatch
 from yarrow.runtime.data.immutability import freeze_or_copy

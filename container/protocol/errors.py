@@ -71,3 +71,12 @@ class CheckpointRefusedError(YarrowError):
 
 class NotReadyForCheckpointError(CheckpointRefusedError):
     """Who was to take part has just ended or does not run yet: nothing is wrong, and the next checkpoint comes."""
+
+
+class ChannelFailedError(YarrowError):
+    """The peer's side of a channel is gone; the task that reads or writes it fails."""
+
+    def __init__(self, message: str, lost_result: str = "") -> None:
+        super().__init__(message)
+        #: The attempt whose complete result could not be read; "" for a pipelined channel.
+        self.lost_result = lost_result

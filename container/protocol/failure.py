@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 import yarrow
-from yarrow.container.network.input_channel import ChannelFailedError
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.data.errors import UnsupportedKeyError

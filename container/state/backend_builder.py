@@ -16,6 +16,9 @@ from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.config.storage_names import HEAP_BACKENDS, ROCKSDB_BACKEND
 from yarrow.runtime.snapshot.key_types import check_key_type
 
+#: Backends that a job loads only where it names them, in the form in which users name their own.
+_NAMED = {ROCKSDB_BACKEND: "yarrow.container.state.rocksdb.backend:rocksdb_state_backend"}
+
 
 def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
     """The backend of one operator's subtask, with what it restores.
@@ -37,11 +40,7 @@ def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
 def _factory(name: str) -> StateBackendFactory:
     if name.lower() in HEAP_BACKENDS:
         return HeapKeyedStateBackend
-    if name.lower() == ROCKSDB_BACKEND:
-        from yarrow.container.state.rocksdb.backend import rocksdb_state_backend
-
-        return rocksdb_state_backend
-    module, separator, attribute = name.partition(":")
+    module, separator, attribute = _NAMED.get(name.lower(), name).partition(":")
     if not separator:
         raise StateBackendError(
             f"state.backend.type {name!r} is no state backend; use hashmap, rocksdb, or module:name of a function "

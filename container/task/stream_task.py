@@ -11,10 +11,10 @@ from typing import Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
-from yarrow.container.network.input_channel import ChannelFailedError
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.task.checkpoint_course import CheckpointCourse
 from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder

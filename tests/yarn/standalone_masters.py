@@ -20,8 +20,8 @@ import psutil
 from tests.yarn.highly_available import ClusterNodes, high_availability, stored_files, zookeeper_client
 from tests.yarn.waiting import GRACE, until
 from tests.yarn.watched_jobs import RESTARTS, WatchedJob
-from yarrow.cli.errors import CommandError
-from yarrow.cli.targets import masters_rest_client
+from yarrow.client.errors import CommandError
+from yarrow.client.rest.masters import masters_rest_client
 from yarrow.client.rest.rest_client import RestError, RestUnavailableError
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.program import Program
-from yarrow.cli.yarn_flags import YARN_APPLICATION
+from yarrow.client.errors import CommandError
+from yarrow.client.targets import YARN_APPLICATION
 from yarrow.client.yarn.applications import application_of, end_of, end_text, say
 from yarrow.client.yarn.yarn_executor import print_how_to_end
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError

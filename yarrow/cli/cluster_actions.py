@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.flags import Dynamic, YarnEnvironment
 from yarrow.cli.what_flags_say import application_settings, configuration, settings_of, show_yarn
+from yarrow.client.errors import CommandError
 
 ApplicationArgument = Annotated[
     str | None, typer.Argument(metavar="[APPLICATION]", help="Id or name; the properties file's without.")
@@ -73,7 +73,8 @@ def session(
 ) -> None:
     """Starts a session on YARN, or attaches to one with -id; on standard input it takes `stop` and `help`."""
     from yarrow.cli.session_command import attach, start
-    from yarrow.cli.yarn_flags import YARN_CLUSTER, YarnFlags, say_of_running_session, say_without_effect
+    from yarrow.cli.yarn_flags import YarnFlags, say_of_running_session, say_without_effect
+    from yarrow.client.targets import YARN_CLUSTER
 
     if query:
         return show_yarn(dynamic or ())
@@ -103,7 +104,8 @@ def session(
 
 def token(application: ApplicationArgument = None, dynamic: Dynamic = None) -> None:
     """Prints the REST token of an application on YARN, else of the standalone cluster, and nothing else."""
-    from yarrow.client.rest.cluster_token import cluster_token, means_cluster
+    from yarrow.cli.targets import means_cluster
+    from yarrow.client.rest.cluster_token import cluster_token
     from yarrow.client.yarn.applications import application_of
 
     config = application_settings(application, dynamic)

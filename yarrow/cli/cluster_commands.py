@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from yarrow.cli.errors import CommandError
-from yarrow.cli.targets import default_conf_directory, rest_address
+from yarrow.cli.targets import default_conf_directory
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.cluster_token import token_for
+from yarrow.client.rest.masters import rest_address
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.private_files import private_opener

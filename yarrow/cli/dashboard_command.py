@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.hadoop.system_packages import MAVEN_PACKAGE, program
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.config.web_pages import ARTIFACT, GROUP, SHA256, VERSION, kept_archive
 
 _FETCH_SECONDS = 600.0

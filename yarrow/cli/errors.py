@@ -1,4 +1,4 @@
-"""Errors of the command line, and how a command that failed says so.
+"""How a command that failed says so.
 
 Owner: the main thread. What the user did wrong is one sentence without a trace; what a program raised is
 shown with the program's own frames first.
@@ -10,16 +10,13 @@ import sys
 import traceback
 from types import TracebackType
 
+from yarrow.client.errors import CommandError
 from yarrow.runtime.common.errors import JobExecutionError, YarrowError
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Scripts that drive the command line look for these lines.
 DASHES = "-" * 60
 HEADLINE = " The program finished with the following exception:"
-
-
-class CommandError(YarrowError):
-    """A command cannot do what it was asked to; the message says what to do."""
 
 
 class ProgramFailedError(Exception):

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.flags import Address, ApplicationId, Dynamic, Target
 from yarrow.cli.what_flags_say import rest_of
+from yarrow.client.errors import CommandError
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")
 Format = Annotated[

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.client.rest.rest_operations import OperationFailedError, await_operation
 from yarrow.runtime.common.clock import Clock, SystemClock

@@ -13,7 +13,8 @@ from typing import Any
 import typer
 
 from yarrow.cli import cluster_actions, job_actions, program_actions
-from yarrow.cli.errors import CommandError, exit_status, report_failure
+from yarrow.cli.errors import exit_status, report_failure
+from yarrow.client.errors import CommandError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 #: Flags of the program itself may follow its name: nothing behind it is ours.

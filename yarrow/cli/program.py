@@ -18,7 +18,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from yarrow.cli.errors import CommandError, ProgramFailedError
+from yarrow.cli.errors import ProgramFailedError
+from yarrow.client.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.flags import (
     Address,
     ApplicationId,
@@ -47,6 +46,7 @@ from yarrow.cli.flags import (
     YarnType,
 )
 from yarrow.cli.what_flags_say import program_of, settings_of, show_yarn
+from yarrow.client.errors import CommandError
 
 
 def run(
@@ -125,13 +125,12 @@ def run(
     from yarrow.cli.run_command import run as run_it
     from yarrow.cli.targets import with_default_target
     from yarrow.cli.yarn_flags import (
-        YARN_APPLICATION,
-        YARN_SESSION,
         YarnFlags,
         application_target,
         say_of_running_session,
         say_without_effect,
     )
+    from yarrow.client.targets import YARN_APPLICATION, YARN_SESSION
     from yarrow.runtime.config.options import execution
 
     if classpath:
@@ -222,7 +221,9 @@ def check_savepoint(
     allow_non_restored: Annotated[
         bool,
         typer.Option(
-            "-n", "--allowNonRestoredState", help="As with `run -n`: state of operators that the program lacks."
+            "-n",
+            "--allowNonRestoredState",
+            help="As with `run -n`: state of operators that the program lacks.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,

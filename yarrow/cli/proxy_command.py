@@ -10,8 +10,8 @@ import signal
 import threading
 from types import FrameType
 
-from yarrow.cli.targets import masters_rest_client
-from yarrow.client.rest.cluster_token import means_cluster
+from yarrow.cli.targets import means_cluster
+from yarrow.client.rest.masters import masters_rest_client
 from yarrow.client.rest.relay import Relay
 from yarrow.client.yarn.applications import application_of, rest_of
 from yarrow.runtime.config.settings import Settings

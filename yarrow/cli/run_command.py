@@ -12,10 +12,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from yarrow.cli.errors import CommandError, ProgramFailedError
+from yarrow.cli.errors import ProgramFailedError
 from yarrow.cli.program import Program, run_program
-from yarrow.cli.targets import LOCAL
-from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB
+from yarrow.client.errors import CommandError
+from yarrow.client.targets import LOCAL, YARN_APPLICATION, YARN_PER_JOB
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.datastream.job_waiting import cancel_and_wait

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.program import Program
 from yarrow.cli.run_command import planned_graph
 from yarrow.cli.savepoints.savepoint_checks import answer_of
 from yarrow.cli.savepoints.savepoint_report import report_on, text_of
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.client.rest.rest_operations import OperationFailedError, run_operation
 from yarrow.runtime.config.settings import Settings

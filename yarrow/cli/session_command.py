@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.job_commands import application_lines
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.client.yarn.applications import application_of, end_of, end_text, rest_of, say

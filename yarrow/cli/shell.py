@@ -12,8 +12,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from yarrow.cli.targets import LOCAL, rest_address
-from yarrow.cli.yarn_flags import YARN_TARGETS
+from yarrow.client.rest.masters import rest_address
+from yarrow.client.targets import LOCAL, YARN_TARGETS
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import configuration_in_place

@@ -12,16 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yarrow
-from yarrow.cli.errors import CommandError
-from yarrow.cli.yarn_flags import (
-    YARN_CLUSTER,
-    YARN_SESSION,
-    YARN_TARGETS,
-    YarnFlags,
-    check_flags,
-    target_of,
-    with_flags,
-)
+from yarrow.cli.yarn_flags import YarnFlags, check_flags, target_of, with_flags
+from yarrow.client.errors import CommandError
+from yarrow.client.rest.masters import follows_leader, masters_rest_client, split_address
+from yarrow.client.targets import REMOTE, YARN_CLUSTER, YARN_SESSION, YARN_TARGETS
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution, high_availability, rest, yarn
 from yarrow.runtime.config.settings import Settings
@@ -29,7 +23,6 @@ from yarrow.runtime.config.settings import Settings
 if TYPE_CHECKING:
     from yarrow.client.rest.rest_client import RestClient
 
-LOCAL, REMOTE = "local", "remote"
 NO_FLAGS = YarnFlags()
 _FILE = "the properties file"
 #: Stands in the origin of what a configuration file has set.
@@ -115,24 +108,6 @@ def rest_client(config: Settings) -> RestClient:
     return masters_rest_client(config)
 
 
-def masters_rest_client(config: Settings) -> RestClient:
-    """REST of the cluster at rest.address, or of whichever of its elected masters leads, now and later."""
-    from yarrow.client.rest.cluster_token import cluster_result_key, cluster_token, token_for
-    from yarrow.client.rest.rest_client import RestClient
-
-    host, port = rest_address(config)
-    key = cluster_result_key(config)
-    if follows_leader(config):
-        from yarrow.client.rest.leader_lookup import leading_rest_url
-
-        # Every address that ZooKeeper names is one of the cluster.
-        token = cluster_token(config)
-        return RestClient.of(
-            config, host, port, token=token, locate=lambda: leading_rest_url(config), result_key=key
-        )
-    return RestClient.of(config, host, port, token=token_for(config, host, port), result_key=key)
-
-
 def with_running_cluster(config: Settings) -> Settings:
     """Where nothing names a target: the cluster that start-cluster has started with this configuration."""
     if config.is_set(execution.TARGET):
@@ -149,28 +124,11 @@ def with_running_cluster(config: Settings) -> Settings:
     return with_target(config, None, leader.web_address.partition("://")[2])
 
 
-def split_address(address: str) -> tuple[str, str]:
-    """Host and port of `host:port`; CommandError for anything else."""
-    host, colon, port = address.removeprefix("http://").removeprefix("https://").rstrip("/").rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise CommandError(f"-m {address!r} is no address: expected host:port, for example localhost:8081.")
-    return host.strip("[]"), port
+def means_cluster(config: Settings) -> bool:
+    """Whether a command that names no application means the standalone cluster: no session, but a cluster is known."""
+    from yarrow.client.rest.cluster_token import cluster_token
+    from yarrow.client.yarn.application_files import ApplicationFiles
 
-
-def follows_leader(config: Settings) -> bool:
-    """Whether masters are elected; -m names one REST server, and who leads is its business then."""
-    from yarrow.runtime.ha.settings import is_highly_available
-
-    return is_highly_available(config)
-
-
-def rest_address(config: Settings) -> tuple[str, int]:
-    """Host and port of the cluster's REST server."""
-    from yarrow.runtime.config.options import jobmanager
-
-    if follows_leader(config):
-        from yarrow.client.rest.leader_lookup import leading_rest_url
-
-        host, port = split_address(leading_rest_url(config).partition("://")[2])
-        return host, int(port)
-    return config.get(rest.ADDRESS) or config.get(jobmanager.RPC_ADDRESS), config.get(rest.REST_PORT)
+    if config.is_set(yarn.APPLICATION_ID) or ApplicationFiles.of(config).read_properties() is not None:
+        return False
+    return bool(cluster_token(config))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 
 if TYPE_CHECKING:
     from yarrow.cli.program import Program
@@ -89,6 +89,6 @@ def application_settings(application: str | None, dynamic: Sequence[str] | None)
 
 def show_yarn(dynamic: Sequence[str]) -> None:
     """Prints nodes, memory, cores and queues of YARN."""
-    from yarrow.cli.yarn_query import show_resources
+    from yarrow.client.yarn.yarn_query import show_resources
 
     show_resources(configuration(dynamic))

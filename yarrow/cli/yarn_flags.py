@@ -10,17 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
+from yarrow.client.targets import YARN_APPLICATION, YARN_CLUSTER, YARN_PER_JOB, YARN_SESSION, YARN_TARGETS
 from yarrow.runtime.config.options import execution, high_availability, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.option import ConfigOption
-
-#: `-m` of Flink's 1.x command lines.
-YARN_CLUSTER: Final = "yarn-cluster"
-YARN_SESSION: Final = "yarn-session"
-YARN_PER_JOB: Final = "yarn-per-job"
-YARN_APPLICATION: Final = "yarn-application"
-YARN_TARGETS: Final = (YARN_SESSION, YARN_PER_JOB, YARN_APPLICATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

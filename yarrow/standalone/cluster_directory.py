@@ -17,7 +17,7 @@ from secrets import token_urlsafe
 
 import msgspec
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, jobmanager, security

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.end_signal import EndSignal
 from yarrow.runtime.common.errors import YarrowError

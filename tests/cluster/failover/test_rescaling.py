@@ -15,7 +15,7 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
 from yarrow.cli.main import app
-from yarrow.cli.targets import split_address
+from yarrow.client.rest.masters import split_address
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.datastream import EmbeddedRocksDBStateBackend, MapFunction, RuntimeContext
 from yarrow.embedded.local_job_client import LocalJobClient

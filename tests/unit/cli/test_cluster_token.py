@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from yarrow.cli.errors import CommandError
-from yarrow.client.rest.cluster_token import cluster_token, means_cluster, token_for
+from yarrow.cli.targets import means_cluster
+from yarrow.client.errors import CommandError
+from yarrow.client.rest.cluster_token import cluster_token, token_for
 from yarrow.runtime.config.settings import Settings
 from yarrow.standalone.cluster_directory import ClusterDirectory, Leader
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from yarrow.cli.cluster_commands import count_task_executors
-from yarrow.cli.errors import CommandError, ProgramFailedError, failure_text
+from yarrow.cli.errors import ProgramFailedError, failure_text
 from yarrow.cli.job_commands import attempt_text, job_line
 from yarrow.cli.program import Program, run_program
 from yarrow.cli.shell import banner
-from yarrow.cli.targets import rest_address, split_address, with_target
+from yarrow.cli.targets import with_target
+from yarrow.client.errors import CommandError
+from yarrow.client.rest.masters import rest_address, split_address
 from yarrow.client.rest.remote_job_client import decoded_value
 from yarrow.client.rest.rest_client import multipart
 from yarrow.runtime.common.errors import JobExecutionError

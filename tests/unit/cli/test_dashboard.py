@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.cli import dashboard_command
 from yarrow.cli.dashboard_command import get_dashboard
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.config.web_pages import kept_archive
 
 CONTENT = b"stands for the archive"

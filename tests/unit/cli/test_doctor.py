@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.doctor.doctor import doctor, doctor_client, doctor_hadoop
+from yarrow.cli.doctor import doctor_client, doctor_hadoop
+from yarrow.cli.doctor.doctor import doctor
 from yarrow.cli.doctor.doctor_findings import Finding, Level
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings

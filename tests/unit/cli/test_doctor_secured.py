@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.doctor.doctor import doctor_hadoop
+from yarrow.cli.doctor import doctor_hadoop
 from yarrow.cli.doctor.doctor_findings import Level
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration

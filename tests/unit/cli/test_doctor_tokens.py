@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.doctor.doctor import doctor, doctor_tokens
+from yarrow.cli.doctor import doctor, doctor_tokens
 from yarrow.cli.doctor.doctor_findings import Level
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.runtime.common.clock import ManualClock

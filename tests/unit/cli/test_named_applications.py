@@ -15,8 +15,8 @@ import pytest
 from tests.unit.yarn.test_hadoop_configuration import write
 from tests.unit.yarn.test_resource_manager_web import APPLICATION, Answers, address
 from yarrow.cli.application_command import end_if_told
-from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import attach
+from yarrow.client.errors import CommandError
 from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.client.yarn.applications import application_of, end_sentence, end_text, present_address
 from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor

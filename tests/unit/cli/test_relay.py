@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.relay import LOOPBACK, Relay, user_of_connection
 from yarrow.client.rest.rest_client import RestClient
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.client.rest.rest_tls import RestTls

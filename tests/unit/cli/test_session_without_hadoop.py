@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import attach
+from yarrow.client.errors import CommandError
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import ClientSecrets

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.errors import CommandError
 from yarrow.cli.session_command import properties_of
 from yarrow.cli.targets import rest_client, with_session, with_target
 from yarrow.cli.yarn_flags import (
@@ -16,6 +15,7 @@ from yarrow.cli.yarn_flags import (
     say_of_running_session,
     target_of,
 )
+from yarrow.client.errors import CommandError
 from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.client.yarn.applications import application_of, rest_of
 from yarrow.client.yarn.yarn_executor import print_how_to_end

@@ -20,7 +20,7 @@ from yarrow.common.time import Instant
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
-from yarrow.runtime.data.serializers.serializers import columns as serializers_columns
+from yarrow.runtime.data.serializers import columns as serializers_columns
 from yarrow.runtime.data.serializers.serializers import dump_timestamps, load_timestamps, serializer_for
 
 _ints = {8: Types.BYTE(), 16: Types.SHORT(), 32: Types.INT(), 64: Types.LONG()}

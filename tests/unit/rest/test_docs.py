@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.am.rest.server.server import docs
+from yarrow.am.rest.server import docs
 
 ROOT = Path(__file__).resolve().parents[3]
 

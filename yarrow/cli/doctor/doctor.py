@@ -30,7 +30,7 @@ def doctor(config: Settings, show: Callable[[str], None] = print) -> int:
 
 def examine(config: Settings) -> Iterator[Finding]:
     """All findings, in the order in which they should be seen to."""
-    from yarrow.cli.doctor.doctor import doctor_client, doctor_hadoop, doctor_tokens
+    from yarrow.cli.doctor import doctor_client, doctor_hadoop, doctor_tokens
 
     yield from _guarded("python", lambda: doctor_client.python(config))
     yield from _guarded("java", doctor_client.java)

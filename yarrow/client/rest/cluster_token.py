@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from yarrow.client.yarn.application_files import ApplicationFiles
-from yarrow.runtime.config.options import jobmanager, yarn
+from yarrow.runtime.config.options import jobmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.standalone.cluster_directory import ClusterDirectory
-
-
-def means_cluster(config: Settings) -> bool:
-    """Whether a command that names no application means the standalone cluster: no session, but a cluster is known."""
-    if config.is_set(yarn.APPLICATION_ID) or ApplicationFiles.of(config).read_properties() is not None:
-        return False
-    return bool(cluster_token(config))
 
 
 def cluster_token(config: Settings) -> str:

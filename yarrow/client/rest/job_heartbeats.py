@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import YarrowError

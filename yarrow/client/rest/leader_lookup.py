@@ -5,7 +5,7 @@ Owner: the main thread; blocking. Loaded only where the configuration names ZooK
 
 from __future__ import annotations
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.config.options import high_availability, rest
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.services import REST_SERVER

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from yarrow.cli.targets import masters_rest_client
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.client.rest.job_heartbeats import HeartbeatSettings
+from yarrow.client.rest.masters import masters_rest_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.common.job_client import JobClient

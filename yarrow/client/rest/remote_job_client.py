@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from yarrow.cli.errors import CommandError
 from yarrow.client.collected_rows import CollectedResults
+from yarrow.client.errors import CommandError
 from yarrow.client.job_results import public_status
 from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
 from yarrow.client.rest.rest_client import RestClient

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.runtime.config.options import rest, security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.gateways import YarnUnreachableError

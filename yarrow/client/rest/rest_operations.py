@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient
 
 #: Seconds between two questions about an operation: short at first, for small jobs.

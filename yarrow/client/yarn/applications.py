@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from yarrow.cli.errors import CommandError
+from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.runtime.config.options import yarn

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from yarrow.cli.errors import CommandError
-from yarrow.cli.yarn_flags import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
+from yarrow.client.errors import CommandError
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.client.rest.job_heartbeats import HeartbeatSettings
 from yarrow.client.rest.remote_executor import is_attached, run_on, settings_of, with_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient, in_thread
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
+from yarrow.client.targets import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION
 from yarrow.client.yarn.application_files import ApplicationFiles
 from yarrow.client.yarn.applications import NO_PAIR, application_of, end_text, rest_of, say
 from yarrow.common.completable_future import CompletableFuture

@@ -17,7 +17,8 @@ from yarrow.container.network.blocking_partition import (
     SpoolError,
 )
 from yarrow.container.network.element_codec import ElementCodec
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.data.elements import EndOfData, RowBatch, StreamElement, Watermark
 from yarrow.runtime.data.serializers.serializers import serializer_for

@@ -39,8 +39,9 @@ from yarrow.container.network.frames import (
     encode_header,
 )
 from yarrow.container.network.handshake import ClientHandshake
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.output_channel import RemoteOutputChannel
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.container.task.checkpointing.channel_origins import checking_codec_of
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch, EndOfData, RowBatch

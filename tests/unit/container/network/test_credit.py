@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.frames import FrameHeader, decode_header
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.output_channel import (
     BatchTooLargeError,
     LocalOutputChannel,
     OutputChannel,
     RemoteOutputChannel,
 )
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.data.elements import (
     BarrierAlignment,
     CheckpointBarrier,

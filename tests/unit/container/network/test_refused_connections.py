@@ -16,10 +16,11 @@ from yarrow.container.network import data_sockets
 from yarrow.container.network.element_codec import ElementCodec
 from yarrow.container.network.frames import HEADER, MAGIC, FrameType, WireProtocolError, encode_header
 from yarrow.container.network.handshake import Challenge, ClientHandshake, ServerHandshake
-from yarrow.container.network.input_channel import ChannelFailedError, InputChannel
+from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.io_thread import IoThread
 from yarrow.container.network.network_environment import NetworkEnvironment
 from yarrow.container.network.peer_channels import ChannelKey
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.container.protocol.worker_protocol import WorkerSettings
 from yarrow.runtime.common.clock import SystemClock, perf_counter
 from yarrow.runtime.common.ids import ExecutionAttemptID, WorkerID

@@ -11,7 +11,7 @@ import pytest
 from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.container.operators.sources.source_reader import source_function
+from yarrow.container.operators.sources import source_function
 from yarrow.container.protocol.worker_protocol import MetricsReport, TaskStateChanged
 from yarrow.datastream import (
     CoMapFunction,

@@ -1,0 +1,9 @@
+"""Errors of clients: of commands, of executors, and of the programs they submit."""
+
+from __future__ import annotations
+
+from yarrow.runtime.common.errors import YarrowError
+
+
+class CommandError(YarrowError):
+    """A command cannot do what it was asked to; the message says what to do."""
