@@ -56,9 +56,7 @@ KEYED_COLUMNS = Case(
 )
 LATENCY = Case("latency", reporting("latency.py", 8, 3, module=False), measure=Measure.REPORTED, at_most=20.0)
 SLOW_SINK = Case("slow-sink", reporting("slow_sink.py", 60, 16), measure=Measure.REPORTED, at_most=8.0)
-SLOW_MAP = Case(
-    "slow-map", reporting("slow_map.py", 25, 2, module=False), measure=Measure.REPORTED, at_most=50.0
-)
+SLOW_MAP = Case("slow-map", reporting("slow_map.py", 25, 2), measure=Measure.REPORTED, at_most=50.0)
 FIXED_POLLS = Case("fixed-polls", reporting("fixed_polls.py", 4, 1, module=False), measure=Measure.REPORTED)
 SCHEDULING = Case("scheduling", reporting("scheduling.py", 1000, 200), measure=Measure.REPORTED, at_most=5.0)
 IDLE = Case("idle-memory", reporting("idle.py", 4, 1), measure=Measure.REPORTED, at_most=350.0)
