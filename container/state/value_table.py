@@ -3,7 +3,7 @@
 Owner: the task thread. The code works on plain dicts and leaves them only on a miss, so that a backend costs nothing
 where the value is at hand. A table must not know what the values mean, nor what the operator does with them.
 
-What generated code does (container.operators.keyed_aggregation writes it):
+What generated code does (container.operators.rows.keyed_aggregation writes it):
 
 - once a call: `table = live[0]; sharded = len(live) > 1`, and, for the head of a chain where `wants_keys` is true,
   `prefetch(keys of all rows)`;

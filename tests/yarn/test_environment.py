@@ -162,7 +162,7 @@ def test_master_and_workers_use_nothing_outside_of_their_container(
     masters = [
         process
         for process in hadoop.container_processes(application)
-        if "am.application_master" in process.command
+        if "am.yarn.application_master" in process.command
     ]
     pythons = [process for process in masters if "/environment/bin/python" in process.command.split()[0]]
     assert len(pythons) == 1
