@@ -20,7 +20,7 @@ TEST = "tests/cluster/embedded/test_large_messages.py"
 NAME = "test_a_row_of_300_megabytes"
 #: The value, its bytes, a write batch and a write buffer, and a gigabyte for all else.
 LARGEST_VALUE_MEBIBYTES = 9 * 1024
-LARGEST_VALUE_TEST = "tests/unit/state/rocksdb/test_largest_value.py"
+LARGEST_VALUE_TEST = "tests/unit/container/state/rocksdb/test_largest_value.py"
 
 
 def available_mebibytes(meminfo: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from bench.soak_results import Row
 from bench.soak_runs import run_tests
 
-TEST = "tests/unit/rest/test_schema_conformance.py"
+TEST = "tests/unit/am/rest/test_schema_conformance.py"
 #: Examples of each operation; the suite has three.
 EXAMPLES = 200
 #: Seconds for each of the two tests.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.plans.programs import PROGRAMS, Program
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.plan import execution_plan_of_job, stream_graph_of_job
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import user
-from tests.unit.security.stores import Stores
+from tests.unit.runtime.security.stores import Stores
 from tests.yarn.commands import Commands, commands_in, end, read_until
 from tests.yarn.rest import ask, client_secrets
 from yarrow.client.yarn.abandoned_files import remove_abandoned

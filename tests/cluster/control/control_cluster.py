@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
-from tests.unit.rpc.loops import settled
+from tests.unit.runtime.rpc.loops import settled
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.dispatcher.job_archive import JobArchive
 from yarrow.am.dispatcher.settings import DispatcherSettings

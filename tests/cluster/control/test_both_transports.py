@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cluster.control.control_cluster import eventually
 from tests.support.fake_task_executor import FakeBehaviour, FakeTaskExecutor
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.cluster.control.test_running_master import Application
-from tests.unit.am.containers_of_yarn import ContainersOfYarn
+from tests.unit.am.yarn.containers_of_yarn import ContainersOfYarn
 from yarrow.am.yarn import running_master
 from yarrow.am.yarn.application_master import tell_end
 from yarrow.am.yarn.modes.application_end import ApplicationEnd

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.control.control_cluster import control_cluster
 from tests.cluster.control.test_jobs import master_of
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID, ResourceManagerID
 from yarrow.runtime.graph.states import JobStatus

@@ -15,7 +15,7 @@ from tests.cluster.control.control_cluster import control_cluster, eventually
 from tests.cluster.control.test_leaderships import Masters
 from tests.support.fake_task_executor import FakeBehaviour
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.am.dispatcher import job_archive
 from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult

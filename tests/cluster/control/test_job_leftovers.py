@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import Masters, masters, recorded_end_without_clean_up
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs import local

@@ -11,9 +11,9 @@ import pytest
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.support.fake_task_executor import FakeBehaviour
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.am.scheduling import BROKEN
-from tests.unit.am.test_dispatcher_parts import rows
-from tests.unit.rpc.loops import run, settled
+from tests.unit.am.dispatcher.test_dispatcher_parts import rows
+from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN
+from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tests.cluster.control.control_cluster import ControlCluster, eventually
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run, settled
+from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am import control_plane as cluster_entrypoint
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.cluster.control.control_cluster import eventually
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.am.resourcemanager.driver import TaskExecutorStartError
 from yarrow.am.resourcemanager.local_process_driver import LocalProcessDriver, LocalProcessSettings
 from yarrow.runtime.common.ids import CountingIdFactory, ResourceID

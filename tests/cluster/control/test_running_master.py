@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.am.containers_of_yarn import ContainersOfYarn
-from tests.unit.security.stores import Stores
+from tests.unit.am.yarn.containers_of_yarn import ContainersOfYarn
+from tests.unit.runtime.security.stores import Stores
 from tests.yarn.waiting import until
 from yarrow.am.yarn.application_master import ChildProcesses
 from yarrow.am.yarn.modes import progress

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.control.control_cluster import ControlCluster, control_cluster, eventually
 from tests.support.fake_task_executor import FakeBehaviour
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run, settled
+from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.resource_manager import ResourceManager

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import ByHand, Masters
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run, settled
+from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.runtime.common.errors import JobAlreadyEndedError
 from yarrow.runtime.common.ids import JobID

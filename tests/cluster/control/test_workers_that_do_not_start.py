@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cluster.control.control_cluster import control_cluster, eventually
 from tests.cluster.control.test_jobs import master_of
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.rpc.loops import run
+from tests.unit.runtime.rpc.loops import run
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.graph.states import JobStatus

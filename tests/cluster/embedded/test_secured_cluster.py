@@ -20,7 +20,7 @@ import pytest
 
 from tests.cluster.embedded.test_command_line import _ENDLESS, CommandLine, free_port
 from tests.cluster.embedded.waiting import wait_until
-from tests.unit.security.stores import PASSWORD, Stores
+from tests.unit.runtime.security.stores import PASSWORD, Stores
 from yarrow.standalone.cluster_directory import ClusterSecrets
 
 pytestmark = pytest.mark.cluster

@@ -13,7 +13,7 @@ from tests.cluster.embedded.test_savepoints import rest, until_completed
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, Count
-from tests.unit.fs.fake_webhdfs import fake_webhdfs
+from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
 from yarrow.embedded.local_job_client import LocalJobClient

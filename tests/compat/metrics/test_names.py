@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.source_tree import ROOT
 from tests.compat.metrics import names
 from tests.support.worker_harness import WorkerHarness
-from tests.unit.rest.fakes import JOB, job_details
+from tests.unit.am.rest.fakes import JOB, job_details
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy

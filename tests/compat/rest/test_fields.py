@@ -16,7 +16,7 @@ from tests.compat.rest.exclusions import (
     QUERY,
 )
 from tests.compat.rest.flink_shapes import FlinkPath, Shape, flink_paths, parse
-from tests.unit.rest.fakes import FakeCluster
+from tests.unit.am.rest.fakes import FakeCluster
 
 FLINK = flink_paths()
 SERVED = [path for path in FLINK if (path.path, path.method) not in PATHS]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import yarrow.datastream
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common.configuration import Configuration
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row

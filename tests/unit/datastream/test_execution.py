@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient

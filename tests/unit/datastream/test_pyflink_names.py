@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Duration, Encoder, ExecutionConfig, RestartStrategies, Time, Types
 from yarrow.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
 from yarrow.common.typeinfo import (

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Duration, Encoder, MemorySize, Time, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import (
     AsyncDataStream,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from yarrow.runtime.common.errors import InvalidProgramError
 

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream import DataStream, KeyedStream, MapFunction, OutputTag, ProcessFunction
 from yarrow.datastream.arrow_schemas import read_schema, schema_of_type

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.graph.programs import environment
+from tests.unit.runtime.graph.programs import environment
 from yarrow.common import ExecutionConfig
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.config import validation

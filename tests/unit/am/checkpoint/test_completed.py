@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.snapshot.test_metadata import METADATA
+from tests.unit.runtime.snapshot.test_metadata import METADATA
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention

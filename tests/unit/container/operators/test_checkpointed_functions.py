@@ -7,7 +7,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from tests.unit.snapshot.memory_output import MemoryOutput, read_inline
+from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.typeinfo import Types
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment

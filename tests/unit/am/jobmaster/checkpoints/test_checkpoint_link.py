@@ -1,0 +1,293 @@
+"""CheckpointLink and the pointers to checkpoints: what is complete when they cannot be stored, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.job_graphs import Stage, linear_job
+from tests.unit.am.jobmaster.scheduling.scheduling import Scheduling
+from tests.unit.runtime.rpc.loops import run
+from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
+from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStoreError, UnknownOutcomeError
+from yarrow.am.checkpoint.restore import starting_point
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.common.ids import CountingIdFactory
+from yarrow.runtime.common.timers import ManualTimers
+from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
+from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
+from yarrow.runtime.graph.operator_spec import PrintOperator
+from yarrow.runtime.graph.states import JobStatus
+from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
+
+JOB = linear_job(Stage(2, operator=PrintOperator()))
+
+
+class ScriptedStore:
+    """A CheckpointRecoveryStore whose next calls fail as a test says; before or after they had their effect."""
+
+    def __init__(self, recovery: InMemoryCheckpointRecovery) -> None:
+        self.inner = recovery.of_job(JOB.job_id)
+        self.failures: dict[str, list[tuple[RecoveryStoreError, bool]]] = {}
+        self.calls: list[str] = []
+
+    def _call(self, name: str, call: Callable[[], Any]) -> Any:
+        self.calls.append(name)
+        if self.failures.get(name):
+            error, takes_effect = self.failures[name].pop(0)
+            if takes_effect:
+                call()
+            raise error
+        return call()
+
+    def next_checkpoint_id(self) -> int:
+        return self.inner.next_checkpoint_id()
+
+    def use_checkpoint_id(self, checkpoint_id: int) -> None:
+        self._call("use", lambda: self.inner.use_checkpoint_id(checkpoint_id))
+
+    def begun_ids(self) -> range:
+        return self.inner.begun_ids()
+
+    def completed(self) -> tuple[CheckpointPointer, ...]:
+        return self.inner.completed()
+
+    def add(
+        self, checkpoint_id: int, path: str, *, owned: bool = True, claimed: bool = False
+    ) -> CheckpointPointer:
+        found: CheckpointPointer = self._call("add", lambda: self.inner.add(checkpoint_id, path, owned=owned))
+        return found
+
+    def discard(self, checkpoint_id: int) -> None:
+        self._call("discard", lambda: self.inner.discard(checkpoint_id))
+
+    @property
+    def latest_savepoint_id(self) -> int:
+        return self.inner.latest_savepoint_id
+
+    def note_savepoint(self, checkpoint_id: int) -> None:
+        self._call("note", lambda: self.inner.note_savepoint(checkpoint_id))
+
+    def close(self, terminal: bool) -> None:
+        self.inner.close(terminal)
+
+
+class Job:
+    """A job of two tasks that run and acknowledge whatever is asked of them."""
+
+    def __init__(self, folder: Path, retention: ExternalizedRetention) -> None:
+        self.folder = folder
+        self.settings = CheckpointSettings(
+            interval=None,
+            storage=StorageKind.FILE_SYSTEM,
+            directory=str(folder),
+            tolerable_failures=0,
+            retention=retention,
+        )
+        self.store = ScriptedStore(InMemoryCheckpointRecovery())
+        self.failed: list[FailureCause] = []
+        self.scheduling = Scheduling(JOB)
+        self.scheduling.running(2)
+        self.owner = RpcEndpoint("master")
+        self.timers = ManualTimers(self.scheduling.clock)
+
+    def fail_by_checkpoints(self, cause: FailureCause) -> None:
+        self.failed.append(cause)
+
+    async def start(self) -> None:
+        await self.owner.start()
+        self.restart()
+
+    def restart(self, *leftovers: CheckpointLocation) -> None:
+        """Another link, as of the next master."""
+        _, start = starting_point(JOB, self.settings)
+        start = replace(start, recovery=self.store, leftovers=leftovers)
+        services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
+        self.link = CheckpointLink(self.owner, self, self.scheduling.graph, services, self.settings, start)
+
+    async def ends(self, status: JobStatus) -> None:
+        graph = self.scheduling.graph
+        if status is JobStatus.CANCELED:
+            graph.transition(JobStatus.CANCELLING)
+        graph.transition(status)
+        await self.link.end()
+
+    async def take(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
+        """The pointer to a checkpoint, or why there is none."""
+        taking = asyncio.ensure_future(self.link.request(kind, str(self.folder / "savepoints")))
+        await self.until(lambda: taking.done() or any(p.plan for p in self.link.coordinator.pending))
+        for pending in self.link.coordinator.pending:
+            for execution in self.scheduling.graph.executions():
+                self.link.handle(
+                    AcknowledgeCheckpoint(
+                        job_id=JOB.job_id,
+                        checkpoint_id=pending.checkpoint_id,
+                        attempt_id=execution.attempt_id,
+                        states={},
+                        metrics=CheckpointMetrics(),
+                    )
+                )
+        try:
+            return (await taking).pointer
+        except CheckpointFailedError as error:
+            return str(error)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    def complete_folders(self) -> list[str]:
+        """Folders may be on their way out at this moment: `os.walk` passes over those that have gone."""
+        return sorted(Path(folder).name for folder, _, files in os.walk(self.folder) if "_metadata" in files)
+
+
+def with_job(
+    tmp_path: Path,
+    body: Callable[[Job], Coroutine[Any, Any, None]],
+    retention: ExternalizedRetention = ExternalizedRetention.NO_EXTERNALIZED_CHECKPOINTS,
+) -> None:
+    async def whole() -> None:
+        job = Job(tmp_path, retention)
+        await job.start()
+        await body(job)
+        await job.owner.stop()
+
+    run(whole())
+
+
+def test_a_checkpoint_is_complete_with_its_pointer_and_ids_are_taken_before_they_are_used(
+    tmp_path: Path,
+) -> None:
+    async def body(job: Job) -> None:
+        first, second = await job.take(), await job.take()
+        assert [each.path for each in job.store.completed()][-1] == second != first
+        await job.until(lambda: job.complete_folders() == ["chk-2"])
+        assert job.store.calls == ["use", "add", "use", "add", "discard"]
+        assert job.store.next_checkpoint_id() == 3
+        told = job.link.coordinator.statistics.metrics()["lastCheckpointMetadataSize"]
+        assert told == (Path(second) / "_metadata").stat().st_size
+
+    with_job(tmp_path, body)
+
+
+def test_a_pointer_that_is_refused_takes_the_checkpoint_with_it(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        job.store.failures["add"] = [(RecoveryStoreError("another leads the job"), False)]
+        assert "another leads the job" in await job.take()
+        await job.until(lambda: job.complete_folders() == ["chk-1"])
+        assert job.failed == [] and not job.link.in_doubt
+        assert job.link.checkpoint_id == 1
+        await job.take()
+        assert job.link.checkpoint_id == 3
+
+    with_job(tmp_path, body)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written: bool) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        lost = UnknownOutcomeError("connection lost")
+        job.store.failures = {"add": [(lost, written)], "discard": [(lost, False)]}
+        assert "connection lost" in await job.take()
+        await job.until(lambda: job.store.calls[-1] == "discard" and bool(job.timers.pending))
+        assert job.link.in_doubt and job.complete_folders() == ["chk-1", "chk-2"]
+        # Somebody else would find what there is.
+        for pointer in job.store.completed():
+            assert (Path(pointer.path) / "_metadata").exists()
+        job.timers.advance(2)
+        await job.until(lambda: not job.link.in_doubt)
+        assert [each.checkpoint_id for each in job.store.completed()] == [1]
+        await job.until(lambda: job.complete_folders() == ["chk-1"])
+
+    with_job(tmp_path, body)
+
+
+def test_what_former_masters_could_not_complete_goes_with_the_job(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        # One whose pointer was never written, one whose metadata were not.
+        for number in (2, 3):
+            job.store.inner.use_checkpoint_id(number)
+            shutil.copytree(pointer, pointer.with_name(f"chk-{number}"))
+        (pointer.with_name("chk-3") / "_metadata").unlink()
+        await job.ends(JobStatus.CANCELED)
+        assert not pointer.parent.exists()
+
+    with_job(tmp_path, body)
+
+
+def test_beside_a_retained_checkpoint_nothing_is_left_that_nobody_points_to(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        for number in (2, 3, 4):
+            job.store.inner.use_checkpoint_id(number)
+        for number in (2, 3, 4, 9):
+            shutil.copytree(pointer, pointer.with_name(f"chk-{number}"))
+        (pointer.with_name("chk-3") / "_metadata").unlink()
+        # As if this master had stored it, and not heard that it had.
+        job.store.inner.add(4, str(pointer.with_name("chk-4")))
+        await job.ends(JobStatus.CANCELED)
+        assert job.complete_folders() == ["chk-1", "chk-4", "chk-9"], "9 is of another job of the same id"
+        assert not job.link.left_some
+
+    with_job(tmp_path, body, retention=ExternalizedRetention.RETAIN_ON_CANCELLATION)
+
+
+def test_what_cannot_be_deleted_at_the_end_is_left_to_be_tried_again(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        pointer = Path(await job.take())
+        (pointer / "_metadata").unlink()
+        # A folder where a file is to be removed: refused, as by storage that is away.
+        (pointer / "_metadata" / "in the way").mkdir(parents=True)
+        await job.ends(JobStatus.FINISHED)
+        assert job.link.left_some
+
+    with_job(tmp_path, body)
+
+
+def test_a_job_that_goes_on_deletes_what_former_masters_left_to_nobody(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        kept, left = (tmp_path / JOB.job_id / f"chk-{number}" for number in (7, 8))
+        for folder in (kept, left):
+            folder.mkdir(parents=True)
+        job.restart(CheckpointLocation(directory=str(left)))
+        job.link.begin()
+        await job.until(lambda: not left.exists())
+        assert kept.exists()
+
+    with_job(tmp_path, body)
+
+
+def test_an_id_that_another_master_has_used_is_not_used_again(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        job.store.inner.use_checkpoint_id(1)
+        assert "not above 1" in await job.take()
+        assert job.failed == [] and job.complete_folders() == []
+        assert (await job.take()).endswith("chk-2")
+
+    with_job(tmp_path, body)
+
+
+def test_a_savepoint_is_noted_before_anybody_can_find_it_and_is_no_point_of_return(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        job.store.failures["note"] = [(RecoveryStoreError("out of reach"), False)]
+        assert "out of reach" in await job.take(SnapshotKind.SAVEPOINT)
+        assert job.complete_folders() == []
+        await job.take(SnapshotKind.SAVEPOINT)
+        assert job.store.latest_savepoint_id == 2 and job.store.completed() == ()
+        await job.take(SnapshotKind.SAVEPOINT_SUSPEND)
+        assert [each.owned for each in job.store.completed()] == [False]
+
+    with_job(tmp_path, body)

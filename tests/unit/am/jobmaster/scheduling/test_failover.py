@@ -1,0 +1,656 @@
+"""Failover: which tasks restart, when, where, and what the job's status and history say meanwhile."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.support.job_graphs import Stage, linear_job
+from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN, Scheduling, of_kind
+from yarrow.am.jobmaster.details import job_details
+from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph
+from yarrow.am.jobmaster.scheduling.restart_strategies import FixedDelayBackoff, FixedDelaySettings
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
+    Actions,
+    ArmCancellationTimeout,
+    ArmRestart,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    ResetReader,
+    TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
+from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
+from yarrow.runtime.graph.operator_spec import (
+    PartitionerKind,
+    PartitionerSpec,
+    SourceFunctionOperator,
+)
+from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
+
+RUNNING, FINISHED, FAILED, CANCELED = (
+    ExecutionState.RUNNING,
+    ExecutionState.FINISHED,
+    ExecutionState.FAILED,
+    ExecutionState.CANCELED,
+)
+#: A source without a split enumerator: its subtasks are each on their own.
+PLAIN = SourceFunctionOperator(function=b"")
+
+
+def restarting(
+    job: JobGraph,
+    attempts: int = 100,
+    delay: float = 0.0,
+    scope: FailoverScope = FailoverScope.REGION,
+    mode: SchedulerMode = SchedulerMode.EAGER,
+) -> Scheduling:
+    backoff = FixedDelayBackoff(FixedDelaySettings(attempts, delay))
+    return Scheduling(job, mode, backoff, scope)
+
+
+def edges(job: JobGraph, *kinds: PartitionerKind, blocking: bool | None = None) -> JobGraph:
+    """The job with these partitioners on its edges, in order."""
+
+    def changed(edge: JobEdge, kind: PartitionerKind) -> JobEdge:
+        result = edge.result_type
+        if blocking is not None:
+            result = ResultPartitionType.BLOCKING if blocking else ResultPartitionType.PIPELINED
+        return msgspec.structs.replace(edge, partitioner=PartitionerSpec(kind=kind), result_type=result)
+
+    return msgspec.structs.replace(
+        job, edges=tuple(changed(edge, kind) for edge, kind in zip(job.edges, kinds, strict=True))
+    )
+
+
+def deployed(actions: Actions) -> list[str]:
+    """Titles and attempts of what is started."""
+    return [
+        f"{execution.title} #{execution.attempt_number}"
+        for deploy in of_kind(actions, Deploy)
+        for execution in deploy.executions
+    ]
+
+
+def cancelled(actions: Actions) -> int:
+    return sum(len(cancel.attempts) for cancel in of_kind(actions, CancelTasks))
+
+
+# Regions.
+
+
+@pytest.mark.parametrize(
+    ("kind", "parallelisms", "regions"),
+    [
+        (PartitionerKind.FORWARD, (3, 3), 3),
+        (PartitionerKind.RESCALE, (4, 2), 2),
+        (PartitionerKind.RESCALE, (2, 4), 2),
+        (PartitionerKind.REBALANCE, (3, 3), 1),
+        (PartitionerKind.KEY_GROUP, (2, 5), 1),
+    ],
+)
+def test_regions_are_what_pipelined_edges_connect(
+    kind: PartitionerKind, parallelisms: tuple[int, int], regions: int
+) -> None:
+    job = edges(linear_job(*map(Stage, parallelisms)), kind)
+    subtasks = SubtaskGraph(job)
+    assert len({subtasks.region_of(subtask) for subtask in subtasks.all()}) == regions
+    cut = SubtaskGraph(edges(job, kind, blocking=True))
+    assert len({cut.region_of(subtask) for subtask in cut.all()}) == sum(parallelisms)
+
+
+def test_members_and_blocking_neighbours_agree_from_both_ends() -> None:
+    job = edges(linear_job(Stage(4), Stage(2)), PartitionerKind.RESCALE, blocking=True)
+    subtasks = SubtaskGraph(job)
+    first, second = (vertex.id for vertex in job.vertices)
+    assert [other for _, other in subtasks.blocking_producers(Subtask(second, 1))] == [
+        Subtask(first, 2),
+        Subtask(first, 3),
+    ]
+    assert [other for _, other in subtasks.blocking_consumers(Subtask(first, 3))] == [Subtask(second, 1)]
+
+
+# What restarts.
+
+
+def test_only_the_failed_region_restarts_and_keeps_its_slot() -> None:
+    job = restarting(linear_job(Stage(3, operator=PLAIN), Stage(3)))
+    job.running(3)
+    allocation = job.execution(0, 1).allocation_id
+    actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    assert cancelled(actions) == 1
+    assert of_kind(actions, ArmCancellationTimeout) == [ArmCancellationTimeout(1)]
+    assert not of_kind(actions, DeclareRequirements)
+    assert job.status() is JobStatus.RESTARTING
+    (started,) = of_kind(actions, TasksRestarting)
+    assert len(started.attempts) == 2
+    actions = job.report(CANCELED, job.execution(1, 1))
+    assert deployed(actions) == ["vertex 0 (2/3) #1", "vertex 1 (2/3) #1"]
+    assert job.execution(0, 1).allocation_id == allocation
+    assert job.status() is JobStatus.RUNNING
+    assert [job.execution(vertex, 0).attempt_number for vertex in (0, 1)] == [0, 0]
+    assert job.execution(0, 0).state is RUNNING
+
+
+def test_all_to_all_edges_take_everything_along() -> None:
+    job = restarting(edges(linear_job(Stage(2, operator=PLAIN), Stage(2)), PartitionerKind.KEY_GROUP))
+    job.running(2)
+    assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 3
+
+
+def test_individual_failover_restarts_what_has_no_edges_alone_and_the_rest_by_regions() -> None:
+    graph = linear_job(Stage(2, operator=PLAIN), Stage(2))
+    alone = restarting(msgspec.structs.replace(graph, edges=()), scope=FailoverScope.INDIVIDUAL)
+    alone.running(2)
+    actions = alone.report(FAILED, alone.execution(0, 1), cause=BROKEN)
+    assert cancelled(actions) == 0 and deployed(actions) == ["vertex 0 (2/2) #1"]
+    connected = restarting(graph, scope=FailoverScope.INDIVIDUAL)
+    connected.running(2)
+    assert cancelled(connected.report(FAILED, connected.execution(0, 1), cause=BROKEN)) == 1
+
+
+def test_full_failover_takes_everything_along() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN), Stage(2)), scope=FailoverScope.FULL)
+    job.running(2)
+    assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 3
+
+
+def test_finished_tasks_of_the_region_run_again() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN), Stage(1)))
+    job.running(1)
+    job.report(FINISHED, job.execution(0, 0))
+    actions = job.report(FAILED, job.execution(1, 0), cause=BROKEN)
+    assert deployed(actions) == ["vertex 0 (1/1) #1", "vertex 1 (1/1) #1"]
+    job.report(RUNNING)
+    assert job.report(FINISHED)[-1] == JobEnded(JobStatus.FINISHED)
+
+
+def test_a_restart_that_needs_to_be_global_is() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)))
+    job.scheduler.needs_global_restart = lambda: True
+    job.running(2)
+    assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 1
+
+
+def test_a_global_failure_restarts_the_job() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)))
+    job.running(2)
+    actions = job.scheduler.fail_globally(BROKEN, job.now)
+    assert cancelled(actions) == 2
+    assert len(deployed(job.report(CANCELED))) == 2
+    assert job_details(job.graph).exceptions[0].task_name == ""
+
+
+# Slots.
+
+
+def test_every_region_with_a_task_in_a_lost_slot_restarts_and_no_other() -> None:
+    job = restarting(edges(linear_job(Stage(2, operator=PLAIN), Stage(2)), PartitionerKind.FORWARD))
+    job.running(2)
+    lost = job.execution(0, 1).allocation_id
+    assert lost is not None
+    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    assert not of_kind(actions, CancelTasks)
+    assert not of_kind(actions, DeclareRequirements), "what is lost is replaced: the need is the same"
+    assert job.states() == ["RUNNING", "SCHEDULED", "RUNNING", "SCHEDULED"]
+    assert job.scheduler.explanation(job.now) == "needs 2 slots, has 1 of them"
+    assert deployed(job.offer(1)) == ["vertex 0 (2/2) #1", "vertex 1 (2/2) #1"]
+
+
+def test_lost_slots_come_back_to_where_they_were() -> None:
+    job = restarting(linear_job(Stage(3, operator=PLAIN)))
+    job.running(3)
+    before = {job.execution(0, index).worker: index for index in range(3)}
+    assert len(before) == 3
+    slots = job.pool.held_slots()
+    for slot in slots:
+        job.scheduler.slot_lost(slot.allocation_id, BROKEN, job.now)
+    for slot in reversed(slots):
+        job.offer_again(slot, f"new {before[slot.worker]}")
+    for index in range(3):
+        execution = job.execution(0, index)
+        assert execution.worker is not None and execution.worker.worker_id == f"new {index}"
+
+
+def test_a_lost_task_executor_leaves_the_slots_of_the_others_alone() -> None:
+    job = restarting(linear_job(Stage(4, operator=PLAIN)))
+    job.start()
+    job.offer(2, "one")
+    job.offer(2, "two")
+    job.report(RUNNING)
+    kept = [job.execution(0, index).allocation_id for index in (0, 1)]
+    actions = job.scheduler.task_executor_lost(ResourceID("two"), BROKEN, job.now)
+    assert not of_kind(actions, DeclareRequirements)
+    assert job.states() == ["RUNNING", "RUNNING", "SCHEDULED", "SCHEDULED"]
+    assert deployed(job.offer(1, "three")) == ["vertex 0 (3/4) #1"]
+    assert deployed(job.offer(1, "three")) == ["vertex 0 (4/4) #1"]
+    assert [job.execution(0, index).allocation_id for index in (0, 1)] == kept
+    assert len(job_details(job.graph).exceptions) == 1
+
+
+def test_a_slot_lost_before_its_tasks_were_deployed_is_asked_for_again() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)))
+    job.start()
+    job.offer(1)
+    (held,) = job.pool.held_slots()
+    job.scheduler.slot_lost(held.allocation_id, BROKEN, job.now)
+    assert job.status() is JobStatus.RUNNING
+    assert len(deployed(job.offer(2))) == 2
+
+
+def test_slots_that_do_not_come_count_as_a_failure() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)), attempts=1)
+    job.start()
+    job.offer(1)
+    job.scheduler.slots_timed_out(BROKEN, job.now)
+    assert job.status() is JobStatus.RUNNING and job.graph.restarts == 1
+    assert set(job.states()) == {"DEPLOYING", "SCHEDULED"}
+    job.scheduler.slots_timed_out(BROKEN, job.now)
+    assert job.status() is JobStatus.FAILING
+
+
+# Sources.
+
+
+def test_a_dead_enumerator_takes_its_readers_along() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    first = job.execution(0, 0).allocation_id
+    assert first is not None
+    assert cancelled(job.scheduler.slot_lost(first, BROKEN, job.now)) == 2
+
+
+def test_an_enumerator_that_ends_with_its_subtask_takes_its_readers_along() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    actions = job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    assert cancelled(actions) == 2
+    assert not of_kind(job.report(CANCELED), ResetReader)
+    assert not job.execution(0, 0).enumerator_goes_on
+
+
+def ended_beside_its_enumerator(job: Scheduling, state: ExecutionState = FAILED) -> Actions:
+    """Subtask 0 ends; its worker says that the enumerator lives."""
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=state,
+        timestamp_ms=0,
+        cause=BROKEN if state is FAILED else None,
+        enumerator_lives=True,
+    )
+    return job.scheduler.updated([update], job.now)
+
+
+def test_an_enumerator_outlives_its_subtask_and_is_told_that_it_starts_again() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    actions = ended_beside_its_enumerator(job)
+    assert cancelled(actions) == 0
+    assert [reset.subtask for reset in of_kind(actions, ResetReader)] == [0]
+    assert deployed(actions) == ["vertex 0 (1/3) #1"]
+    assert job.execution(0, 0).enumerator_goes_on
+    assert [job.execution(0, reader).state for reader in (1, 2)] == [RUNNING, RUNNING]
+
+
+def test_an_enumerator_lost_while_its_subtask_waits_takes_its_readers_along() -> None:
+    job = restarting(linear_job(Stage(3)), delay=5)
+    job.running(3)
+    (armed,) = of_kind(ended_beside_its_enumerator(job), ArmRestart)
+    slot = job.execution(0, 0).allocation_id
+    assert slot is not None
+    assert cancelled(job.scheduler.slot_lost(slot, BROKEN, job.now)) == 2
+    assert not job.scheduler.restart_due(armed.restart_id, job.now)
+    assert job.graph.restarts == 1
+
+
+def test_an_enumerator_that_ends_as_its_subtask_is_cancelled_takes_its_readers_along() -> None:
+    job = restarting(edges(linear_job(Stage(2), Stage(2)), PartitionerKind.FORWARD))
+    job.running(2)
+    assert cancelled(job.report(FAILED, job.execution(1, 0), cause=BROKEN)) == 1
+    actions = job.report(CANCELED, job.execution(0, 0))
+    assert cancelled(actions) == 2
+    actions = job.report(CANCELED)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 4
+    assert job.graph.restarts == 1
+
+
+def test_a_region_with_a_cancelled_reader_keeps_the_enumerator() -> None:
+    job = restarting(edges(linear_job(Stage(2), Stage(2)), PartitionerKind.FORWARD))
+    job.running(2)
+    job.report(FAILED, job.execution(1, 0), cause=BROKEN)
+    actions = ended_beside_its_enumerator(job, CANCELED)
+    assert len(of_kind(actions, ResetReader)) == 1 and len(deployed(actions)) == 2
+    assert job.execution(0, 1).state is RUNNING
+
+
+def test_a_reader_whose_enumerator_has_finished_takes_the_others_along() -> None:
+    job = restarting(linear_job(Stage(2)))
+    job.running(2)
+    job.report(FINISHED, job.execution(0, 0))
+    actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 2
+
+
+def finished_with_its_enumerator(job: Scheduling, *done: str) -> Actions:
+    """Subtask 0 ends; its worker names the readers that were done with the enumerator."""
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=FINISHED,
+        timestamp_ms=0,
+        finished_readers=tuple(map(ExecutionAttemptID, done)),
+    )
+    return job.scheduler.updated([update], job.now)
+
+
+def test_a_reader_that_began_while_its_enumerator_was_ending_takes_the_others_along() -> None:
+    job = restarting(edges(linear_job(Stage(3), Stage(3)), PartitionerKind.FORWARD), attempts=1)
+    job.running(3)
+    done = [job.execution(0, reader).attempt_id for reader in range(3)]
+    # Its own region fails when the enumerator has said that all are done, and nobody here knows that.
+    job.report(FAILED, job.execution(1, 1), cause=BROKEN)
+    assert deployed(job.report(CANCELED, job.execution(0, 1))) == ["vertex 0 (2/3) #1", "vertex 1 (2/3) #1"]
+    actions = finished_with_its_enumerator(job, *done)
+    assert cancelled(actions) == 5 and job.status() is JobStatus.RESTARTING
+    actions = job.report(CANCELED)
+    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 6
+    assert job.status() is JobStatus.RUNNING and not job.execution(0, 0).enumerator_goes_on
+
+
+def test_readers_that_were_done_with_their_enumerator_end_in_peace() -> None:
+    job = restarting(linear_job(Stage(2)))
+    job.running(2)
+    done = [job.execution(0, reader).attempt_id for reader in range(2)]
+    assert cancelled(finished_with_its_enumerator(job, *done)) == 0
+    assert of_kind(job.report(FINISHED), JobEnded) == [JobEnded(JobStatus.FINISHED)]
+
+
+def test_a_reader_that_waits_for_its_restart_takes_the_others_along_when_it_is_due() -> None:
+    job = restarting(linear_job(Stage(2)), delay=5)
+    job.running(2)
+    done = [job.execution(0, reader).attempt_id for reader in range(2)]
+    (armed,) = of_kind(job.report(FAILED, job.execution(0, 1), cause=BROKEN), ArmRestart)
+    assert not finished_with_its_enumerator(job, *done)
+    job.clock.advance(5)
+    assert len(deployed(job.scheduler.restart_due(armed.restart_id, job.now))) == 2
+
+
+def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
+    job = restarting(linear_job(Stage(3)))
+    job.running(3)
+    ended = job.execution(0, 1).attempt_id
+    actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    vertex = job.graph.job.vertices[0]
+    assert of_kind(actions, ResetReader) == [
+        ResetReader(ResourceID("te"), vertex.id, vertex.operators[0].id, 1, ended)
+    ]
+    assert job.execution(0, 1).attempt_id != ended
+    assert [type(action) for action in actions][-2:] == [ResetReader, Deploy]
+    assert job.execution(0, 0).state is RUNNING
+
+
+def test_all_readers_begin_with_a_new_enumerator() -> None:
+    job = restarting(linear_job(Stage(2)), scope=FailoverScope.FULL)
+    job.running(2)
+    job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    actions = job.report(CANCELED, job.execution(0, 0))
+    assert not of_kind(actions, ResetReader)
+    assert len(deployed(actions)) == 2
+
+
+# Strategy, status, history.
+
+
+@pytest.mark.parametrize("delay", [0.0, 3.0])
+def test_nothing_begins_while_it_is_not_known_from_which_checkpoint(delay: float) -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=delay)
+    in_doubt = True
+    job.scheduler.checkpoints_in_doubt = lambda: in_doubt
+    job.running(1)
+    for actions in (job.report(FAILED, cause=BROKEN), job.scheduler.restart_due(1, job.now)):
+        assert len(of_kind(actions, ArmRestart)) == 1 and not of_kind(actions, Deploy)
+    in_doubt = False
+    assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
+
+
+def test_the_pause_begins_with_the_failure() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=3)
+    job.running(1)
+    actions = job.report(FAILED, cause=BROKEN)
+    assert of_kind(actions, ArmRestart) == [ArmRestart(1, 3)]
+    assert not of_kind(actions, Deploy)
+    assert job.status() is JobStatus.RESTARTING
+    job.clock.advance(1)
+    assert job.scheduler.explanation(job.now).startswith("restarts in 2.0 s: fixed delay: 100 restarts")
+    assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
+    assert job.scheduler.restart_due(1, job.now) == []
+    assert job_details(job.graph).restarting_ms == 1000
+
+
+def test_a_burst_of_failures_is_one_restart() -> None:
+    job = restarting(linear_job(Stage(20, operator=PLAIN)), attempts=1, delay=3)
+    job.running(20)
+    arms = [job.report(FAILED, job.execution(0, index), cause=BROKEN) for index in range(20)]
+    assert job.graph.restarts == 1
+    for (arm,) in (of_kind(actions, ArmRestart) for actions in arms):
+        job.scheduler.restart_due(arm.restart_id, job.now)
+    assert job.status() is JobStatus.RUNNING
+    assert set(job.states()) == {"DEPLOYING"}
+    (entry,) = job_details(job.graph).exceptions
+    assert len(entry.concurrent) == 19
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    assert job.status() is JobStatus.FAILING
+
+
+def test_what_fails_while_it_is_cancelled_does_not_count() -> None:
+    job = restarting(
+        edges(linear_job(Stage(2, operator=PLAIN), Stage(2)), PartitionerKind.KEY_GROUP), attempts=1
+    )
+    job.running(2)
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    consequence = FailureCause(exception_name="X", message="a consequence", stacktrace="")
+    actions: Actions = []
+    for vertex, subtask in ((0, 1), (1, 0), (1, 1)):
+        actions = job.report(FAILED, job.execution(vertex, subtask), cause=consequence)
+    assert len(deployed(actions)) == 4
+    assert job.graph.restarts == 1
+    (entry,) = job_details(job.graph).exceptions
+    assert (entry.cause, entry.task_name) == (BROKEN, "vertex 0 (1/2)")
+    assert [other.cause for other in entry.concurrent] == [consequence] * 3
+
+
+def test_the_job_fails_with_its_last_cause_when_restarts_are_used_up() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)), attempts=1)
+    job.running(2)
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    job.report(RUNNING, job.execution(0, 0))
+    last = FailureCause(exception_name="X", message="the last", stacktrace="")
+    job.report(FAILED, job.execution(0, 0), cause=last)
+    assert job.report(CANCELED)[-1] == JobEnded(JobStatus.FAILED)
+    assert job.graph.failure is not None
+    assert (job.graph.failure.exception_name, job.graph.failure.message) == ("X", "the last")
+    assert job.graph.failure.stacktrace.startswith(
+        "X: the last\nThe job had restarted once, and does not again (fixed delay: 1 restarts, each after"
+    )
+    assert [entry.cause for entry in job_details(job.graph).exceptions] == [BROKEN, last]
+
+
+def test_the_history_of_attempts_is_bounded() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)))
+    job.running(1)
+    for _ in range(20):
+        job.report(FAILED, cause=BROKEN)
+        job.report(RUNNING)
+    (vertex,) = job_details(job.graph).vertices
+    assert [former.attempt_number for former in vertex.former_attempts] == list(range(4, 20))
+
+
+# Cancelling.
+
+
+def test_cancelled_while_tasks_are_cancelled_for_a_restart() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN), Stage(1)))
+    job.running(1)
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    actions = job.scheduler.cancel(job.now)
+    assert actions == [ArmCancellationTimeout()]
+    assert job.scheduler.cancel(job.now) == []
+    actions = job.report(CANCELED, job.execution(1, 0))
+    assert actions[-1] == JobEnded(JobStatus.CANCELED)
+    assert job.scheduler.restart_due(1, job.now) == []
+    assert job.offer(1) == [] and job.pool.held == 0
+
+
+def test_cancelled_while_it_waits_for_its_pause() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=10)
+    job.running(1)
+    job.report(FAILED, cause=BROKEN)
+    assert job.scheduler.cancel(job.now)[-1] == JobEnded(JobStatus.CANCELED)
+    assert job.scheduler.restart_due(1, job.now) == []
+
+
+def test_tasks_that_ignore_their_cancel_cost_their_worker_and_what_else_runs_there() -> None:
+    graph = linear_job(Stage(2, operator=PLAIN), Stage(2))
+    line = msgspec.structs.replace(graph, edges=())
+    job = restarting(line)
+    job.running(2)
+    job.report(FAILED, job.execution(0, 0), cause=BROKEN)
+    assert job.execution(0, 0).attempt_number == 1, "a task without edges restarts alone"
+    connected = restarting(graph)
+    connected.running(2)
+    connected.report(FAILED, connected.execution(0, 0), cause=BROKEN)
+    held = connected.execution(1, 0).allocation_id
+    actions = connected.scheduler.restart_cancel_timed_out(1, BROKEN, connected.now)
+    (freed,) = of_kind(actions, FreeSlot)
+    assert freed.slot.allocation_id == held
+    assert connected.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
+    assert connected.scheduler.restart_cancel_timed_out(1, BROKEN, connected.now) == []
+    assert len(deployed(connected.offer(1))) == 2
+
+
+def test_a_worker_with_threads_of_a_failed_task_is_not_used_again() -> None:
+    graph = msgspec.structs.replace(linear_job(Stage(2, operator=PLAIN), Stage(2)), edges=())
+    job = restarting(graph)
+    job.running(2)
+    update = TaskExecutionStateUpdate(
+        attempt_id=job.execution(0, 0).attempt_id,
+        state=FAILED,
+        timestamp_ms=0,
+        cause=BROKEN,
+        threads_left=("poller",),
+    )
+    actions = job.scheduler.updated([update], job.now)
+    assert not of_kind(actions, Deploy)
+    assert job.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
+    assert len(deployed(job.offer(1))) == 2
+    assert "left the threads poller running" in job_details(job.graph).exceptions[-1].cause.message
+
+
+# Blocking edges.
+
+
+def lazy_line(kind: PartitionerKind) -> Scheduling:
+    """Two stages of two, the second reads complete results; the first has finished, the second runs."""
+    job = restarting(
+        edges(linear_job(Stage(2, operator=PLAIN), Stage(2, group="other")), kind, blocking=True)
+    )
+    job.start()
+    job.offer(2, "one")
+    job.report(RUNNING, *(job.execution(0, index) for index in range(2)))
+    job.report(FINISHED, *(job.execution(0, index) for index in range(2)))
+    job.offer(2, "two")
+    job.report(RUNNING, *(job.execution(1, index) for index in range(2)))
+    return job
+
+
+def test_consumers_restart_alone_while_the_result_is_there() -> None:
+    job = lazy_line(PartitionerKind.KEY_GROUP)
+    assert job.states() == ["FINISHED", "FINISHED", "RUNNING", "RUNNING"]
+    actions = job.report(FAILED, job.execution(1, 0), cause=BROKEN)
+    assert deployed(actions) == ["vertex 1 (1/2) #1"]
+
+
+def test_results_keep_their_slots_until_they_are_read() -> None:
+    job = lazy_line(PartitionerKind.KEY_GROUP)
+    job.clock.advance(100)
+    assert job.scheduler.check(job.now) == []
+    job.report(FINISHED, job.execution(1, 0))
+    job.clock.advance(100)
+    assert len(of_kind(job.scheduler.check(job.now), FreeSlot)) == 1, "its own; the other reader is not done"
+
+
+@pytest.mark.parametrize(
+    ("kind", "restarted"),
+    [
+        # The finished reader has what it needs, the running one has lost its input.
+        (PartitionerKind.KEY_GROUP, {(0, 0), (1, 1)}),
+        # The rows come in another order: what was read of them does not fit any more.
+        (PartitionerKind.REBALANCE, {(0, 0), (1, 0), (1, 1)}),
+    ],
+)
+def test_a_lost_result_restarts_its_producer_and_those_who_have_to_read_anew(
+    kind: PartitionerKind, restarted: set[tuple[int, int]]
+) -> None:
+    job = lazy_line(kind)
+    job.report(FINISHED, job.execution(1, 0))
+    job.scheduler.result_lost(job.execution(0, 0).attempt_id, BROKEN, job.now)
+    job.report(CANCELED, job.execution(1, 1))
+    found = {(v, s) for v in (0, 1) for s in (0, 1) if job.execution(v, s).attempt_number == 1}
+    assert found == restarted
+    assert job.execution(1, 1).state is ExecutionState.CREATED, "it waits for its input"
+    producer = job.execution(0, 0)
+    job.report(RUNNING, producer)
+    actions = job.report(FINISHED, producer)
+    assert len(deployed(actions)) == len(restarted) - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "restarted"),
+    [
+        # The middle gets the rows that it had: who has read what it put out of them is done.
+        (PartitionerKind.KEY_GROUP, {(0, 0), (1, 0), (2, 0)}),
+        # It gets other rows, each of its subtasks: nothing that was read of it before fits what is read now.
+        (PartitionerKind.SHUFFLE, {(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)}),
+    ],
+)
+def test_a_region_fed_by_a_partition_that_cannot_be_repeated_takes_its_consumers_along(
+    kind: PartitionerKind, restarted: set[tuple[int, int]]
+) -> None:
+    stages = (Stage(1, group="first", operator=PLAIN), Stage(2), Stage(2, group="last"))
+    job = restarting(edges(linear_job(*stages), kind, PartitionerKind.FORWARD, blocking=True))
+    job.start()
+    for vertex, slots in ((0, 1), (1, 2), (2, 2)):
+        job.offer(slots, f"te {vertex}")
+        live = [job.execution(vertex, index) for index in range(slots)]
+        job.report(RUNNING, *live)
+        if vertex < 2:
+            job.report(FINISHED, *live)
+    job.report(FINISHED, job.execution(2, 1))
+    # The first stage's result, and half of what was made of it, are gone.
+    job.scheduler._note_lost_result(job.execution(0, 0).attempt_id, job.now)
+    job.scheduler.result_lost(job.execution(1, 0).attempt_id, BROKEN, job.now)
+    job.report(CANCELED, job.execution(2, 0))
+    places = [(vertex, index) for vertex, slots in ((0, 1), (1, 2), (2, 2)) for index in range(slots)]
+    assert {place for place in places if job.execution(*place).attempt_number == 1} == restarted
+
+
+def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_is_needed() -> None:
+    job = lazy_line(PartitionerKind.KEY_GROUP)
+    lost = job.execution(0, 0).allocation_id
+    assert lost is not None
+    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    assert cancelled(actions) == 2
+    assert job.status() is JobStatus.RESTARTING
+
+
+def test_a_result_that_everybody_has_read_may_go() -> None:
+    job = lazy_line(PartitionerKind.KEY_GROUP)
+    job.report(FINISHED, job.execution(1, 0))
+    assert job.scheduler.result_lost(job.execution(0, 0).attempt_id, BROKEN, job.now) != []
+    again = lazy_line(PartitionerKind.FORWARD)
+    again.report(FINISHED, again.execution(1, 0))
+    assert again.scheduler.result_lost(again.execution(0, 0).attempt_id, BROKEN, again.now) == []
