@@ -19,7 +19,6 @@ CROWDED = {"yarrow.common": 28, "yarrow.datastream": 47, "yarrow.runtime.snapsho
 
 #: Rooms that still import each other both ways. The list may only become shorter.
 TWO_WAY = {
-    ("yarrow.am.rest", "yarrow.am.rest.programs"),
     ("yarrow.datastream", "yarrow.datastream.functions"),
     ("yarrow.datastream.connectors", "yarrow.datastream.formats"),
     ("yarrow.datastream.functions", "yarrow.datastream.state"),

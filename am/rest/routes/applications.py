@@ -10,7 +10,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from yarrow.am.rest.cluster_access import Access, ClusterAccess, refusals
 from yarrow.am.rest.errors import ConflictError, NotFoundError
 from yarrow.am.rest.models.applications import (
     ApplicationDetails,
@@ -19,6 +18,7 @@ from yarrow.am.rest.models.applications import (
 )
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.cluster import ConfigurationEntry
+from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, refusals
 from yarrow.am.rest.routes.job_manager import configuration_entries
 from yarrow.am.rest.views import applications as views
 from yarrow.runtime.common.errors import JobNotFoundError

@@ -10,14 +10,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 import yarrow.am.rest.views.checkpoints as views
-from yarrow.am.rest.cluster_access import (
-    Access,
-    ClusterAccess,
-    JobIdPath,
-    TriggerIdPath,
-    VertexIdPath,
-    refusals,
-)
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import Trigger
 from yarrow.am.rest.models.checkpoints import (
@@ -29,7 +21,15 @@ from yarrow.am.rest.models.checkpoints import (
     CheckpointTrigger,
     TaskCheckpointDetails,
 )
-from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.cluster_access import (
+    Access,
+    ClusterAccess,
+    JobIdPath,
+    TriggerIdPath,
+    VertexIdPath,
+    refusals,
+)
+from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord

@@ -10,7 +10,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 import yarrow
-from yarrow.am.rest.cluster_access import Access, refusals
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.cluster import (
@@ -19,6 +18,7 @@ from yarrow.am.rest.models.cluster import (
     DashboardFeatures,
     DataSets,
 )
+from yarrow.am.rest.routes.cluster_access import Access, refusals
 from yarrow.am.rest.services import FLINK_VERSION, time_zone
 
 router = APIRouter(tags=["Cluster"])

@@ -13,7 +13,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response, StreamingResponse
 
-from yarrow.am.rest.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
 from yarrow.am.rest.log_files import LogFolder
 from yarrow.am.rest.models.cluster import (
     ConfigurationEntry,
@@ -25,6 +24,7 @@ from yarrow.am.rest.models.cluster import (
     ThreadDump,
     ThreadInfo,
 )
+from yarrow.am.rest.routes.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
 from yarrow.am.rest.services import RestServices, interpreter
 from yarrow.runtime.common.thread_dump import thread_stacks, thread_text
 

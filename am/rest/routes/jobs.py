@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.jobs import (
@@ -27,6 +26,7 @@ from yarrow.am.rest.models.jobs import (
     JobStatusBody,
     QueueStatus,
 )
+from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.views import jobs as views
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus

@@ -13,7 +13,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from yarrow.am.rest.cluster_access import (
+from yarrow.am.rest.errors import BadRequestError
+from yarrow.am.rest.models.metrics import AggregatedMetric, Metric
+from yarrow.am.rest.routes.cluster_access import (
     Access,
     JobIdPath,
     ResourceIdPath,
@@ -21,8 +23,6 @@ from yarrow.am.rest.cluster_access import (
     VertexIdPath,
     refusals,
 )
-from yarrow.am.rest.errors import BadRequestError
-from yarrow.am.rest.models.metrics import AggregatedMetric, Metric
 from yarrow.runtime.common.ids import is_hex_id
 from yarrow.runtime.metrics.aggregation import aggregate
 from yarrow.runtime.metrics.job_metrics import job_manager_metrics, job_metrics

@@ -11,7 +11,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
 
-from yarrow.am.rest.cluster_access import Access, refusals
 from yarrow.am.rest.errors import BadRequestError, ForbiddenError
 from yarrow.am.rest.models.applications import ApplicationStart
 from yarrow.am.rest.models.base import EmptyBody
@@ -27,6 +26,7 @@ from yarrow.am.rest.models.programs import (
     ProgramUpload,
 )
 from yarrow.am.rest.programs.store import Program
+from yarrow.am.rest.routes.cluster_access import Access, refusals
 from yarrow.am.rest.views.jobs import plan_of
 
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from yarrow.am.rest.cluster_access import Access, JobIdPath, TriggerIdPath, refusals
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
 from yarrow.am.rest.models.base import Trigger
 from yarrow.am.rest.models.rescaling import (
@@ -25,7 +24,8 @@ from yarrow.am.rest.models.rescaling import (
     RescalingResult,
     VertexRequirements,
 )
-from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.cluster_access import Access, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
 from yarrow.am.rest.views.rescaling import rescale_counts, rescale_details_of, rescale_durations
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import resourcemanager

@@ -9,7 +9,6 @@ import msgspec
 from fastapi import APIRouter
 
 from yarrow.am.checkpoint.targets import checked_path
-from yarrow.am.rest.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.base import Trigger
 from yarrow.am.rest.models.checkpoints import (
@@ -21,7 +20,8 @@ from yarrow.am.rest.models.checkpoints import (
     SavepointTrigger,
     StopWithSavepoint,
 )
-from yarrow.am.rest.operation_bodies import failure, running_job, status
+from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
+from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.fs.file_system import with_default_scheme

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
-from yarrow.am.rest.cluster_access import Access, ClusterAccess, refusals
 from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.cluster import StoredBlob
 from yarrow.am.rest.models.jobs import JobSubmission, JobSubmissionRequest
+from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, refusals
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph
 
 router = APIRouter(tags=["Submission"])

@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
-from yarrow.am.rest.cluster_access import (
+from yarrow.am.rest.errors import NotFoundError
+from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, ThreadInfo
+from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
+from yarrow.am.rest.routes.cluster_access import (
     PLAIN_TEXT,
     Access,
     ClusterAccess,
@@ -18,9 +21,6 @@ from yarrow.am.rest.cluster_access import (
     ResourceIdPath,
     refusals,
 )
-from yarrow.am.rest.errors import NotFoundError
-from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, ThreadInfo
-from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
 from yarrow.am.rest.routes.job_manager import LogName
 from yarrow.am.rest.views import task_managers as views
 from yarrow.runtime.common.thread_dump import thread_text

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from yarrow.am.rest.cluster_access import (
+from yarrow.am.rest.models import vertices as models
+from yarrow.am.rest.routes.cluster_access import (
     Access,
     AttemptPath,
     JobIdPath,
@@ -15,7 +16,6 @@ from yarrow.am.rest.cluster_access import (
     VertexIdPath,
     refusals,
 )
-from yarrow.am.rest.models import vertices as models
 from yarrow.am.rest.views import vertices as views
 
 router = APIRouter(prefix="/jobs/{jobid}/vertices/{vertexid}", tags=["Vertices"])

@@ -21,7 +21,6 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 import yarrow
-from yarrow.am.rest.cluster_access import ClusterAccess
 from yarrow.am.rest.errors import status_of
 from yarrow.am.rest.routes import (
     applications,
@@ -37,6 +36,7 @@ from yarrow.am.rest.routes import (
     task_managers,
     vertices,
 )
+from yarrow.am.rest.routes.cluster_access import ClusterAccess
 from yarrow.am.rest.server.api_page import API_PAGE
 from yarrow.am.rest.server.middleware import JSON_TYPE, RequestGuard
 from yarrow.am.rest.server.pages import Pages

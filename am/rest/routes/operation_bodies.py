@@ -5,10 +5,10 @@ Owner: the event loop of the REST server.
 
 from __future__ import annotations
 
-from yarrow.am.rest.cluster_access import ClusterAccess
 from yarrow.am.rest.errors import ConflictError
 from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
 from yarrow.am.rest.operations import Outcome
+from yarrow.am.rest.routes.cluster_access import ClusterAccess
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import JobStatus
 
