@@ -13,8 +13,8 @@ from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.scheduling.restart_strategies import restart_backoff_factory
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, JobMasterSettings, SchedulerMode
+from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
-from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
 from yarrow.runtime.config.options import (
     checkpointing,

@@ -19,7 +19,7 @@ from yarrow.am.dispatcher.job_ends import JobEnds
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore
 from yarrow.am.dispatcher.job_recovery import JobRecovery
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of, has_run
-from yarrow.am.dispatcher.patience import LAST_PAUSE, Patience
+from yarrow.am.dispatcher.records_retry import LAST_PAUSE, RecordsRetry
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
@@ -83,7 +83,7 @@ class Dispatcher(RpcEndpoint):
         self._jobs = Jobs(finished)
         self._ends = JobEnds(self, services, store, recovery, self._jobs, settings)
         self._recovery = JobRecovery(self, services, store, self._jobs, self._ends, self._recover)
-        self._refused = RefusedJobs(self._remove_stored, Patience(self, services.timers).pause)
+        self._refused = RefusedJobs(self._remove_stored, RecordsRetry(self, services.timers).pause)
         self._clients = AttachedClients(services.clock, services.timers, self._client_is_gone)
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False

@@ -14,7 +14,7 @@ from yarrow.am.dispatcher.job_archive import JobArchiver
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.dispatcher.job_leftovers import JobLeftovers
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of
-from yarrow.am.dispatcher.patience import Patience
+from yarrow.am.dispatcher.records_retry import RecordsRetry
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.job_master import JobMaster
@@ -44,7 +44,7 @@ class JobEnds:
         self._services = services
         self._store = store
         self._jobs = jobs
-        self._patience = Patience(endpoint, services.timers)
+        self._retry = RecordsRetry(endpoint, services.timers)
         self._archiver = JobArchiver(settings.archive, services.clock, services.ids)
         self._leftovers = JobLeftovers(endpoint, services, store, recovery, jobs, settings)
 
@@ -67,7 +67,7 @@ class JobEnds:
         def mark() -> None:
             self._store.mark_ended(graph.job.job_id, result)
 
-        await self._patience.persistently(mark, f"the end of job {graph.job.job_id}")
+        await self._retry.persistently(mark, f"the end of job {graph.job.job_id}")
 
     def begin(self, master: JobMaster) -> None:
         """The job has ended, and that is recorded."""

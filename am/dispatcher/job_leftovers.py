@@ -14,7 +14,7 @@ from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import remove_checkpoints
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError
 from yarrow.am.dispatcher.jobs import Jobs, NotKnownYetError
-from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
+from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsRetry
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -62,7 +62,7 @@ class JobLeftovers:
         self._recovery = recovery
         self._jobs = jobs
         self._settings = settings
-        self._patience = Patience(endpoint, services.timers)
+        self._retry = RecordsRetry(endpoint, services.timers)
         self._left: dict[JobID, _Leftover] = {}
         #: Held by who tries again.
         self._turn = asyncio.Lock()
@@ -93,7 +93,7 @@ class JobLeftovers:
     async def _until_removed(self, leftover: _Leftover) -> None:
         pause = FIRST_PAUSE
         while True:
-            await self._patience.pause(pause)
+            await self._retry.pause(pause)
             # One job at a time: while storage hangs, all of them would take the threads that others wait for.
             async with self._turn:
                 if await self._has_removed(leftover):

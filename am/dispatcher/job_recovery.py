@@ -13,7 +13,7 @@ from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_ends import JobEnds
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of
-from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE, Patience
+from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsRetry
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -46,11 +46,11 @@ class JobRecovery:
         self._jobs = jobs
         self._ends = ends
         self._run = run
-        self._patience = Patience(endpoint, services.timers)
+        self._retry = RecordsRetry(endpoint, services.timers)
 
     async def begin(self) -> None:
         """Returns when all stored jobs are known; what takes long comes after."""
-        for job_id, name in await self._patience.persistently(self._stored_jobs, "the stored jobs"):
+        for job_id, name in await self._retry.persistently(self._stored_jobs, "the stored jobs"):
             job = RecoveringJob(job_id, name, self._services.clock, self._services.ids)
             self._jobs.recovering[job_id] = job
             self._endpoint.spawn(self._recover(job), f"recover {job_id}")
@@ -89,7 +89,7 @@ class JobRecovery:
                         error = unreachable
                 job.problem = f"cannot be started again yet: {error}"
                 _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
-            await self._patience.pause(pause, None if job.cancelled.is_set() else job.cancelled)
+            await self._retry.pause(pause, None if job.cancelled.is_set() else job.cancelled)
             pause = min(2 * pause, LAST_PAUSE)
         self._jobs.recovering.pop(job.job_id, None)
         job.done.set()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from yarrow.am.dispatcher.patience import FIRST_PAUSE, LAST_PAUSE
+from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import LeadershipLostError

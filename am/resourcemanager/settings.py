@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from yarrow.am.resourcemanager.starts import StartSettings
+from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 
 

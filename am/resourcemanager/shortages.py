@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from yarrow.am.resourcemanager.requested_task_executors import RequestedTaskExecutors
 from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import NotifyNotEnoughResources
-from yarrow.am.resourcemanager.starts import Starts
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
 from yarrow.runtime.common.ids import JobID
 
@@ -24,12 +24,12 @@ class Shortages:
         settings: SlotManagerSettings,
         resources: ResourceTracker,
         executors: TaskExecutorTracker,
-        starts: Starts,
+        requested: RequestedTaskExecutors,
     ) -> None:
         self._settings = settings
         self._resources = resources
         self._executors = executors
-        self._starts = starts
+        self._requested = requested
         #: Why those on their way do not come, as the driver says.
         self._delay = ""
         self._told: dict[JobID, str] = {}
@@ -77,19 +77,19 @@ class Shortages:
         return total + max(0, settings.max_slots - total) // per_executor * per_executor
 
     def _explanation(self, job: JobResources) -> str:
-        settings, executors, starts = self._settings, self._executors, self._starts
+        settings, executors, requested = self._settings, self._executors, self._requested
         text = (
             f"needs {job.required} slots, has {job.has};"
             f" {len(executors.all)} TaskExecutors with {executors.slots_total} slots are registered,"
             f" {executors.slots_free} of them free"
         )
         # Those that follow failures come and go: what is told would change with each of them.
-        if starts.pending and starts.failures < 2:
-            text += f", {starts.pending} TaskExecutors are starting"
+        if requested.pending and requested.failures < 2:
+            text += f", {requested.pending} TaskExecutors are starting"
         if self._delay:
             text += f"; {self._delay}"
-        elif starts.failure:
-            text += f"; {self._failures()}: {starts.failure}"
+        elif requested.failure:
+            text += f"; {self._failures()}: {requested.failure}"
         elif not settings.can_request:
             text += "; this cluster starts none by itself: start more with `yarrow taskmanager`"
         elif settings.max_slots is not None:
@@ -98,11 +98,11 @@ class Shortages:
 
     def _failures(self) -> str:
         """How it goes with TaskExecutors that do not start, and how it goes on."""
-        starts, settings = self._starts, self._settings.starts
-        if starts.failures < 2:
+        requested, settings = self._requested, self._settings.starts
+        if requested.failures < 2:
             return "the last one did not start"
-        text = f"{starts.failures} did not start within a minute"
-        if starts.failures > settings.max_failure_rate:
+        text = f"{requested.failures} did not start within a minute"
+        if requested.failures > settings.max_failure_rate:
             text += (
                 f", so that the next are asked for {settings.retry_interval:g} s later"
                 " (resourcemanager.start-worker.retry-interval)"

@@ -3,7 +3,7 @@
 Owner: the ResourceManager's loop. Pure: `handle(event, now) -> actions`; no I/O, no clock, no randomness of its own.
 Its parts know one thing each: what jobs need (resource_tracker.py), what TaskExecutors have (task_executor_tracker.py),
 which free slot is taken (slot_matching.py, avoided_slots.py), what the driver is asked for (task_executor_requests.py,
-starts.py), and why a job waits (shortages.py).
+requested_task_executors.py), and why a job waits (shortages.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from yarrow.am.resourcemanager.avoided_slots import AvoidedSlots
+from yarrow.am.resourcemanager.requested_task_executors import RequestedTaskExecutors
 from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.shortages import Shortages
@@ -35,7 +36,6 @@ from yarrow.am.resourcemanager.slot_events import (
 )
 from yarrow.am.resourcemanager.slot_matching import SlotMatching
 from yarrow.am.resourcemanager.slots import RegisteredTaskExecutor, Slot, SlotState
-from yarrow.am.resourcemanager.starts import Starts
 from yarrow.am.resourcemanager.task_executor_requests import Lack, TaskExecutorRequests
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
 from yarrow.runtime.common.ids import AllocationID, IdFactory, ResourceID, ResourceManagerID
@@ -50,11 +50,11 @@ class SlotManager:
         self._ids = ids
         self._resources = ResourceTracker()
         self._executors = TaskExecutorTracker(self._resources)
-        self._starts = Starts(settings.starts)
+        self._requested = RequestedTaskExecutors(settings.starts)
         self._avoided = AvoidedSlots()
         self._matching = SlotMatching(settings.evenly_spread_out, ids)
-        self._requests = TaskExecutorRequests(settings, self._resources, self._executors, self._starts)
-        self._shortages = Shortages(settings, self._resources, self._executors, self._starts)
+        self._requests = TaskExecutorRequests(settings, self._resources, self._executors, self._requested)
+        self._shortages = Shortages(settings, self._resources, self._executors, self._requested)
         self._actions: list[SlotManagerAction] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TaskExecutorRegistered: self._registered,
@@ -82,7 +82,7 @@ class SlotManager:
     @property
     def pending_task_executors(self) -> int:
         """Requested and not yet registered."""
-        return self._starts.pending
+        return self._requested.pending
 
     @property
     def slots_total(self) -> int:
@@ -107,13 +107,13 @@ class SlotManager:
     # TaskExecutors and their reports.
 
     def _registered(self, event: TaskExecutorRegistered, now: float) -> None:
-        self._starts.registered(event.resource_id)
+        self._requested.registered(event.resource_id)
         self._executors.registered(event.resource_id, event.report, now)
 
     def _gone(self, event: TaskExecutorGone, now: float) -> None:
         self._avoided.forget(event.resource_id)
         self._executors.gone(event.resource_id)
-        self._starts.gone(event.resource_id, event.cause, now)
+        self._requested.gone(event.resource_id, event.cause, now)
 
     def _reported(self, event: SlotReportReceived, now: float) -> None:
         self._executors.reported(event.resource_id, event.report, now)
@@ -158,17 +158,17 @@ class SlotManager:
 
     def _executor_allocated(self, event: TaskExecutorAllocated, now: float) -> None:
         if event.resource_id in self._executors.all:
-            self._starts.already_there()
+            self._requested.already_there()
         else:
-            self._starts.named(event.resource_id, now)
+            self._requested.named(event.resource_id, now)
 
     def _executor_failed(self, event: TaskExecutorRequestFailed, now: float) -> None:
-        self._starts.request_failed(event.cause, now)
+        self._requested.request_failed(event.cause, now)
 
     def _executors_living(self, event: TaskExecutorsLiving, now: float) -> None:
         for resource_id in event.resource_ids:
             if resource_id not in self._executors.all:
-                self._starts.living(resource_id, now)
+                self._requested.living(resource_id, now)
 
     def _executors_delayed(self, event: TaskExecutorsDelayed, now: float) -> None:
         self._actions += self._shortages.delayed(event.explanation)
@@ -209,7 +209,7 @@ class SlotManager:
             return []
         requests, uncovered = self._requests.cover(lacking, now)
         self._actions += requests
-        return [lack.job for lack in (lacking if self._starts.has_just_failed(now) else uncovered)]
+        return [lack.job for lack in (lacking if self._requested.has_just_failed(now) else uncovered)]
 
     def _allocate(self, job: JobResources, profile: ResourceProfile, number: int, free: list[Slot]) -> int:
         """Allocates up to `number` of the free slots (and takes them off the list); what is still lacking."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from yarrow.am.resourcemanager.requested_task_executors import RequestedTaskExecutors
 from yarrow.am.resourcemanager.resource_tracker import JobResources, ResourceTracker
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import ReleaseTaskExecutor, RequestTaskExecutor
-from yarrow.am.resourcemanager.starts import Starts
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
 from yarrow.runtime.rpc.messages import ResourceProfile
 
@@ -31,19 +31,19 @@ class Lack:
 
 
 class TaskExecutorRequests:
-    """What is asked of the driver; `starts` knows what becomes of it."""
+    """What is asked of the driver; `requested` knows what becomes of it."""
 
     def __init__(
         self,
         settings: SlotManagerSettings,
         resources: ResourceTracker,
         executors: TaskExecutorTracker,
-        starts: Starts,
+        requested: RequestedTaskExecutors,
     ) -> None:
         self._settings = settings
         self._resources = resources
         self._executors = executors
-        self._starts = starts
+        self._requested = requested
         #: No TaskExecutor is asked for on behalf of jobs before.
         self._for_jobs_from = float("-inf")
         #: Since when more are on their way than needed; None = no more are.
@@ -62,7 +62,7 @@ class TaskExecutorRequests:
         requests: list[RequestTaskExecutor] = []
         left: list[Lack] = []
         per_executor = self._settings.slots_per_task_executor
-        covered = self._starts.pending * per_executor + self._executors.slots_unknown
+        covered = self._requested.pending * per_executor + self._executors.slots_unknown
         for lack in lacking:
             uncovered = max(0, lack.number - covered)
             covered = max(0, covered - lack.number)
@@ -81,7 +81,9 @@ class TaskExecutorRequests:
         requests: list[RequestTaskExecutor] = []
         if wanted == 0 or not self._resources.any_required:
             return requests
-        coming = self._starts.pending - -(-self._resources.missing // self._settings.slots_per_task_executor)
+        coming = self._requested.pending - -(
+            -self._resources.missing // self._settings.slots_per_task_executor
+        )
         free = self._executors.without_work
         while free + coming < wanted and self._may_request(now):
             coming += 1
@@ -93,7 +95,7 @@ class TaskExecutorRequests:
         requests: list[RequestTaskExecutor] = []
         per_executor = self._settings.slots_per_task_executor
         while (
-            self._executors.slots_total + self._starts.pending * per_executor < self._settings.min_slots
+            self._executors.slots_total + self._requested.pending * per_executor < self._settings.min_slots
             and self._may_request(now)
         ):
             requests.append(self._request(ResourceProfile()))
@@ -104,26 +106,26 @@ class TaskExecutorRequests:
         if not self._settings.can_request:
             return []
         overdue = [
-            ReleaseTaskExecutor(resource_id, cause) for resource_id, cause in self._starts.overdue(now)
+            ReleaseTaskExecutor(resource_id, cause) for resource_id, cause in self._requested.overdue(now)
         ]
         return [*overdue, *self._surplus(now), *self._idle(now)]
 
     def _request(self, profile: ResourceProfile) -> RequestTaskExecutor:
-        self._starts.requested()
+        self._requested.requested()
         return RequestTaskExecutor(profile)
 
     def _may_request(self, now: float) -> bool:
         settings = self._settings
-        if not settings.can_request or not self._starts.may_request(now):
+        if not settings.can_request or not self._requested.may_request(now):
             return False
         if settings.max_slots is None:
             return True
-        ahead = (self._starts.pending + 1) * settings.slots_per_task_executor
+        ahead = (self._requested.pending + 1) * settings.slots_per_task_executor
         return self._executors.slots_total + ahead <= settings.max_slots
 
     def _surplus(self, now: float) -> list[ReleaseTaskExecutor]:
         """TaskExecutors on their way that nobody needs any more are not waited for."""
-        surplus = self._starts.pending - self._needed()
+        surplus = self._requested.pending - self._needed()
         if surplus <= 0:
             self._surplus_since = None
             return []
@@ -132,7 +134,7 @@ class TaskExecutorRequests:
         if now - self._surplus_since < _SURPLUS_PATIENCE:
             return []
         cause = "it was asked for and is no longer needed"
-        return [ReleaseTaskExecutor(resource_id, cause) for resource_id in self._starts.give_up(surplus)]
+        return [ReleaseTaskExecutor(resource_id, cause) for resource_id in self._requested.give_up(surplus)]
 
     def _needed(self) -> int:
         """How many of those on their way jobs, spares and the minimum need."""

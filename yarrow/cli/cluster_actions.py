@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from yarrow.cli.flag_settings import application_settings, configuration, settings_of, show_yarn
 from yarrow.cli.flags import Dynamic, YarnEnvironment
-from yarrow.cli.what_flags_say import application_settings, configuration, settings_of, show_yarn
 from yarrow.client.errors import CommandError
 
 ApplicationArgument = Annotated[

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from yarrow.cli.flag_settings import rest_of
 from yarrow.cli.flags import Address, ApplicationId, Dynamic, Target
-from yarrow.cli.what_flags_say import rest_of
 from yarrow.client.errors import CommandError
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")

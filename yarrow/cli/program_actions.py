@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from yarrow.cli.flag_settings import program_of, settings_of, show_yarn
 from yarrow.cli.flags import (
     Address,
     ApplicationId,
@@ -45,7 +46,6 @@ from yarrow.cli.flags import (
     YarnTaskMemory,
     YarnType,
 )
-from yarrow.cli.what_flags_say import program_of, settings_of, show_yarn
 from yarrow.client.errors import CommandError
 
 

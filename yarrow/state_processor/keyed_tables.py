@@ -20,7 +20,7 @@ from yarrow.runtime.data.map_keys import declared_map_key, shown_as
 from yarrow.runtime.snapshot.handles import SerializerConfig, StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_group_form import StateForm
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.observed import Observed
+from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.shapes import Shape, declared_shape, list_shape, map_shape
 from yarrow.state_processor.stored_state import CanonicalPart, decoded, form_of
 
@@ -136,7 +136,7 @@ class KeyedStateTable:
         kind, meta = self.meta.kind, self.meta
         value = declared_shape(self._declared(lambda each: each.value))
         map_key = _map_key_shape(self._declared(lambda each: each.map_key)) if kind is StateKind.MAP else None
-        seen_keys, seen_values, seen_map_keys = Observed(), Observed(), Observed()
+        seen_keys, seen_values, seen_map_keys = ObservedTypes(), ObservedTypes(), ObservedTypes()
         for keys, contents in self.entries():
             seen_keys.observe_all(map(user_key, keys))
             if value is not None and (kind is not StateKind.MAP or map_key is not None):
@@ -244,6 +244,6 @@ def domain_of(name: str) -> str:
 
 
 def _observed_shape(values: list[Any]) -> Shape:
-    observed = Observed()
+    observed = ObservedTypes()
     observed.observe_all(values)
     return observed.shape()

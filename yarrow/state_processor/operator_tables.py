@@ -25,7 +25,7 @@ from yarrow.runtime.snapshot.handles import (
 )
 from yarrow.runtime.snapshot.value_serializers import declared_type, stored_serializer
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.observed import Observed
+from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.shapes import Shape, declared_shape
 from yarrow.state_processor.stored_state import refuse_pickles
 
@@ -140,6 +140,6 @@ def shape_of(configs: Sequence[SerializerConfig], values: list[Any]) -> Shape:
         found = None if spec is None else declared_shape(TypeInformation.from_spec(spec))
         if found is not None:
             return found
-    observed = Observed()
+    observed = ObservedTypes()
     observed.observe_all(values)
     return observed.shape()

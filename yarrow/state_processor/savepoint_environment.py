@@ -29,8 +29,8 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.state_processor.errors import StateProcessorError
+from yarrow.state_processor.pickle_trust import PickleTrust
 from yarrow.state_processor.savepoint_folder import SavepointFolder
-from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import refuse_pickles_of
 from yarrow.testing.operator_harness import Fragment, OperatorHarness
 
@@ -62,11 +62,11 @@ class SavepointEnvironment:
 
         Raises SnapshotError, FragmentFailedError.
         """
-        self._seals = Seals.of(configuration)
+        self._trust = PickleTrust.of(configuration)
         self._trusted = trust_pickle
         self._opened: OpenedSnapshot | None = None
         if savepoint is not None:
-            self._opened, self._trusted = self._seals.open(savepoint, trust_pickle)
+            self._opened, self._trusted = self._trust.open(savepoint, trust_pickle)
         self._inputs = inputs
         self._taken: list[PendingSubtaskSnapshot] = []
         self._declined: list[BaseException] = []
@@ -186,7 +186,7 @@ class SavepointEnvironment:
             if not operators:
                 raise StateProcessorError(f"{path}: no operator has state; nothing was written")
             before = None if self._opened is None else self._opened.metadata
-            return folder.complete(self._metadata(before, operators), self._seals)
+            return folder.complete(self._metadata(before, operators), self._trust)
 
     def _metadata(
         self, before: CheckpointMetadata | None, operators: tuple[OperatorState, ...]

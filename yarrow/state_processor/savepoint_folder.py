@@ -17,7 +17,7 @@ from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.snapshot_folders import make_folder, write_metadata
 from yarrow.runtime.snapshot.worker_file import WorkerSnapshotFile
 from yarrow.state_processor.errors import StateProcessorError
-from yarrow.state_processor.seals import Seals
+from yarrow.state_processor.pickle_trust import PickleTrust
 
 
 class SavepointFolder:
@@ -38,10 +38,10 @@ class SavepointFolder:
         self.output = WorkerSnapshotFile(CheckpointLocation(directory=self._path), self._ids)
         self._complete = False
 
-    def complete(self, metadata: CheckpointMetadata, seals: Seals) -> str:
+    def complete(self, metadata: CheckpointMetadata, trust: PickleTrust) -> str:
         """Writes the metadata, sealed where there is a secret: from now on it is a savepoint."""
         self.output.close()
-        write_metadata(self._path, metadata, self._ids, seals.secret)
+        write_metadata(self._path, metadata, self._ids, trust.secret)
         self._complete = True
         return self._path
 

@@ -28,10 +28,10 @@ from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import KeyedStateReaderFunction
 from yarrow.state_processor.key_reader import read_keys
 from yarrow.state_processor.keyed_tables import KeyedStateTable, TimersTable
-from yarrow.state_processor.observed import Observed
+from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.operator_tables import KINDS, OperatorStates
-from yarrow.state_processor.seals import Seals
+from yarrow.state_processor.pickle_trust import PickleTrust
 from yarrow.state_processor.stored_state import StoredState
 
 #: Rows of a batch.
@@ -99,7 +99,7 @@ class SavepointReader:
         `working_directory` until `close`. Raises SnapshotError naming the path; UntrustedPickleError where there is a
         secret and pickles that it did not seal.
         """
-        opened, trusted = Seals.of(configuration).open(path, trust_pickle)
+        opened, trusted = PickleTrust.of(configuration).open(path, trust_pickle)
         return SavepointReader(StoredState(opened, working_directory, trusted=trusted))
 
     @property
@@ -262,7 +262,7 @@ def table_of_rows(rows: list[Any]) -> pa.Table:
 
 
 def _array(values: list[Any]) -> pa.Array:
-    observed = Observed()
+    observed = ObservedTypes()
     observed.observe_all(values)
     return observed.shape().array(values)
 

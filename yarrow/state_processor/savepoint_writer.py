@@ -34,8 +34,8 @@ from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.operator_identifier import OperatorIdentifier, find_operator
 from yarrow.state_processor.operator_tables import OperatorStates
+from yarrow.state_processor.pickle_trust import PickleTrust
 from yarrow.state_processor.savepoint_folder import SavepointFolder
-from yarrow.state_processor.seals import Seals
 from yarrow.state_processor.stored_state import CanonicalPart, StoredState
 from yarrow.state_processor.transformations import NewOperator, StateBootstrapTransformation
 from yarrow.state_processor.transformed_operator_state import TransformedOperatorState
@@ -76,9 +76,9 @@ class SavepointWriter:
         path: str,
         trusted: bool,
         configuration: Mapping[str, str],
-        seals: Seals,
+        trust: PickleTrust,
     ) -> None:
-        self._seals = seals
+        self._trust = trust
         self._max_parallelism = max_parallelism
         self._existing = existing
         self._path = path
@@ -99,7 +99,9 @@ class SavepointWriter:
         Raises InvalidParallelismError, SnapshotStorageError for a secret that cannot be used.
         """
         check_parallelism(1, max_parallelism)
-        return SavepointWriter(max_parallelism, None, "", True, configuration or {}, Seals.of(configuration))
+        return SavepointWriter(
+            max_parallelism, None, "", True, configuration or {}, PickleTrust.of(configuration)
+        )
 
     @staticmethod
     def from_existing_savepoint(
@@ -111,8 +113,8 @@ class SavepointWriter:
         did not seal are refused without.
         Raises SnapshotError naming the path.
         """
-        seals = Seals.of(configuration)
-        opened, trusted = seals.open(path, trust_pickle)
+        trust = PickleTrust.of(configuration)
+        opened, trusted = trust.open(path, trust_pickle)
         known = [state.max_parallelism for state in opened.metadata.operators]
         return SavepointWriter(
             max(known, default=DEFAULT_MAX_PARALLELISM),
@@ -120,7 +122,7 @@ class SavepointWriter:
             path,
             trusted,
             configuration or {},
-            seals,
+            trust,
         )
 
     # ------------------------------------------------------------------ what is to be done
@@ -233,7 +235,7 @@ class SavepointWriter:
         job_id = JobID(RandomIdFactory().hex_id()) if self._existing is None else self._existing.job_id
         with SavepointFolder(path) as folder:
             operators = (*self._write_kept(folder.output), *self._write_new(folder.output, job_id))
-            return folder.complete(self._metadata(job_id, operators), self._seals)
+            return folder.complete(self._metadata(job_id, operators), self._trust)
 
     def _metadata(self, job_id: JobID, operators: tuple[OperatorState, ...]) -> CheckpointMetadata:
         from yarrow import __version__

@@ -12,9 +12,9 @@ from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
+from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
-from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import JobID, ResourceID
 from yarrow.runtime.graph.states import JobStatus
 

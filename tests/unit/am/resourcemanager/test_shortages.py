@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.am.resourcemanager.test_slot_manager import JOB, Driven, among
+from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     JobGone,
@@ -14,7 +15,6 @@ from yarrow.am.resourcemanager.slot_events import (
     TaskExecutorsDelayed,
     TimePassed,
 )
-from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import JobID, ResourceID
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import (
     AskForSlotReport,
@@ -33,7 +34,6 @@ from yarrow.am.resourcemanager.slot_events import (
 )
 from yarrow.am.resourcemanager.slot_manager import SlotManager
 from yarrow.am.resourcemanager.slots import SlotState, fits
-from yarrow.am.resourcemanager.starts import StartSettings
 from yarrow.runtime.common.ids import (
     AllocationID,
     CountingIdFactory,

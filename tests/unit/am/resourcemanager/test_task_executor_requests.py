@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from yarrow.am.resourcemanager.requested_task_executors import RequestedTaskExecutors
 from yarrow.am.resourcemanager.resource_tracker import ResourceTracker
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
 from yarrow.am.resourcemanager.slot_events import RequirementsDeclared
-from yarrow.am.resourcemanager.starts import Starts
 from yarrow.am.resourcemanager.task_executor_requests import Lack, TaskExecutorRequests
 from yarrow.am.resourcemanager.task_executor_tracker import TaskExecutorTracker
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
@@ -20,8 +20,8 @@ class Asked:
     def __init__(self, settings: SlotManagerSettings) -> None:
         self.resources = ResourceTracker()
         self.executors = TaskExecutorTracker(self.resources)
-        self.starts = Starts(settings.starts)
-        self.requests = TaskExecutorRequests(settings, self.resources, self.executors, self.starts)
+        self.requested = RequestedTaskExecutors(settings.starts)
+        self.requests = TaskExecutorRequests(settings, self.resources, self.executors, self.requested)
 
     def lack(self, name: str, slots: int) -> Lack:
         """A job that has declared so many, and has none."""

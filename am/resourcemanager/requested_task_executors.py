@@ -1,4 +1,4 @@
-"""TaskExecutors that were requested and have not registered, and how often that fails.
+"""RequestedTaskExecutors: those that were requested and have not registered, and how often that fails.
 
 Owner: the ResourceManager's loop. Pure bookkeeping with given times; a part of the SlotManager, which requests them.
 After more failures within a minute than are allowed nothing is requested for a while: it would fail again.
@@ -29,8 +29,8 @@ class StartSettings:
     registration_timeout: float = 300.0
 
 
-class Starts:
-    """Those on their way."""
+class RequestedTaskExecutors:
+    """The TaskExecutors that were requested of the driver and have not registered yet."""
 
     def __init__(self, settings: StartSettings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Seals of savepoints that are read and written here: by the secret of the jobs that they come from and go to.
+"""PickleTrust: whose pickles in a savepoint are read here, by the secret of the jobs that it comes from and goes to.
 
 Owner: the calling thread; reads a local file. The secret goes into no message. Where there is one, what is sealed with
 it is read as the job itself would read it; nothing else that holds pickles gets a seal unless the caller trusts it.
@@ -15,14 +15,14 @@ from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust, read_secre
 
 
 @dataclass(frozen=True, slots=True)
-class Seals:
-    """What a configuration says of seals."""
+class PickleTrust:
+    """The secret that seals savepoints read and written here, and so decides whose pickles are trusted."""
 
     #: b"" = nothing is sealed.
     secret: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str] | None) -> Seals:
+    def of(cls, configuration: Mapping[str, str] | None) -> PickleTrust:
         """By security.snapshot.secret-file. Raises SnapshotStorageError for a file that cannot be used."""
         path = (configuration or {}).get(security.SNAPSHOT_SECRET_FILE.key, "")
         return cls(read_secret(path) if path else b"")

@@ -1,7 +1,7 @@
-"""Observed: the shape of values of no declared type, found by looking at all of them.
+"""ObservedTypes: the shape of values of no declared type, found by looking at all of them.
 
 Values of one kind get a column of that kind; tuples, Rows and instances of classes become structs, dicts maps or
-structs, and values of several kinds texts. Owner: the calling thread; one Observed serves one
+structs, and values of several kinds texts. Owner: the calling thread; one ObservedTypes serves one
 column, and keeps no value.
 """
 
@@ -69,7 +69,7 @@ _DICTS: Final[dict[type, Callable[[dict[Any, Any]], Any]]] = {
 }
 
 
-class Observed:
+class ObservedTypes:
     """What was seen of one column's values."""
 
     def __init__(self) -> None:
@@ -79,9 +79,9 @@ class Observed:
         self._digits = self._scale = 0
         self._finite = True
         self._nulls = False
-        self._fields: dict[Any, Observed] = {}
-        self._keys: Observed | None = None
-        self._items: Observed | None = None
+        self._fields: dict[Any, ObservedTypes] = {}
+        self._keys: ObservedTypes | None = None
+        self._items: ObservedTypes | None = None
 
     def observe_all(self, values: Iterable[Any]) -> None:
         """Looks at more values."""
@@ -119,7 +119,7 @@ class Observed:
             self._observe_fields(enumerate(value))
             return ("tuple", len(value))
         if cls in _LISTS:
-            self._items = self._items or Observed()
+            self._items = self._items or ObservedTypes()
             self._items.observe_all(value if cls is not np.ndarray else value.tolist())
             return ("list", cls)
         if cls in _DICTS:
@@ -144,12 +144,12 @@ class Observed:
         for name, value in fields:
             found = self._fields.get(name)
             if found is None:
-                found = self._fields[name] = Observed()
+                found = self._fields[name] = ObservedTypes()
             found.observe(value)
 
     def _observe_dict(self, value: dict[Any, Any]) -> None:
         if self._keys is None or self._items is None:
-            self._keys, self._items = Observed(), Observed()
+            self._keys, self._items = ObservedTypes(), ObservedTypes()
         self._keys.observe_all(value)
         self._items.observe_all(value.values())
         if len(self._fields) <= _MOST_FIELDS:

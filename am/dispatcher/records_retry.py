@@ -1,4 +1,4 @@
-"""Patience: pauses, and calls of storage or ZooKeeper that are repeated until they are answered.
+"""RecordsRetry: pauses, and calls of storage or ZooKeeper that are repeated until they are answered.
 
 Owner: the Dispatcher's loop.
 """
@@ -21,8 +21,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Patience:
-    """That of one endpoint, in whose threads the calls are made."""
+class RecordsRetry:
+    """Repeats calls of the records in the threads of one endpoint."""
 
     def __init__(self, endpoint: RpcEndpoint, timers: Timers) -> None:
         self._endpoint = endpoint
