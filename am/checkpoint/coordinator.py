@@ -59,7 +59,6 @@ from yarrow.runtime.data.checkpoint_options import (
     CheckpointType,
     SnapshotKind,
 )
-from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -74,7 +73,6 @@ class CheckpointCoordinator:
 
     def __init__(
         self,
-        job: JobGraph,
         settings: CheckpointSettings,
         participants: Participants,
         clock: Clock,
@@ -83,7 +81,6 @@ class CheckpointCoordinator:
         retried_by_master: Callable[[int], str] = lambda checkpoint_id: "",
     ) -> None:
         """`retried_by_master`: why storage is tried again now for a checkpoint's folder or metadata, "" = it is not."""
-        self._job = job
         self._settings = settings
         self._participants = participants
         self._clock = clock
@@ -91,7 +88,7 @@ class CheckpointCoordinator:
         self._retried_by_master = retried_by_master
         self.registry = SharedStateRegistry()
         self.store = CompletedCheckpointStore(settings.retained, self.registry)
-        self.statistics = CheckpointStatisticsTracker(job, settings, clock)
+        self.statistics = CheckpointStatisticsTracker(participants.job, settings, clock)
         self._failures = CheckpointFailureManager(settings.tolerable_failures)
         self._pending: dict[int, PendingCheckpoint] = {}
         self._decider = CheckpointRequestDecider(settings, participants, clock, self._pending)
@@ -103,10 +100,6 @@ class CheckpointCoordinator:
         self._ended = False
         #: Id of the latest completed savepoint, -1 = none.
         self.latest_savepoint_id = latest_savepoint_id
-
-    def job_replaced(self, job: JobGraph) -> None:
-        """The job goes on at another parallelism: checkpoints from now on are of that."""
-        self._job = job
 
     def restored(self, checkpoint: CompletedCheckpoint, older: Iterable[CompletedCheckpoint] = ()) -> None:
         """The job begins from this one: ids go on behind it. `older`: what else an earlier master has kept."""
@@ -190,7 +183,7 @@ class CheckpointCoordinator:
 
     def _request(self, request: Requested) -> list[Action]:
         if problem := self._decider.problem():
-            return [Refused(request, unavailable_cause(self._job.name, problem))]
+            return [Refused(request, unavailable_cause(self._participants.job.name, problem))]
         actions: list[Action] = []
         if request.kind.stops_job or request.cancel_job:
             self._decider.job_is_to_end()
@@ -228,7 +221,7 @@ class CheckpointCoordinator:
             return self._cleaner.located(checkpoint_id, location)
         pending.location = location
         if problem := self._participants.problem():
-            return self._abort(pending, unavailable_cause(self._job.name, problem), counts=False)
+            return self._abort(pending, unavailable_cause(self._participants.job.name, problem), counts=False)
         plan = pending.plan = self._participants.plan()
         self.statistics.planned(pending)
         if plan.coordinators:
@@ -291,11 +284,11 @@ class CheckpointCoordinator:
         self.statistics.acknowledged(pending, message)
         if pending.missing_tasks:
             return []
-        if operator := pending.partly_ended_union(self._job):
+        if operator := pending.partly_ended_union(self._participants.job):
             return self._abort(pending, union_cause(operator))
         assert pending.location is not None
         pending.machine.transition(CheckpointState.STORING)
-        pending.stored = pending.metadata(self._job, self.latest_savepoint_id)
+        pending.stored = pending.metadata(self._participants.job, self.latest_savepoint_id)
         return [StoreMetadata(pending.checkpoint_id, pending.location, pending.stored)]
 
     def _declined(self, message: DeclineCheckpoint) -> list[Action]:
@@ -376,7 +369,7 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         for pending in late:
             retried = pending.last_retry or self._retried_by_master(pending.checkpoint_id)
-            cause = expired_cause(pending, self._job, self._settings.timeout, retried)
+            cause = expired_cause(pending, self._participants.job, self._settings.timeout, retried)
             actions += self._abort(pending, cause)
         return actions
 
@@ -417,6 +410,6 @@ class CheckpointCoordinator:
 
     def _end(self, cause: str) -> list[Action]:
         self._decider.job_ends()
-        actions = self._abort_all(unavailable_cause(self._job.name, cause))
+        actions = self._abort_all(unavailable_cause(self._participants.job.name, cause))
         self._ended = True
         return actions

@@ -12,7 +12,7 @@ from typing import Protocol
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.graph.distribution import producers_of
-from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 
@@ -34,6 +34,11 @@ class CheckpointPlan:
 class Participants(Protocol):
     """The tasks of a job, as its coordinator asks about them."""
 
+    @property
+    def job(self) -> JobGraph:
+        """The job as it runs now: a rescale gives it other parallelisms."""
+        ...
+
     def problem(self) -> str:
         """Why there can be no checkpoint now, "" when there can; cheap, asked at every event."""
         ...
@@ -53,6 +58,10 @@ class GraphParticipants:
     def __init__(self, graph: ExecutionGraph, after_tasks_finish: bool) -> None:
         self._graph = graph
         self._after_tasks_finish = after_tasks_finish
+
+    @property
+    def job(self) -> JobGraph:
+        return self._graph.job
 
     def problem(self) -> str:
         graph = self._graph

@@ -21,7 +21,7 @@ from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, CheckpointRecovery, CheckpointRecoveryStore
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
-from yarrow.am.execution.execution_graph import Execution
+from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan, TaskRestore
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
@@ -354,22 +354,24 @@ def dispose_savepoint(path: str) -> None:
 
 
 class Restorer:
-    """Deals out the parts of a checkpoint; the division is made once a checkpoint."""
+    """Deals out the parts of a checkpoint; divides it once, and again for a job of other parallelisms."""
 
-    def __init__(self, job: JobGraph) -> None:
-        self._job = job
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._graph = graph
         self._checkpoint_id = -1
+        #: The job for which the checkpoint was divided.
+        self._job: JobGraph | None = None
         self._assignment: Assignment | None = None
 
     def plan(self, checkpoint: CompletedCheckpoint, executions: Sequence[Execution]) -> RestorePlan:
         """The parts of `checkpoint` for executions that are about to be deployed."""
-        assignment = self._assignment
-        if assignment is None or checkpoint.checkpoint_id != self._checkpoint_id:
+        job, assignment = self._graph.job, self._assignment
+        if assignment is None or checkpoint.checkpoint_id != self._checkpoint_id or self._job is not job:
             from yarrow.runtime.snapshot.assignment import assign
 
             # What is not claimed was refused or accepted when the job was submitted.
-            assignment = assign(checkpoint.metadata, self._job, allow_non_restored=True)
-            self._assignment, self._checkpoint_id = assignment, checkpoint.checkpoint_id
+            assignment = assign(checkpoint.metadata, job, allow_non_restored=True)
+            self._assignment, self._checkpoint_id, self._job = assignment, checkpoint.checkpoint_id, job
         tasks: dict[ExecutionAttemptID, TaskRestore] = {}
         for task in executions:
             place = (task.vertex.id, task.subtask)

@@ -102,11 +102,11 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
         self._savepoint_directory = settings.checkpoints.savepoint_directory
         self._checkpoints = CheckpointLink(
             self,
-            self,
             self.graph,
             CheckpointServices(services.clock, services.timers, services.ids, self._links),
             settings.checkpoints,
             starting_point or in_memory(job.job_id),
+            self.fail_by_checkpoints,
         )
         self._rescaling = Rescaling(self, services.clock, services.ids)
         self._prepared: dict[int, EncodedGraph] = {}

@@ -91,6 +91,5 @@ class RescaleRequests(SchedulerDecisions):
 
     def _job_replaced(self, job: JobGraph) -> None:
         self._encoded = self._prepared[id(job)]
-        self._checkpoints.job_replaced(job)
         attempt_number = min(execution.attempt_number for execution in self.graph.executions())
-        self._collects.replaced(job, attempt_number, self._checkpoints.checkpoint_id)
+        self._collects.replaced(attempt_number, self._checkpoints.checkpoint_id)

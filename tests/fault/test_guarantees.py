@@ -348,7 +348,7 @@ def admit_late(monkeypatch: pytest.MonkeyPatch) -> None:
         completed = CompletedCheckpoint(
             checkpoint_id=message.checkpoint_id,
             kind=pending.kind,
-            metadata=pending.metadata(coordinator._job),
+            metadata=pending.metadata(coordinator._participants.job),
             directory="",
             pointer="",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
@@ -50,7 +50,6 @@ from yarrow.runtime.data.checkpoint_options import (
     CheckpointType,
     SnapshotKind,
 )
-from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
@@ -60,14 +59,6 @@ from yarrow.runtime.rpc.messages import (
 )
 
 T = TypeVar("T")
-
-
-class CheckpointedJob(Protocol):
-    """What the link asks of its JobMaster."""
-
-    def fail_by_checkpoints(self, cause: FailureCause) -> None:
-        """More checkpoints failed than are tolerated."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +78,15 @@ class CheckpointLink:
     def __init__(
         self,
         owner: RpcEndpoint,
-        job: CheckpointedJob,
         graph: ExecutionGraph,
         services: CheckpointServices,
         settings: CheckpointSettings,
         starting_point: StartingPoint,
+        on_too_many_failures: Callable[[FailureCause], None],
     ) -> None:
+        """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated."""
         self._owner = owner
-        self._job = job
+        self._on_too_many_failures = on_too_many_failures
         self._graph = graph
         self._services = services
         self._settings = settings
@@ -107,10 +99,9 @@ class CheckpointLink:
             services.timers,
         )
         self._messages = CheckpointMessages(graph, services.links, self.trigger_failed)
-        self._restorer = Restorer(graph.job)
+        self._restorer = Restorer(graph)
         participants = GraphParticipants(graph, settings.after_tasks_finish)
         self._coordinator = CheckpointCoordinator(
-            graph.job,
             settings,
             participants,
             services.clock,
@@ -278,11 +269,6 @@ class CheckpointLink:
         latest = self._coordinator.store.latest
         return -1 if latest is None else latest.checkpoint_id
 
-    def job_replaced(self, job: JobGraph) -> None:
-        """The job goes on at another parallelism, from the latest checkpoint."""
-        self._restorer = Restorer(job)
-        self._coordinator.job_replaced(job)
-
     def needs_global_restart(self) -> bool:
         """Where a savepoint was to end the job: some tasks have ended with it, and must go on like the others.
 
@@ -335,7 +321,7 @@ class CheckpointLink:
             case Refused(request, cause):
                 self._refuse(request, cause)
             case FailJob(cause):
-                self._job.fail_by_checkpoints(cause)
+                self._on_too_many_failures(cause)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._owner.spawn(work, name)

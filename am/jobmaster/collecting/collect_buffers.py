@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
-from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
+from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobStatus
 from yarrow.runtime.rpc.messages import CollectConfirmation, CollectRows
@@ -101,10 +101,10 @@ class CollectBuffers:
             for collect_id in _collects_of(execution.vertex):
                 self._buffers[collect_id].restarts(execution.subtask)
 
-    def replaced(self, job: JobGraph, attempt_number: int, checkpoint_id: int) -> None:
+    def replaced(self, attempt_number: int, checkpoint_id: int) -> None:
         """The job goes on at other parallelisms, with attempts of that number, from that checkpoint."""
         self._graph.is_ending = False
-        for vertex in job.vertices:
+        for vertex in self._graph.job.vertices:
             for collect_id in _collects_of(vertex):
                 self._buffers[collect_id].replaced(vertex.parallelism, attempt_number, checkpoint_id)
 

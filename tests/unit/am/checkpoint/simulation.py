@@ -70,6 +70,8 @@ class SimulatedTasks:
     """Participants as the test says."""
 
     def __init__(self, tasks: int) -> None:
+        #: As an ExecutionGraph holds it: a rescale puts another one here.
+        self.job: JobGraph = linear_job(Stage(tasks), Stage(1))
         self.trouble = ""
         self.attempts = [attempt(number) for number in range(tasks)]
         self.at_end: frozenset[ExecutionAttemptID] = frozenset()
@@ -98,12 +100,11 @@ class Simulation:
     def __init__(self, tasks: int = 2, **settings: object) -> None:
         self.clock = ManualClock(1_000_000)
         self.tasks = SimulatedTasks(tasks)
-        self.job: JobGraph = linear_job(Stage(tasks), Stage(1))
+        self.job = self.tasks.job
         self.settings = CheckpointSettings(**{"interval": 10.0, **settings})  # type: ignore[arg-type]
         #: Why the master tries storage again, by checkpoint.
         self.retried: dict[int, str] = {}
         self.coordinator = CheckpointCoordinator(
-            self.job,
             self.settings,
             self.tasks,
             self.clock,

@@ -494,7 +494,7 @@ def test_a_union_list_of_a_partly_ended_operator_fails_the_checkpoint(mode: Oper
     source, other = simulation.job.vertices
     operators = (msgspec.structs.replace(source.operators[0], spec=other.operators[0].spec),)
     vertex = msgspec.structs.replace(source, operators=operators)
-    simulation.coordinator.job_replaced(msgspec.structs.replace(simulation.job, vertices=(vertex, other)))
+    simulation.tasks.job = msgspec.structs.replace(simulation.job, vertices=(vertex, other))
     value = SerializerConfig(format=ValueFormat.TYPED, type_spec="LONG")
     named = NamedOperatorState(name="seen", mode=mode, value=value, elements=((0, 1),))
     operator = (OperatorStateHandle(states=(named,), handle=InlineStateHandle(data=b"x")),)

@@ -101,9 +101,6 @@ class Job:
         self.owner = RpcEndpoint("master")
         self.timers = ManualTimers(self.scheduling.clock)
 
-    def fail_by_checkpoints(self, cause: FailureCause) -> None:
-        self.failed.append(cause)
-
     async def start(self) -> None:
         await self.owner.start()
         self.restart()
@@ -113,7 +110,10 @@ class Job:
         _, start = starting_point(JOB, self.settings)
         start = replace(start, recovery=self.store, leftovers=leftovers)
         services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
-        self.link = CheckpointLink(self.owner, self, self.scheduling.graph, services, self.settings, start)
+        graph = self.scheduling.graph
+        self.link = CheckpointLink(
+            self.owner, graph, services, self.settings, start, on_too_many_failures=self.failed.append
+        )
 
     async def ends(self, status: JobStatus) -> None:
         graph = self.scheduling.graph
