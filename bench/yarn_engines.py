@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,12 +18,14 @@ import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
 
 from bench.case import PEER_PYTHON, PROGRAMS, ROOT
 from tests.support.hadoop.cluster import HadoopCluster
+from tests.support.hadoop.containers import ContainerProcess
 
 T = TypeVar("T")
 
@@ -55,8 +58,9 @@ class Engine(ABC):
     """One engine with at most one session at a time."""
 
     name = ""
-    #: Text in the command line of the process whose death is measured.
+    #: Texts in the command lines of the processes whose deaths are measured.
     task_executor_mark = ""
+    master_mark = ""
 
     def __init__(self, hadoop: HadoopCluster) -> None:
         self.hadoop = hadoop
@@ -65,7 +69,7 @@ class Engine(ABC):
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-yarn-{self.name}-"))
 
     @abstractmethod
-    def session_command(self, spare: int) -> Sequence[str]:
+    def session_command(self, spare: int, settings: Mapping[str, str]) -> Sequence[str]:
         """Starts a detached session; `spare` TaskExecutors are kept ready beside those in use."""
 
     @abstractmethod
@@ -82,10 +86,30 @@ class Engine(ABC):
     def headers(self) -> dict[str, str]:
         return {}
 
-    def start_session(self, spare: int = 0) -> float:
+    def start_highly_available_session(self, storage: str) -> None:
+        """A session whose master is followed by another; REST has the same port under each."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.start_session(
+            0,
+            {
+                "high-availability.type": "zookeeper",
+                "high-availability.zookeeper.quorum": self.hadoop.zookeeper_quorum,
+                "high-availability.zookeeper.path.root": f"/bench-{self.name}",
+                "high-availability.zookeeper.client.session-timeout": "6 s",
+                "high-availability.storageDir": storage,
+                "yarn.application-attempts": "5",
+                "rest.bind-port": str(port),
+                "rest.bind-address": "0.0.0.0",
+            },
+        )
+        self.web = f"http://127.0.0.1:{port}"
+
+    def start_session(self, spare: int = 0, settings: Mapping[str, str] = MappingProxyType({})) -> float:
         """Seconds from the command's start until REST answers."""
         begin = time.monotonic()
-        output = self._run(self.session_command(spare))
+        output = self._run(self.session_command(spare, settings))
         found, web = _APPLICATION.search(output), _WEB.search(output)
         if found is None or web is None:
             raise BenchError(
@@ -134,17 +158,21 @@ class Engine(ABC):
     def time_recovery(self, job: str) -> float:
         """Seconds from kill -9 of a TaskExecutor of the job until all its tasks run again."""
         before = self._attempts(job)
-        executors = [
-            process
-            for process in self.hadoop.container_processes(self.application)
-            if self.task_executor_mark in process.command and "bash" not in process.command.split()[0]
-        ]
+        executors = self._processes(self.task_executor_mark)
         used = self._executors_of(job)
         victims = [each for each in executors if len(used) != 1 or self._is(each.pid, used)] or executors
         begin = time.monotonic()
         for victim in victims:
             os.kill(victim.pid, 9)
         wait_for("all tasks running again", lambda: self._runs_again(job, before))
+        return time.monotonic() - begin
+
+    def time_recovery_of_master(self, job: str) -> float:
+        """Seconds from kill -9 of the master until all tasks of the job run under the next one."""
+        (victim,) = self._processes(self.master_mark)
+        since, begin = time.time(), time.monotonic()
+        os.kill(victim.pid, 9)
+        wait_for("all tasks running under the next master", lambda: self._runs_since(job, since))
         return time.monotonic() - begin
 
     def cancel(self, job: str) -> None:
@@ -190,6 +218,24 @@ class Engine(ABC):
         anew = sum(int(subtask["attempt"]) for subtask in subtasks) >= before + len(subtasks)
         return True if running and anew else None
 
+    def _runs_since(self, job: str, since: float) -> bool | None:
+        try:
+            subtasks = self._subtasks(job)
+        except OSError:
+            return None
+        started = all(
+            subtask["status"] == "RUNNING" and subtask["start-time"] > since * 1000 for subtask in subtasks
+        )
+        return (started and bool(subtasks)) or None
+
+    def _processes(self, mark: str) -> list[ContainerProcess]:
+        """Processes of the session's containers by a text of their command lines, shells apart."""
+        return [
+            process
+            for process in self.hadoop.container_processes(self.application)
+            if mark in process.command and "bash" not in process.command.split()[0]
+        ]
+
     def _executors_of(self, job: str) -> set[str]:
         return {str(subtask.get("taskmanager-id", "")) for subtask in self._subtasks(job)}
 
@@ -232,6 +278,7 @@ class Yarrow(Engine):
 
     name = "yarrow"
     task_executor_mark = "yarrow.container.process.yarn_task_executor"
+    master_mark = "yarrow.am.yarn.application_master"
 
     def _yarrow(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).parent / "yarrow"), *arguments]
@@ -239,11 +286,11 @@ class Yarrow(Engine):
     def environment(self) -> dict[str, str]:
         return {**super().environment(), "YARROW_CONF_DIR": str(self.folder)}
 
-    def session_command(self, spare: int) -> Sequence[str]:
-        settings = {"yarn.properties-file.location": str(self.folder), "taskmanager.numberOfTaskSlots": "1"}
+    def session_command(self, spare: int, settings: Mapping[str, str]) -> Sequence[str]:
+        own = {"yarn.properties-file.location": str(self.folder), "taskmanager.numberOfTaskSlots": "1"}
         if spare:
-            settings["slotmanager.redundant-taskmanager-num"] = str(spare)
-        dynamic = [f"-D{key}={value}" for key, value in settings.items()]
+            own["slotmanager.redundant-taskmanager-num"] = str(spare)
+        dynamic = [f"-D{key}={value}" for key, value in {**own, **settings}.items()]
         (self.folder / "config.yaml").write_text(f"yarn.properties-file.location: {self.folder}\n")
         more = ["-n", str(spare)] if spare else []
         return self._yarrow(
@@ -284,6 +331,7 @@ class Flink(Engine):
 
     name = "flink"
     task_executor_mark = "YarnTaskExecutorRunner"
+    master_mark = "YarnSessionClusterEntrypoint"
 
     def __init__(self, hadoop: HadoopCluster) -> None:
         super().__init__(hadoop)
@@ -316,8 +364,9 @@ class Flink(Engine):
             "HADOOP_CLASSPATH": self._classpath,
         }
 
-    def session_command(self, spare: int) -> Sequence[str]:
-        more = [f"-Dslotmanager.redundant-taskmanager-num={spare}"] if spare else []
+    def session_command(self, spare: int, settings: Mapping[str, str]) -> Sequence[str]:
+        own = {"slotmanager.redundant-taskmanager-num": str(spare)} if spare else {}
+        more = [f"-D{key}={value}" for key, value in {**own, **settings}.items()]
         return ["bash", str(self._home / "bin" / "yarn-session.sh"), "-d", "-nm", "flink-bench", *more]
 
     def stop_command(self) -> tuple[Sequence[str], str]:

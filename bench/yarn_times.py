@@ -1,4 +1,5 @@
-"""bench/yarn: how long a session takes from nothing, its first job, and the recovery from a killed TaskExecutor.
+"""bench/yarn: how long a session takes from nothing, its first job, and the recovery from a
+killed TaskExecutor and from a killed master.
 
 Every engine goes through the same course, in turn, on one Hadoop of its own; medians and the ratio to Flink are
 printed as one JSON line a figure. Owner: the main thread.
@@ -24,6 +25,7 @@ WANTED: dict[str, tuple[str, float]] = {
     "first job, one spare": ("ratio of no spare", 0.25),
     "recovery, no spare": ("ratio", 0.5),
     "recovery, one spare": ("seconds", 4.0),
+    "recovery of the master": ("seconds", 20.0),
 }
 #: Flink has no TaskExecutor ready in the figure that ours with a spare is held against.
 _AGAINST = {"first job, one spare": "first job, no spare"}
@@ -44,6 +46,17 @@ def course(engine: Engine, spare: int, times: Times, checkpoints: str) -> None:
         if spare:
             engine.wait_for_executors(spare + 1)
         times[f"recovery, {suffix}"][engine.name].append(engine.time_recovery(job))
+        engine.cancel(job)
+    finally:
+        engine.stop_session()
+
+
+def masters_course(engine: Engine, times: Times, storage: str) -> None:
+    """A highly available session whose master is killed under a job."""
+    engine.start_highly_available_session(f"{storage}/ha")
+    try:
+        job = engine.start_long_job(f"{storage}/checkpoints")
+        times["recovery of the master"][engine.name].append(engine.time_recovery_of_master(job))
         engine.cancel(job)
     finally:
         engine.stop_session()
@@ -103,6 +116,11 @@ def main() -> int:
                     except BenchError as error:
                         failed = True
                         print(f"round {number}, {name}, {spare} spare: {error}", file=sys.stderr)
+                try:
+                    masters_course(kinds[name](hadoop), measured, f"{hadoop.hdfs_url}/tmp/bench-{name}")
+                except BenchError as error:
+                    failed = True
+                    print(f"round {number}, {name}, recovery of the master: {error}", file=sys.stderr)
             if not number:
                 first = {figure: dict(engines) for figure, engines in measured.items()}
                 print(json.dumps({"first round, not counted": first}), flush=True)
