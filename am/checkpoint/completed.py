@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 
 
@@ -46,7 +46,7 @@ class Dropped:
 
 def outlives(status: JobStatus, retention: ExternalizedRetention) -> bool:
     """Whether the checkpoints of a job that has ended so are kept."""
-    if not status.is_globally_terminal:
+    if not status.is_globally_terminal_state():
         return True
     if retention is ExternalizedRetention.RETAIN_ON_CANCELLATION:
         return status is not JobStatus.FINISHED

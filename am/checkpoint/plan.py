@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.graph.distribution import producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import SourceOperator
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan, TaskRestore
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.options import execution
@@ -30,7 +31,6 @@ from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot import storage as storages
 from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
 from yarrow.runtime.snapshot.errors import SnapshotError, SnapshotNotFoundError

@@ -15,6 +15,7 @@ import yarrow.runtime.config.options.execution as execution
 import yarrow.runtime.config.options.rpc as rpc
 import yarrow.runtime.config.options.security as security
 import yarrow.runtime.config.options.web as web
+from yarrow.common.execution_modes import CheckpointingMode
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -95,7 +96,7 @@ class CheckpointSettings:
             timeout=settings.get(options.TIMEOUT).seconds,
             max_concurrent=settings.get(options.MAX_CONCURRENT),
             tolerable_failures=settings.get(options.TOLERABLE_FAILED),
-            exactly_once=settings.get(options.MODE) is options.CheckpointingMode.EXACTLY_ONCE,
+            exactly_once=settings.get(options.MODE) is CheckpointingMode.EXACTLY_ONCE,
             unaligned=settings.get(options.UNALIGNED),
             aligned_timeout_ms=settings.get(options.ALIGNED_TIMEOUT).millis,
             after_tasks_finish=settings.get(options.AFTER_TASKS_FINISH),

@@ -26,6 +26,7 @@ from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
     CheckpointFailedError,
     JobAlreadyEndedError,
@@ -37,7 +38,6 @@ from yarrow.runtime.common.ids import DispatcherID, JobID
 from yarrow.runtime.config.options import execution, rpc
 from yarrow.runtime.data.checkpoint_options import CheckpointType
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
@@ -228,7 +228,7 @@ class Dispatcher(RpcEndpoint):
             return
         master = self._jobs.running.get(job_id)
         status = master.graph.status if master is not None else self._jobs.ended(job_id).overview.status
-        if master is None or status.is_globally_terminal:
+        if master is None or status.is_globally_terminal_state():
             raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it is {status.value} already")
 
     async def report_job_client_heartbeat(self, job_id: JobID) -> Acknowledge:
@@ -239,7 +239,7 @@ class Dispatcher(RpcEndpoint):
     def _client_is_gone(self, job_id: JobID, seconds: float) -> None:
         if (
             master := self._jobs.running.get(job_id)
-        ) is not None and not master.graph.status.is_globally_terminal:
+        ) is not None and not master.graph.status.is_globally_terminal_state():
             # Of a second try, `seconds` are the pause before it.
             silence = max(seconds, master.graph.job.client_heartbeat_timeout)
             self.spawn(self._cancel_abandoned(job_id, silence), f"cancel {job_id}")

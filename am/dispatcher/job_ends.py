@@ -19,9 +19,9 @@ from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
 _log = logging.getLogger(__name__)

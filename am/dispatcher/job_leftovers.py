@@ -18,9 +18,9 @@ from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsR
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 

@@ -17,10 +17,10 @@ from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsR
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID, is_hex_id
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from yarrow.am.dispatcher.finished_jobs import FinishedJob, FinishedJobs
 from yarrow.am.dispatcher.recovering_job import RecoveringJob
 from yarrow.am.jobmaster.job_master import JobMaster
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import DuplicateJobError, JobNotFoundError, YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 
 
 class NotKnownYetError(YarrowError):

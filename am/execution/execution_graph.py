@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from yarrow.am.execution.accumulators import AccumulatorMergeError, merge_accumulators
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import (
     AllocationID,
@@ -27,7 +28,6 @@ from yarrow.runtime.graph.states import (
     EXECUTION_TRANSITIONS,
     JOB_TRANSITIONS,
     ExecutionState,
-    JobStatus,
 )
 from yarrow.runtime.rpc.messages import (
     ExceptionEntry,

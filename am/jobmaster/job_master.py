@@ -32,10 +32,10 @@ from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.am.jobmaster.task_executor_heartbeats import TaskExecutorHeartbeats
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.common.repeated_notice import RepeatedNotice
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR

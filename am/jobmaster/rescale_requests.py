@@ -10,9 +10,9 @@ from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all
 from yarrow.am.jobmaster.scheduler_decisions import RESCALE_SLOTS, SchedulerDecisions
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import RescaleRequest
 
 

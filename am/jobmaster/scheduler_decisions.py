@@ -41,10 +41,10 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.scheduling.task_ends import restart_reason
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import FailureCause
 

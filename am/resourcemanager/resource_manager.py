@@ -39,6 +39,7 @@ from yarrow.am.resourcemanager.task_executor_connections import (
     TaskExecutorConnection,
     TaskExecutorConnections,
 )
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import (
@@ -50,7 +51,6 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.common.timers import TimerHandle, Timers
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER

@@ -31,7 +31,7 @@ class MetricSamples:
         samples = list(of_values("jobmanager", own, {"host": self._host}))
         samples += of_task_executors(await self._services.resource_manager.request_task_executors())
         for job in await dispatcher.list_jobs():
-            if job.status.is_globally_terminal:
+            if job.status.is_globally_terminal_state():
                 continue
             try:
                 details = await dispatcher.request_job_details(job.job_id)

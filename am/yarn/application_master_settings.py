@@ -14,10 +14,10 @@ from yarrow.am.control_plane import ControlPlaneSettings
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts
 from yarrow.am.yarn.yarn_driver import YarnDriverSettings
+from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.memory import check_job_manager_memory, task_executor_budget
 from yarrow.runtime.config.options import jobmanager, resourcemanager, rest, rpc, security, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.value_types import PortRange
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets

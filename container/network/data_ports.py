@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
+from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
-from yarrow.runtime.config.values.value_types import PortRange
 
 _BACKLOG = 256
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
+from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.container.protocol.errors import TimestampError
@@ -72,7 +73,7 @@ class TimeSettings:
         self.max_jump_ms = None if jump is None else round(jump.seconds * 1000)
         characteristic = settings.get(pipeline.TIME_CHARACTERISTIC)
         #: Sources stamp rows with the machine's time.
-        self.ingestion = characteristic is pipeline.TimeCharacteristic.INGESTION_TIME
+        self.ingestion = characteristic is TimeCharacteristic.INGESTION_TIME
 
 
 def check_timestamps(timestamps: Sequence[int | None], rows: Sequence[Any], operator: str) -> None:

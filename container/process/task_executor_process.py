@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from yarrow.common.values.value_types import PortRange
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import (
     LaunchSettings,
@@ -35,7 +36,6 @@ from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
-from yarrow.runtime.config.values.value_types import PortRange
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport

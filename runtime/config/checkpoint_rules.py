@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from yarrow.common.execution_modes import CheckpointingMode
+from yarrow.common.values.quantities import Duration
 from yarrow.runtime.config.options import checkpointing, execution, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import BACKENDS, is_custom
 from yarrow.runtime.config.values.errors import ConfigError, ContradictoryOptions
-from yarrow.runtime.config.values.quantities import Duration
 
 #: The shortest interval: below it a job would do little else.
 SHORTEST_INTERVAL: Final = Duration.of_millis(10)
@@ -48,7 +49,7 @@ def unaligned_fits(settings: Settings) -> Iterator[ConfigError]:
     if not settings.get(checkpointing.UNALIGNED):
         return
     unaligned = checkpointing.UNALIGNED.key
-    if settings.get(checkpointing.MODE) is checkpointing.CheckpointingMode.AT_LEAST_ONCE:
+    if settings.get(checkpointing.MODE) is CheckpointingMode.AT_LEAST_ONCE:
         mode = checkpointing.MODE.key
         yield ContradictoryOptions(
             f"{unaligned} is true and {mode} is AT_LEAST_ONCE, whose barriers never hold records up."

@@ -5,10 +5,10 @@ Owner: none (pure). Checked with the whole configuration, and by a TaskExecutor 
 
 from __future__ import annotations
 
+from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
 from yarrow.runtime.config.values.errors import ContradictoryOptions
-from yarrow.runtime.config.values.value_types import PortRange
 
 
 def data_port_problem(config: ReadableConfig, slots: int) -> ContradictoryOptions | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from yarrow.common.quoted_lists import join_quoted
+from yarrow.common.values.quoted_lists import join_quoted
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 

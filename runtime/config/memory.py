@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from yarrow.common.values.quantities import MemorySize
 from yarrow.runtime.config.options import jobmanager, rocksdb, taskmanager
 from yarrow.runtime.config.settings import ReadableConfig
 from yarrow.runtime.config.values.errors import MemoryBudgetError
-from yarrow.runtime.config.values.quantities import MemorySize
 
 #: What the master process needs besides the finished jobs it keeps.
-JOB_MANAGER_BASE: Final = MemorySize.of_mebibytes(128)
+JOB_MANAGER_BASE: Final = MemorySize.of_mebi_bytes(128)
 #: Skein's JVM, in the master's container on YARN: a heap of 128 MiB, and as much again beside it.
-SKEIN_MEMORY: Final = MemorySize.of_mebibytes(256)
+SKEIN_MEMORY: Final = MemorySize.of_mebi_bytes(256)
 
 #: The part of a slot's budget that state backends get where no size is given; Flink's share of managed memory.
 MANAGED_FRACTION: Final = 0.4

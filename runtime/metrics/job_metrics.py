@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import AttemptDetails, ClusterOverview, ExecutionGraphDetails
 
 _TIMED: Final = (
@@ -45,8 +46,12 @@ def job_metrics(details: ExecutionGraphDetails, now_ms: int) -> dict[str, float]
     here = max(0, now_ms - since) if since else 0
     waiting = status in (JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.FAILED)
     values: dict[str, float] = {
-        "uptime": here if status is JobStatus.RUNNING else -1.0 if status.is_globally_terminal else 0.0,
-        "downtime": here if waiting and not status.is_globally_terminal else 0.0,
+        "uptime": here
+        if status is JobStatus.RUNNING
+        else -1.0
+        if status.is_globally_terminal_state()
+        else 0.0,
+        "downtime": here if waiting and not status.is_globally_terminal_state() else 0.0,
         "numRestarts": details.restarts,
         "fullRestarts": details.restarts,
         "numRescales": float(sum(record.state == "COMPLETED" for record in details.rescales)),
@@ -81,7 +86,7 @@ def _stay(details: ExecutionGraphDetails, status: JobStatus, now_ms: int) -> flo
     if not begin:
         return 0.0
     later = [stamp for stamp in details.timestamps.values() if stamp > begin]
-    end = min(later, default=begin if details.status.is_globally_terminal else now_ms)
+    end = min(later, default=begin if details.status.is_globally_terminal_state() else now_ms)
     return float(max(0, end - begin))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
@@ -21,7 +22,6 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.data.checkpoint_options import CheckpointType
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,

@@ -15,7 +15,7 @@ from tests.architecture.source_tree import engine_files, module_name, parse
 MOST_MODULES = 22
 
 #: Rooms with more modules, and how many they have. A number may only become smaller.
-CROWDED = {"yarrow.common": 28, "yarrow.datastream": 47, "yarrow.runtime.snapshot": 28}
+CROWDED = {"yarrow.common": 27, "yarrow.datastream": 47, "yarrow.runtime.snapshot": 28}
 
 #: Rooms that still import each other both ways. The list may only become shorter.
 TWO_WAY = {

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
-from yarrow.common.job_status import JobStatus as PublicJobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobCancelledError, JobExecutionError
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, JobResult
 
 
-def public_status(name: str) -> PublicJobStatus:
-    """The status as programs see it: they know no INITIALIZING."""
-    return PublicJobStatus[name] if name in PublicJobStatus.__members__ else PublicJobStatus.CREATED
+def public_status(name: str) -> JobStatus:
+    """The status as programs see it: PyFlink knows no INITIALIZING, so that one is CREATED to them.
+
+    A status of a newer cluster that this client does not know is CREATED too.
+    """
+    status = JobStatus.__members__.get(name, JobStatus.CREATED)
+    return JobStatus.CREATED if status is JobStatus.INITIALIZING else status
 
 
 def execution_result(result: JobResult) -> JobExecutionResult:

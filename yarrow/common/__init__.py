@@ -13,7 +13,6 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
-from yarrow.common.memory_size import MemorySize
 from yarrow.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from yarrow.common.serialization import (
     ByteArraySchema,
@@ -26,6 +25,7 @@ from yarrow.common.serializer import TypeSerializer
 from yarrow.common.time import Duration, Instant, Time
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, RowKind
+from yarrow.common.values.quantities import MemorySize
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 
 __all__ = [

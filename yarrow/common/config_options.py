@@ -2,19 +2,31 @@
 
 `ConfigOptions.key("rest.port").int_type().default_value(8081)` makes one. Options are immutable values,
 declared once as constants of an options module and read with `Configuration.get`. This module holds no keys.
+A ValueType reads and writes the value: the same one as in the engine's own options, so that both read the same texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from yarrow.common.memory_size import MemorySize
-from yarrow.common.quoted_lists import join_quoted, split_quoted
-from yarrow.common.time import Duration
+from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.quoted_lists import join_quoted
+from yarrow.common.values.value_types import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    MAP,
+    MEMORY_SIZE,
+    NUMBER,
+    TEXT,
+    ValueType,
+    enum_of,
+    list_of,
+)
 
-__all__ = ["ConfigOption", "ConfigOptions"]
+__all__ = ["ConfigOption", "ConfigOptions", "text_of"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -27,20 +39,12 @@ class ConfigOption(Generic[T]):
     `render` is its inverse.
     """
 
-    __slots__ = ("_default", "_description", "_fallback_keys", "_key", "_parse", "_render", "_type_name")
+    __slots__ = ("_default", "_description", "_fallback_keys", "_key", "_type", "_type_name")
 
-    def __init__(
-        self,
-        key: str,
-        type_name: str,
-        parse: Callable[[Any], T],
-        render: Callable[[T], str] = str,
-        default: T | None = None,
-    ) -> None:
+    def __init__(self, key: str, type_name: str, type: ValueType[T], default: T | None = None) -> None:
         self._key = key
         self._type_name = type_name
-        self._parse = parse
-        self._render = render
+        self._type = type
         self._default = default
         self._description = ""
         self._fallback_keys: tuple[str, ...] = ()
@@ -90,16 +94,18 @@ class ConfigOption(Generic[T]):
         Raises ValueError naming key, value and expected type.
         """
         try:
-            return self._parse(value)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{self._key}: {value!r} is no {self._type_name} ({error})") from error
+            return self._type.parse(text_of(value))
+        except ValueError as error:
+            raise ValueError(
+                f"{self._key}: {value!r} is no {self._type_name} ({error}): expected {self._type.expected}"
+            ) from error
 
     def render(self, value: T) -> str:
         """Return the text that stands for a value in a file."""
-        return self._render(value)
+        return self._type.render(value)
 
     def _copy(self) -> ConfigOption[T]:
-        option = ConfigOption(self._key, self._type_name, self._parse, self._render, self._default)
+        option = ConfigOption(self._key, self._type_name, self._type, self._default)
         option._description = self._description
         option._fallback_keys = self._fallback_keys
         return option
@@ -130,83 +136,74 @@ class ConfigOptions:
 
         def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
             """Values are true or false."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Boolean", parse_boolean, render_scalar)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Boolean", BOOLEAN)
 
         def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
             """Values are whole numbers."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Integer", parse_integer)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Integer", INTEGER)
 
         def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
             """Values are whole numbers."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Long", parse_integer)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Long", INTEGER)
 
         def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Values are numbers."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Float", float)
+            """Values are finite numbers."""
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Float", NUMBER)
 
         def double_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
-            """Values are numbers."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Double", float)
+            """Values are finite numbers."""
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Double", NUMBER)
 
         def string_type(self) -> ConfigOptions.TypedConfigOptionBuilder[str]:
             """Values are text."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "String", render_scalar)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "String", TEXT)
 
         def duration_type(self) -> ConfigOptions.TypedConfigOptionBuilder[Duration]:
             """Values are lengths of time such as `10 s`."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Duration", _parse_duration)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Duration", DURATION)
 
         def memory_type(self) -> ConfigOptions.TypedConfigOptionBuilder[MemorySize]:
             """Values are amounts of memory such as `512 mb`."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "MemorySize", _parse_memory)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "MemorySize", MEMORY_SIZE)
 
         def enum_type(self, enum_class: type[E]) -> ConfigOptions.TypedConfigOptionBuilder[E]:
             """Values are names of members, in any case, with `-` for `_` if wanted."""
-            names = " | ".join(member.name for member in enum_class)
-
-            def parse(value: Any) -> E:
-                return value if isinstance(value, enum_class) else enum_class[_member_name(value)]
-
+            names = {member: member.name for member in enum_class}
             return ConfigOptions.TypedConfigOptionBuilder(
-                self._key, f"Enum ({names})", parse, lambda e: e.name
+                self._key, f"Enum ({' | '.join(names.values())})", enum_of(enum_class, names)
             )
 
-        def map_type(self) -> ConfigOptions.TypedConfigOptionBuilder[dict[str, str]]:
+        def map_type(self) -> ConfigOptions.TypedConfigOptionBuilder[Mapping[str, str]]:
             """Values are `key:value` pairs separated by commas; a pair that holds a comma stands in quotes."""
-            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Map", _parse_map, render_map)
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, "Map", MAP)
 
     class TypedConfigOptionBuilder(Generic[T]):
         """A key that has a type and no default yet."""
 
-        def __init__(
-            self, key: str, type_name: str, parse: Callable[[Any], T], render: Callable[[T], str] = str
-        ) -> None:
+        def __init__(self, key: str, type_name: str, type: ValueType[T]) -> None:
             self._key = key
             self._type_name = type_name
-            self._parse = parse
-            self._render = render
+            self._type = type
 
         def as_list(self) -> ConfigOptions.TypedConfigOptionBuilder[list[T]]:
-            """Values are lists, written with `;` between the elements."""
-            parse, render = self._parse, self._render
-
-            def parse_list(value: Any) -> list[T]:
-                items = value if isinstance(value, list | tuple) else str(value).split(";")
-                return [
-                    parse(item.strip() if isinstance(item, str) else item) for item in items if item != ""
-                ]
-
-            return ConfigOptions.TypedConfigOptionBuilder(
-                self._key, f"List<{self._type_name}>", parse_list, lambda items: ";".join(map(render, items))
+            """Values are lists, written with `;` between the elements, or as YAML writes them: `[a, b]`."""
+            tuples = list_of(self._type)
+            lists: ValueType[list[T]] = ValueType(
+                "List",
+                tuples.expected,
+                tuples.example,
+                lambda text: [*tuples.parse(text)],
+                lambda items: tuples.render(tuple(items)),
             )
+            return ConfigOptions.TypedConfigOptionBuilder(self._key, f"List<{self._type_name}>", lists)
 
         def default_value(self, value: T) -> ConfigOption[T]:
             """Return the option with this default."""
-            return ConfigOption(self._key, self._type_name, self._parse, self._render, value)
+            return ConfigOption(self._key, self._type_name, self._type, value)
 
         def no_default_value(self) -> ConfigOption[T]:
             """Return the option; without a value in the configuration it is None."""
-            return ConfigOption(self._key, self._type_name, self._parse, self._render)
+            return ConfigOption(self._key, self._type_name, self._type)
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
@@ -214,52 +211,16 @@ class ConfigOptions:
         return ConfigOptions.OptionBuilder(key)
 
 
-def parse_boolean(value: Any) -> bool:
-    """Read a boolean. Raises ValueError for anything but a bool or the words true and false in any case."""
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word in ("true", "false"):
-        return word == "true"
-    raise ValueError("expected true or false")
-
-
-def parse_integer(value: Any) -> int:
-    """Read a whole number. Raises ValueError for anything else, also for a number with a fraction."""
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError("expected a whole number")
-    return int(value)
-
-
-def render_scalar(value: Any) -> str:
-    """Return the text of a value as configuration files write it: booleans in lower case."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _parse_duration(value: Any) -> Duration:
-    return value if isinstance(value, Duration) else Duration.parse(str(value))
-
-
-def _parse_memory(value: Any) -> MemorySize:
-    return value if isinstance(value, MemorySize) else MemorySize.parse(str(value))
-
-
-def _member_name(value: Any) -> str:
-    return str(value).strip().upper().replace("-", "_")
-
-
-def _parse_map(value: Any) -> dict[str, str]:
-    if isinstance(value, dict):
-        return {str(key): str(item) for key, item in value.items()}
-    pairs: dict[str, str] = {}
-    for part in split_quoted(str(value), ","):
-        key, colon, item = part.partition(":")
-        if not colon:
-            raise ValueError(f"expected key:value, found {part!r}")
-        pairs[key.strip()] = item.strip()
-    return pairs
-
-
-def render_map(value: dict[str, str]) -> str:
-    """Return the text of a map as configuration files write it."""
-    return join_quoted([f"{key}:{render_scalar(item)}" for key, item in value.items()], ",")
+def text_of(value: Any) -> str:
+    """Return the text of a value as configuration files write it: booleans in lower case, enums by name."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Enum():
+            return value.name
+        case list() | tuple():
+            # In brackets every list type reads it, whatever its own separators are.
+            return f"[{join_quoted([text_of(item) for item in value], ',')}]"
+        case Mapping():
+            return join_quoted([f"{key}:{text_of(item)}" for key, item in value.items()], ",")
+    return str(value)

@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar, overload
 
-from yarrow.common.config_options import (
-    ConfigOption,
-    parse_boolean,
-    parse_integer,
-    render_map,
-    render_scalar,
-)
-from yarrow.common.quoted_lists import join_quoted, split_quoted
+from yarrow.common.config_options import ConfigOption, text_of
+from yarrow.common.values.quoted_lists import join_quoted, split_quoted
+from yarrow.common.values.value_types import BOOLEAN, INTEGER, NUMBER, ValueType
 
 __all__ = ["Configuration"]
 
@@ -70,7 +65,7 @@ class Configuration:
 
     def get_string(self, key: str, default_value: D) -> str | D:
         """Return the value as text, or the default."""
-        return _render(self._values[key]) if key in self._values else default_value
+        return text_of(self._values[key]) if key in self._values else default_value
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Set the value."""
@@ -78,7 +73,7 @@ class Configuration:
 
     def get_integer(self, key: str, default_value: D) -> int | D:
         """Return the value as a whole number, or the default."""
-        return self._convert(key, parse_integer, "whole number") if key in self._values else default_value
+        return self._convert(key, INTEGER, "whole number") if key in self._values else default_value
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Set the value."""
@@ -86,7 +81,7 @@ class Configuration:
 
     def get_boolean(self, key: str, default_value: D) -> bool | D:
         """Return the value as a boolean, or the default."""
-        return self._convert(key, parse_boolean, "boolean") if key in self._values else default_value
+        return self._convert(key, BOOLEAN, "boolean") if key in self._values else default_value
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Set the value."""
@@ -94,7 +89,7 @@ class Configuration:
 
     def get_float(self, key: str, default_value: D) -> float | D:
         """Return the value as a number, or the default."""
-        return self._convert(key, float, "number") if key in self._values else default_value
+        return self._convert(key, NUMBER, "number") if key in self._values else default_value
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Set the value."""
@@ -162,7 +157,7 @@ class Configuration:
 
     def to_dict(self) -> dict[str, str]:
         """Return all keys with their values as text."""
-        return {key: _render(value) for key, value in self._values.items()}
+        return {key: text_of(value) for key, value in self._values.items()}
 
     def _set(self, key: str, value: Any, expected: type) -> Configuration:
         if not isinstance(key, str):
@@ -172,10 +167,10 @@ class Configuration:
         self._values[key] = value
         return self
 
-    def _convert(self, key: str, parse: Any, expected: str) -> Any:
+    def _convert(self, key: str, type: ValueType[T], expected: str) -> T:
         try:
-            return parse(self._values[key])
-        except (ValueError, TypeError) as error:
+            return type.parse(text_of(self._values[key]))
+        except ValueError as error:
             raise ValueError(f"{key}: {self._values[key]!r} is no {expected}") from error
 
     def __iter__(self) -> Iterator[str]:
@@ -223,7 +218,3 @@ def _without_secrets(text: str) -> str:
         f"{key}{colon}{_HIDDEN if colon and _is_secret(key) else value}" for key, colon, value in entries
     ]
     return join_quoted(shown, ",")
-
-
-def _render(value: Any) -> str:
-    return render_map(value) if isinstance(value, dict) else render_scalar(value)

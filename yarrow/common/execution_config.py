@@ -193,7 +193,8 @@ class ExecutionConfig:
 
     def get_global_job_parameters(self) -> dict[str, str]:
         """Return the parameters that every function can read."""
-        return self._configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}
+        parameters = self._configuration.get(options.GLOBAL_JOB_PARAMETERS)
+        return {} if parameters is None else dict(parameters)
 
     def set_global_job_parameters(self, global_job_parameters_dict: dict[str, str]) -> ExecutionConfig:
         """Set the parameters that every function can read by RuntimeContext.get_job_parameter."""

@@ -1,6 +1,6 @@
-"""JobStatus:
+"""JobStatus: the states of a job as programs, REST and the engine name them.
 
-the states of a job as users and REST see them. The table of transitions belongs to the job master.
+A value, usable from any thread. The table of transitions belongs to the master (`yarrow.runtime.graph.states`).
 """
 
 from __future__ import annotations
@@ -10,29 +10,31 @@ from enum import Enum
 __all__ = ["JobStatus"]
 
 
-class JobStatus(Enum):
-    """The state of a job."""
+class JobStatus(str, Enum):  # noqa: UP042 - str() of a StrEnum would not be `JobStatus.RUNNING`, as programs expect
+    """The state of a job; the value is its name, as messages, stored jobs and REST write it."""
 
+    #: Accepted by the Dispatcher; its JobMaster is being made. Clients report it as CREATED, as in PyFlink.
+    INITIALIZING = "INITIALIZING"
     #: Accepted; no task runs yet.
-    CREATED = 0
+    CREATED = "CREATED"
     #: Some tasks are scheduled or running, or all have finished and the job is about to.
-    RUNNING = 1
+    RUNNING = "RUNNING"
     #: A task failed for good and the others are being cancelled.
-    FAILING = 2
+    FAILING = "FAILING"
     #: Ended with an error.
-    FAILED = 3
+    FAILED = "FAILED"
     #: Cancelling was asked for and tasks are being stopped.
-    CANCELLING = 4
+    CANCELLING = "CANCELLING"
     #: Ended because it was cancelled.
-    CANCELED = 5
+    CANCELED = "CANCELED"
     #: Every task ended without error.
-    FINISHED = 6
+    FINISHED = "FINISHED"
     #: Being started again after a failure.
-    RESTARTING = 7
+    RESTARTING = "RESTARTING"
     #: Stopped here, without an end: another master may take it over.
-    SUSPENDED = 8
+    SUSPENDED = "SUSPENDED"
     #: A new master learns from the TaskExecutors which tasks still run.
-    RECONCILING = 9
+    RECONCILING = "RECONCILING"
 
     def is_globally_terminal_state(self) -> bool:
         """Whether the job has ended for every master: FINISHED, CANCELED or FAILED."""

@@ -160,7 +160,7 @@ class EnvironmentSettings:
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
         """Return which time the program goes by."""
-        return TimeCharacteristic[self._settings().get(pipeline_options.TIME_CHARACTERISTIC).name]
+        return self._settings().get(pipeline_options.TIME_CHARACTERISTIC)
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
         """Set how often, and after which delay, the job starts again after a failure: see RestartStrategies.

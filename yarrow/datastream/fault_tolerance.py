@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import yarrow.runtime.config.options.checkpointing as checkpointing_options
 from yarrow.common.configuration import Configuration
+from yarrow.common.execution_modes import CheckpointingMode
 from yarrow.datastream.checkpoint_storage import (
     CheckpointStorage,
     CustomCheckpointStorage,
@@ -74,7 +75,7 @@ def refuse_lost_records(settings: Settings, not_replayable: Iterable[str]) -> No
     names = sorted(set(not_replayable))
     if not names or interval is None or interval.nanos == 0:
         return
-    if settings.get(checkpointing_options.MODE) is not checkpointing_options.CheckpointingMode.EXACTLY_ONCE:
+    if settings.get(checkpointing_options.MODE) is not CheckpointingMode.EXACTLY_ONCE:
         return
     if settings.get(checkpointing_options.ALLOW_NON_REPLAYABLE_SOURCES):
         return

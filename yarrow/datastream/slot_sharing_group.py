@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from yarrow.common.memory_size import MemorySize
+from yarrow.common.values.quantities import MemorySize
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 

@@ -1,15 +1,7 @@
-"""TimeCharacteristic: the older name of the choice between clocks; new programs choose by their window assigners."""
+"""TimeCharacteristic under the name that PyFlink gives its module; it is defined in `yarrow.common.execution_modes`."""
 
 from __future__ import annotations
 
-from enum import Enum
+from yarrow.common.execution_modes import TimeCharacteristic
 
 __all__ = ["TimeCharacteristic"]
-
-
-class TimeCharacteristic(Enum):
-    """Which time a whole program goes by."""
-
-    PROCESSING_TIME = 0
-    INGESTION_TIME = 1
-    EVENT_TIME = 2

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.runtime.config.memory import process_size_for, task_executor_budget
 from yarrow.runtime.config.options import execution, resourcemanager, rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.quantities import Duration, MemorySize
 from yarrow.runtime.graph.job_graph import JobGraph
 
 #: What a slot gets where the configuration says nothing: an interpreter, pyarrow and room to work in.
-SLOT_MEMORY = MemorySize.of_mebibytes(512)
+SLOT_MEMORY = MemorySize.of_mebi_bytes(512)
 _HEARTBEAT = Duration.of_millis(1000)
 #: A TaskExecutor of this machine is there within seconds, or something is broken.
 _SLOT_TIMEOUT = Duration.of_seconds(60)

@@ -28,7 +28,6 @@ from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import JobStatus as RuntimeJobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,
@@ -105,7 +104,7 @@ class LocalJobClient(JobClient):
         else:
             if isinstance(result, JobExecutionError):
                 self._result.set_exception(result)
-            elif self._lost_output is not None and result.status is not RuntimeJobStatus.FAILED:
+            elif self._lost_output is not None and result.status is not JobStatus.FAILED:
                 self._result.set_exception(self._lost_output)
             else:
                 self._result.set_result(result)
@@ -127,7 +126,7 @@ class LocalJobClient(JobClient):
         except AnswerTooLargeError as error:
             status = await self._cluster.dispatcher.request_job_status(self._job_id)
             return JobExecutionError(
-                f"Job {self._job_id} is {status}, but its result, accumulators included, cannot be told: {error}",
+                f"Job {self._job_id} is {status.value}, but its result, accumulators included, cannot be told: {error}",
                 self._job_id,
             )
 

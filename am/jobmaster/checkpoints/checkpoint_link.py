@@ -42,6 +42,7 @@ from yarrow.am.execution.restore import RestorePlan
 from yarrow.am.jobmaster.checkpoints.checkpoint_messages import CheckpointMessages
 from yarrow.am.jobmaster.checkpoints.checkpoint_storage_access import CheckpointStorageAccess
 from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, ResourceID
@@ -50,7 +51,7 @@ from yarrow.runtime.data.checkpoint_options import (
     CheckpointType,
     SnapshotKind,
 )
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
@@ -155,7 +156,7 @@ class CheckpointLink:
     def observe(self) -> None:
         """Looks at what the scheduler has changed."""
         status = self._graph.status
-        if status.is_globally_terminal or status in (JobStatus.FAILING, JobStatus.CANCELLING):
+        if status.is_globally_terminal_state() or status in (JobStatus.FAILING, JobStatus.CANCELLING):
             if not self._over:
                 self._over = True
                 self._storage.job_is_over()

@@ -11,10 +11,10 @@ from abc import abstractmethod
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.checkpoint.targets import savepoint_target
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     Acknowledge,

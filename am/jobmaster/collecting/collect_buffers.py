@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.graph.job_graph import JobVertex
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CollectConfirmation, CollectRows
 
 
@@ -112,7 +113,7 @@ class CollectBuffers:
         """The job has ended, or this master is done with it."""
         status = self._graph.status
         for buffer in self._buffers.values():
-            if status.is_globally_terminal:
+            if status.is_globally_terminal_state():
                 await buffer.close(complete=status is JobStatus.FINISHED)
             else:
                 await buffer.abandon()

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID
 from yarrow.runtime.common.timers import Timers
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway

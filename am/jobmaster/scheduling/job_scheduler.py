@@ -39,9 +39,10 @@ from yarrow.am.jobmaster.scheduling.task_ends import (
     last_cause,
     unexpected_cancel,
 )
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 _NOT_FINISHED = (ExecutionState.FAILED, ExecutionState.CANCELED)

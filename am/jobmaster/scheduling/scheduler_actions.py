@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause
 
 

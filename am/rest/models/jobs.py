@@ -12,7 +12,8 @@ from pydantic import Field
 
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, RawJson, RestModel
 from yarrow.am.rest.models.metrics import IOMetrics
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 
 JobType = Literal["STREAMING", "BATCH"]
 SchedulerType = Literal["Default"]

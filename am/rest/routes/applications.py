@@ -59,7 +59,9 @@ async def application_details(access: Access, application_id: ApplicationIdPath)
 @router.post("/applications/{applicationid}/cancel", status_code=202, responses=refusals(400, 403, 404, 409))
 async def cancel_application(access: Access, application_id: ApplicationIdPath) -> EmptyBody:
     """Begins to cancel all jobs of an application that run; 409 where none does."""
-    running = [job for job in await _jobs(access, application_id) if not job.status.is_globally_terminal]
+    running = [
+        job for job in await _jobs(access, application_id) if not job.status.is_globally_terminal_state()
+    ]
     if not running:
         raise ConflictError(f"application {application_id} has no job that could be cancelled: none runs")
     for job in running:

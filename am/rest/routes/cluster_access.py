@@ -68,7 +68,7 @@ class ClusterAccess:
         """The details of all jobs; one that is forgotten meanwhile is left out."""
         found = []
         for job in await self.services.dispatcher.list_jobs():
-            if running_only and job.status.is_globally_terminal:
+            if running_only and job.status.is_globally_terminal_state():
                 continue
             try:
                 found.append(await self.job(job.job_id))

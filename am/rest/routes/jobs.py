@@ -28,8 +28,8 @@ from yarrow.am.rest.models.jobs import (
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.views import jobs as views
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import CollectPosition
 
 router = APIRouter(tags=["Jobs"])
@@ -173,10 +173,10 @@ async def job_execution_result(
     job = JobID(job_id.lower())
     dispatcher = access.services.dispatcher
     status = await dispatcher.request_job_status(job)
-    if wait and not status.is_globally_terminal:
+    if wait and not status.is_globally_terminal_state():
         await access.wait_for_end(job_id, wait)
         status = await dispatcher.request_job_status(job)
-    if not status.is_globally_terminal:
+    if not status.is_globally_terminal_state():
         return JobExecutionResult(status=QueueStatus(id="IN_PROGRESS"))
     result = views.execution_result(await dispatcher.request_job_result(job), access.application_of(job))
     access.services.activity.note_result(job)

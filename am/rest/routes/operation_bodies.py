@@ -9,8 +9,8 @@ from yarrow.am.rest.errors import ConflictError
 from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
 from yarrow.am.rest.operations import Outcome
 from yarrow.am.rest.routes.cluster_access import ClusterAccess
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.graph.states import JobStatus
 
 
 def status(completed: bool) -> OperationStatus:

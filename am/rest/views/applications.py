@@ -18,7 +18,7 @@ from yarrow.am.rest.models.applications import (
 )
 from yarrow.am.rest.views.application import WholeApplication
 from yarrow.am.rest.views.jobs import job_summary
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview
 
 #: An application of one job is what its job is; it runs while the job is started, restarted or handed over.

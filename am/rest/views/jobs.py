@@ -35,11 +35,12 @@ from yarrow.am.rest.models.jobs import (
 from yarrow.am.rest.views.accumulators import as_json, user_accumulators
 from yarrow.am.rest.views.io_metrics import io_metrics
 from yarrow.am.rest.views.times import aggregate_state, state_counts, tasks_span
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.config.values.option import ConfigOption
 from yarrow.runtime.graph.plan import BLOCKING
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
     ExceptionEntry,
     ExecutionGraphDetails,

@@ -96,7 +96,7 @@ async def _results(cluster: RunningCluster) -> list[JobResult]:
 async def _cancel_jobs(cluster: RunningCluster) -> None:
     """Jobs that a failed program has left running have nobody who waits for them."""
     dispatcher = cluster.plane.dispatcher_gateway()
-    running = [job for job in await cluster.jobs() if not job.status.is_globally_terminal]
+    running = [job for job in await cluster.jobs() if not job.status.is_globally_terminal_state()]
     for job in running:
         try:
             await dispatcher.cancel_job(job.job_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.gateways import FinalStatus
 

@@ -61,7 +61,7 @@ class RunningCluster:
         while True:
             with contextlib.suppress(RpcUnavailableError, FencingTokenError, NoLeaderError, RecordsError):
                 result = await dispatcher.request_job_result(job_id)
-                if result.status.is_globally_terminal:
+                if result.status.is_globally_terminal_state():
                     return result
             await asyncio.sleep(LOOK)
 
@@ -79,7 +79,11 @@ class RunningCluster:
         # One look: whoever was asked to end does not wait for a leader.
         with contextlib.suppress(YarrowError):
             jobs = await self.plane.dispatcher_gateway().list_jobs()
-        if self.description.mode is DeploymentMode.PER_JOB and jobs and jobs[0].status.is_globally_terminal:
+        if (
+            self.description.mode is DeploymentMode.PER_JOB
+            and jobs
+            and jobs[0].status.is_globally_terminal_state()
+        ):
             return end_of_job(await self.result_of(jobs[0].job_id))
         return ApplicationEnd(
             FinalStatus.KILLED, "The application was stopped by a client before its jobs had ended."

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from rocksdict import Cache, WriteBufferManager
 
+from yarrow.common.values.quantities import MemorySize
 from yarrow.runtime.config.memory import managed_memory, task_executor_budget
 from yarrow.runtime.config.options import rocksdb
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.quantities import MemorySize
 
 
 @dataclass(frozen=True, slots=True)

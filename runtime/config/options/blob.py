@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     COUNT,
     PORT_RANGE,
     POSITIVE,
@@ -17,6 +16,7 @@ from yarrow.runtime.config.values.value_types import (
     duration,
     memory_size,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 SERVER_PORT: Final = option(
     "blob.server.port",

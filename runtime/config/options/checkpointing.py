@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.execution_modes import CheckpointingMode
+from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
     DIRECTORIES,
@@ -21,13 +21,7 @@ from yarrow.runtime.config.values.value_types import (
     enum_of,
     memory_size,
 )
-
-
-class CheckpointingMode(enum.Enum):
-    """What a checkpoint promises."""
-
-    EXACTLY_ONCE = "EXACTLY_ONCE"
-    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+from yarrow.runtime.config.values.option import option, optional
 
 
 class ExternalizedRetention(enum.Enum):

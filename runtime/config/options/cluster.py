@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.value_types import DURATION, POSITIVE, STRING
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import DURATION, POSITIVE, STRING
 
 REGISTRATION_INITIAL_TIMEOUT: Final = option(
     "cluster.registration.initial-timeout",

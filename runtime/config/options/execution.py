@@ -9,9 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import MemorySize, option, optional
-from yarrow.runtime.config.values.quantities import Duration
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.quantities import Duration
+from yarrow.common.values.value_types import (
     BOOLEAN,
     FILE_SYSTEM_PATH,
     POSITIVE,
@@ -20,6 +19,7 @@ from yarrow.runtime.config.values.value_types import (
     enum_of,
     memory_size,
 )
+from yarrow.runtime.config.values.option import MemorySize, option, optional
 
 
 class RuntimeMode(enum.Enum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.value_types import COUNT, DURATION, FILE_SYSTEM_PATH, PORT_RANGE, STRING
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import COUNT, DURATION, FILE_SYSTEM_PATH, PORT_RANGE, STRING
 
 TYPE: Final = option(
     "high-availability.type",

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import MemorySize, option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     FILE_SYSTEM_PATH,
     PORT,
     POSITIVE,
@@ -20,6 +19,7 @@ from yarrow.runtime.config.values.value_types import (
     integer,
     memory_size,
 )
+from yarrow.runtime.config.values.option import MemorySize, option, optional
 
 
 class SchedulingMode(enum.Enum):
@@ -59,7 +59,7 @@ RPC_BIND_PORT: Final = optional(
 )
 PROCESS_SIZE: Final = option(
     "jobmanager.memory.process.size",
-    memory_size("1600 mb", MemorySize.of_mebibytes(1)),
+    memory_size("1600 mb", MemorySize.of_mebi_bytes(1)),
     "1 gb",
     "Memory of the master process. Flink has no default here.",
     fallback_keys=("jobmanager.memory.flink.size",),

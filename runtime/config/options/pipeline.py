@@ -6,11 +6,10 @@ Flink's, and the text says so where they are not.
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.execution_modes import TimeCharacteristic
+from yarrow.common.values.value_types import (
     BOOLEAN,
     DURATION,
     MAP,
@@ -20,17 +19,10 @@ from yarrow.runtime.config.values.value_types import (
     enum_of,
     integer,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 #: The largest number of key groups that a job can have.
 MAX_MAX_PARALLELISM: Final = 32768
-
-
-class TimeCharacteristic(enum.Enum):
-    """Which time a whole program goes by."""
-
-    PROCESSING_TIME = "ProcessingTime"
-    INGESTION_TIME = "IngestionTime"
-    EVENT_TIME = "EventTime"
 
 
 def _max_parallelism() -> ValueType[int]:
@@ -99,7 +91,9 @@ WATERMARK_MAX_JUMP: Final = optional(
 )
 TIME_CHARACTERISTIC: Final = option(
     "pipeline.time-characteristic",
-    enum_of(TimeCharacteristic),
+    enum_of(
+        TimeCharacteristic, {member: member.name.title().replace("_", "") for member in TimeCharacteristic}
+    ),
     "EventTime",
     "Where timestamps come from: IngestionTime has sources stamp records as they read them, in place of timestamps of"
     " their own; EventTime and ProcessingTime leave them to the program.",

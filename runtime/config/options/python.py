@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.value_types import STRING, list_of
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import STRING, list_of
 
 FILES: Final = optional(
     "python.files",

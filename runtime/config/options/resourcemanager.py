@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
     DURATION,
@@ -17,6 +16,7 @@ from yarrow.runtime.config.values.value_types import (
     floating,
     integer,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 TASK_MANAGER_TIMEOUT: Final = option(
     "resourcemanager.taskmanager-timeout",

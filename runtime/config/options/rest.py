@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
     DURATION,
@@ -18,6 +17,7 @@ from yarrow.runtime.config.values.value_types import (
     STRING,
     memory_size,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 ADDRESS: Final = optional(
     "rest.address",

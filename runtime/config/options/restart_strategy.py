@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from yarrow.common.values.value_types import COUNT, DURATION, FRACTION, enum_of, floating, integer
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import COUNT, DURATION, FRACTION, enum_of, floating, integer
 
 
 class RestartStrategy(enum.Enum):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     BOOLEAN,
     DIRECTORIES,
     POSITIVE,
@@ -19,6 +18,7 @@ from yarrow.runtime.config.values.value_types import (
     integer,
     memory_size,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 
 class CompactionStyle(enum.Enum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.quantities import Duration
+from yarrow.common.values.value_types import COUNT, duration, memory_size
 from yarrow.runtime.config.values.option import MemorySize, option
-from yarrow.runtime.config.values.quantities import Duration
-from yarrow.runtime.config.values.value_types import COUNT, duration, memory_size
 
 MESSAGE_MAX_SIZE: Final = option(
     "rpc.message.max-size",

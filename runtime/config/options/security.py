@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from yarrow.common.values.value_types import BOOLEAN, DURATION, FRACTION, STRING, enum_of, list_of
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import BOOLEAN, DURATION, FRACTION, STRING, enum_of, list_of
 
 
 class RestAuthentication(enum.Enum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.quantities import Duration
+from yarrow.common.values.value_types import COUNT, duration
 from yarrow.runtime.config.values.option import option
-from yarrow.runtime.config.values.quantities import Duration
-from yarrow.runtime.config.values.value_types import COUNT, duration
 
 COMMITTER_RETRIES: Final = option(
     "sink.committer.retries",

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from yarrow.runtime.config.values.option import MemorySize, option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     DIRECTORIES,
     DURATION,
     PORT_RANGE,
@@ -21,6 +20,7 @@ from yarrow.runtime.config.values.value_types import (
     integer,
     memory_size,
 )
+from yarrow.runtime.config.values.option import MemorySize, option, optional
 
 
 class WorkerStart(enum.Enum):
@@ -46,7 +46,7 @@ NUMBER_OF_TASK_SLOTS: Final = option(
 )
 PROCESS_SIZE: Final = option(
     "taskmanager.memory.process.size",
-    memory_size("2 gb", MemorySize.of_mebibytes(1)),
+    memory_size("2 gb", MemorySize.of_mebi_bytes(1)),
     "1 gb",
     "Memory of a whole TaskExecutor: supervisor, template and the workers of all slots. What is left after"
     " `taskmanager.memory.supervisor.size` is divided equally among the slots. Flink has no default here.",
@@ -61,7 +61,7 @@ SUPERVISOR_SIZE: Final = option(
 )
 SLOT_MINIMUM_SIZE: Final = option(
     "taskmanager.memory.slot.minimum-size",
-    memory_size("64 mb", MemorySize.of_mebibytes(1)),
+    memory_size("64 mb", MemorySize.of_mebi_bytes(1)),
     "64 mb",
     "The least memory a slot may be left with; a configuration that leaves less is"
     " refused before anything starts.",
@@ -125,13 +125,13 @@ CHANNEL_CREDIT_BATCHES: Final = option(
 )
 BLOCKING_SPOOL_MAX_SIZE: Final = option(
     "taskmanager.network.blocking-spool.max-size",
-    memory_size("10 gb", MemorySize.of_mebibytes(1)),
+    memory_size("10 gb", MemorySize.of_mebi_bytes(1)),
     "10 gb",
     "Disk space that the results of blocking edges may take in one worker.",
 )
 MAX_FRAME_SIZE: Final = option(
     "taskmanager.network.max-frame-size",
-    memory_size("256 mb", MemorySize.of_mebibytes(1)),
+    memory_size("256 mb", MemorySize.of_mebi_bytes(1)),
     "256 mb",
     "The longest frame a data connection accepts; checked before anything of the frame is decoded.",
 )

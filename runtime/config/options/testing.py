@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.value_types import STRING
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import STRING
 
 FAULT_PLAN: Final = optional(
     "testing.fault-plan",

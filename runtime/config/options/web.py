@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from yarrow.common.values.value_types import BOOLEAN, COUNT, DURATION, STRING, duration
 from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import BOOLEAN, COUNT, DURATION, STRING, duration
 
 SUBMIT_ENABLE: Final = option(
     "web.submit.enable",

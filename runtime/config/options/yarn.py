@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from yarrow.runtime.config.values.option import option, optional
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.value_types import (
     BOOLEAN,
     COUNT,
     DURATION,
@@ -21,6 +20,7 @@ from yarrow.runtime.config.values.value_types import (
     integer,
     list_of,
 )
+from yarrow.runtime.config.values.option import option, optional
 
 _COMMA_SEPARATED: Final = list_of(STRING, separators=",;", example="a,b")
 

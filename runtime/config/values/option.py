@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
+from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.value_types import PortRange, ValueType
 from yarrow.runtime.config.values.errors import InvalidOptionValue
-from yarrow.runtime.config.values.quantities import Duration, MemorySize
-from yarrow.runtime.config.values.value_types import PortRange, ValueType
 
 __all__ = [
     "REDACTED",

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages.base import Message
 from yarrow.runtime.rpc.messages.registrations import TaskExecutorRegistration
 from yarrow.runtime.rpc.messages.rescaling import RescaleRecord

@@ -23,11 +23,11 @@ from yarrow.am.resourcemanager.driver import (
     TaskExecutorStartError,
 )
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, ResourceID
 from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.gateways import DispatcherGateway
 from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport, ScriptedFault
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation

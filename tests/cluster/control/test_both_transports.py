@@ -12,10 +12,10 @@ from tests.unit.runtime.rpc.loops import run
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices, ControlPlaneSettings
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.timers import LoopTimers
 from yarrow.runtime.graph.job_graph import encode_job_graph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.rpc.gateway_type import DISPATCHER
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport

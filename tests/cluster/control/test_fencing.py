@@ -11,9 +11,9 @@ from tests.cluster.control.control_cluster import control_cluster
 from tests.cluster.control.test_jobs import master_of
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import JobMasterID, ResourceID, ResourceManagerID
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.messages import AllocatedSlotReport, ResourceProfile, SlotID, SlotRequest
 

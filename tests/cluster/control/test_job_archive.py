@@ -20,9 +20,9 @@ from yarrow.am.dispatcher import job_archive
 from yarrow.am.dispatcher.job_archive import EndedJob, JobArchive
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
 from yarrow.am.rest.archived_job import answers
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.graph.job_graph import encode_job_graph
-from yarrow.runtime.graph.states import JobStatus
 
 FINISHING = FakeBehaviour(finish=True)
 

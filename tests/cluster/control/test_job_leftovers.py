@@ -13,13 +13,13 @@ from tests.cluster.control.control_cluster import eventually
 from tests.cluster.control.test_leaderships import Masters, masters, recorded_end_without_clean_up
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobNotFoundError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.fs import local
 from yarrow.runtime.fs.file_system import FileStatus
 from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.graph.job_graph import ShippedFile, UserCode
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import LeaderRecords, Put
 
 

@@ -17,6 +17,7 @@ from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.control_plane_settings import control_plane_settings
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import (
     DuplicateJobError,
     JobAlreadyEndedError,
@@ -26,7 +27,7 @@ from yarrow.runtime.common.errors import (
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.messages import CollectPosition, CollectRows, OperatorEvent

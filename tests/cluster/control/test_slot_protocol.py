@@ -15,8 +15,8 @@ from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.resource_manager import ResourceManager
 from yarrow.am.resourcemanager.settings import SlotManagerSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID, ResourceID
-from yarrow.runtime.graph.states import JobStatus
 
 
 async def beat_until_running(cluster: ControlCluster, job_id: JobID, tasks: int) -> None:

@@ -14,10 +14,10 @@ from tests.cluster.control.test_leaderships import ByHand, Masters
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.dispatcher.refused_jobs import RefusedJobs
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobAlreadyEndedError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import (
     Change,
     Delete,

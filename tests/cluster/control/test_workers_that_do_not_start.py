@@ -9,8 +9,8 @@ from tests.cluster.control.test_jobs import master_of
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, ResourceID
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     Acknowledge,

@@ -13,6 +13,7 @@ from tests.architecture.source_tree import ROOT
 from tests.compat.metrics import names
 from tests.support.worker_harness import WorkerHarness
 from tests.unit.am.rest.fakes import JOB, job_details
+from yarrow.common.job_status import JobStatus
 from yarrow.common.serialization import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
@@ -21,7 +22,6 @@ from yarrow.datastream import KeyedCoProcessFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.metrics.job_metrics import job_manager_metrics, job_metrics
 from yarrow.runtime.metrics.process_metrics import process_metrics
 from yarrow.runtime.metrics.samples import gather_histograms

@@ -13,6 +13,7 @@ import pytest
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.am.state_diagrams import document
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine
@@ -20,7 +21,6 @@ from yarrow.runtime.graph.states import (
     EXECUTION_TRANSITIONS,
     JOB_TRANSITIONS,
     ExecutionState,
-    JobStatus,
 )
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID
 
@@ -74,7 +74,7 @@ def test_terminal_states_are_those_without_an_edge(
         if isinstance(state, ExecutionState):
             assert state.is_terminal == (not table[state])
         elif state is not JobStatus.SUSPENDED:
-            assert state.is_globally_terminal == (not table[state])
+            assert state.is_globally_terminal_state() == (not table[state])
 
 
 def test_the_document_shows_the_tables() -> None:

@@ -111,6 +111,7 @@ def test_job_ids_and_states() -> None:
     assert JobID.from_bytes(bytes(16)) == JobID("0" * 32)
     with pytest.raises(ValueError, match="32 hexadecimal"):
         JobID("xyz")
+    assert str(JobStatus.RUNNING) == f"{JobStatus.RUNNING}" == "JobStatus.RUNNING"
     terminal = {status.name for status in JobStatus if status.is_globally_terminal_state()}
     assert terminal == {"FINISHED", "CANCELED", "FAILED"}
     assert JobStatus.SUSPENDED.is_terminal_state() and not JobStatus.RUNNING.is_terminal_state()

@@ -15,7 +15,7 @@ def test_amounts_of_memory_compare_fully() -> None:
     assert small <= MemorySize(1024) and small >= MemorySize(1024) and small == MemorySize(1024)
     assert sorted([large, small]) == [small, large] and max(small, large) is large
     with pytest.raises(TypeError):
-        small < 5  # noqa: B015
+        small < 5  # type: ignore[operator]  # noqa: B015
 
 
 def test_configurations_are_equal_hash_alike_and_print_as_flink_does() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
+from yarrow.common.job_status import JobStatus
 from yarrow.embedded.local_cluster import LocalCluster
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.loop_thread import LoopThread
@@ -17,7 +18,6 @@ from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import CollectOperator
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, FailureCause, JobResult
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from yarrow.common.values.quantities import MemorySize
 from yarrow.runtime.config.memory import (
     JOB_MANAGER_BASE,
     SKEIN_MEMORY,
@@ -20,7 +21,6 @@ from yarrow.runtime.config.options import high_availability, jobmanager, rest, s
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import MemoryBudgetError
 from yarrow.runtime.config.values.option import is_secret_key
-from yarrow.runtime.config.values.quantities import MemorySize
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
 from yarrow.runtime.yarn.skein_driver import FAST_START
 

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.runtime.snapshot.test_metadata import METADATA
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.graph.states import JobStatus
 
 
 def checkpoint(checkpoint_id: int, *, owned: bool) -> CompletedCheckpoint:
@@ -56,7 +56,7 @@ KEPT = {
 
 @pytest.mark.parametrize("retention", ExternalizedRetention)
 def test_what_outlives_its_job(retention: ExternalizedRetention) -> None:
-    ends = {status for status in JobStatus if status.is_globally_terminal}
+    ends = {status for status in JobStatus if status.is_globally_terminal_state()}
     assert ends == {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
     assert {status for status in ends if outlives(status, retention)} == KEPT[retention]
     # A job that another master goes on with keeps all.

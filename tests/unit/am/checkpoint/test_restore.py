@@ -20,13 +20,13 @@ from yarrow.am.checkpoint.restore import (
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.am.checkpoint.targets import InvalidSavepointPathError, savepoint_target
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import RestoreError
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,

@@ -17,8 +17,8 @@ from yarrow.am.dispatcher.job_graph_store import (
     StoredJobError,
     StoredResult,
 )
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import CountingIdFactory, JobID
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.ha.records import (
     Change,
     Delete,

@@ -21,10 +21,11 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     RescaleEnded,
     RescaleSlotsAnswered,
 )
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, JobVertexID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 
 RUNNING, FINISHED, FAILED, CANCELED = (
     ExecutionState.RUNNING,

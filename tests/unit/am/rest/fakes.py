@@ -14,6 +14,7 @@ from tests.unit.am.checkpoint.simulation import Simulation
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.rest.server.app import create_app
 from yarrow.am.rest.services import RestServices, RestSettings
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import (
     DuplicateJobError,
@@ -35,7 +36,7 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import decode_job_graph
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc import messages as m
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 
@@ -108,7 +109,7 @@ CAUSE = m.FailureCause(
 
 def job_details(job_id: JobID, status: JobStatus) -> m.ExecutionGraphDetails:
     """A job of two vertices."""
-    ended = status.is_globally_terminal
+    ended = status.is_globally_terminal_state()
     state = ExecutionState.FINISHED if ended else ExecutionState.RUNNING
     timestamps = {"INITIALIZING": STARTED, "CREATED": STARTED + 1, "RUNNING": STARTED + 2}
     if ended:
@@ -273,7 +274,7 @@ class FakeDispatcher:
 
     async def request_job_result(self, job_id: JobID) -> m.JobResult:
         self.asked_for_result.set()
-        if not self._job(job_id).status.is_globally_terminal:
+        if not self._job(job_id).status.is_globally_terminal_state():
             await self.ended.wait()
         job = self._job(job_id)
         return m.JobResult(
@@ -288,7 +289,7 @@ class FakeDispatcher:
         )
 
     async def cancel_job(self, job_id: JobID) -> m.Acknowledge:
-        if self._job(job_id).status.is_globally_terminal:
+        if self._job(job_id).status.is_globally_terminal_state():
             raise JobAlreadyEndedError(f"job {job_id} cannot be cancelled: it has ended")
         self.cancelled.append(job_id)
         return m.Acknowledge()

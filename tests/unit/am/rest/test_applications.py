@@ -22,7 +22,7 @@ from tests.unit.am.rest.fakes import (
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.views.application import WholeApplication
 from yarrow.am.yarn.running_master import application_for_rest
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode
 
 YARN_ID = "application_1700000000000_0007"

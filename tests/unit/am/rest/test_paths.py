@@ -27,7 +27,7 @@ from tests.unit.am.rest.fakes import (
 )
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import status_of
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.errors import AnswerTooLargeError, MessageTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.unit.am.rest.fakes import ENDED_JOB, JOB, REDUCE, SOURCE, FakeCluster, job_details
 from tests.unit.am.rest.test_checkpoint_paths import run, settled
 from yarrow.am.rest.views.rescaling import rescale_details_of, rescale_durations
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.rpc.messages import RescaleRecord
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.am.rest.fakes import JOB, REDUCE, SOURCE, TASK_EXECUTOR, FakeCluster, client_of
 from tests.unit.am.rest.running import run
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 
 
 def request(cluster: FakeCluster, path: str, **headers: str) -> httpx.Response:

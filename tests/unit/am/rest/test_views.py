@@ -28,7 +28,8 @@ from yarrow.am.rest.views.jobs import plan_of
 from yarrow.am.rest.views.task_managers import count_tasks, task_manager_details
 from yarrow.am.rest.views.times import aggregate_state, attempt_span, state_durations, tasks_span
 from yarrow.am.rest.views.vertices import back_pressure
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.common.job_status import JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 
 S = ExecutionState
 

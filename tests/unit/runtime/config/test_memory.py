@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.common.values.quantities import MemorySize
 from yarrow.runtime.config.memory import (
     MANAGED_FRACTION,
     divide_memory,
@@ -15,9 +16,8 @@ from yarrow.runtime.config.memory import (
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import MemoryBudgetError
-from yarrow.runtime.config.values.quantities import MemorySize
 
-MIB = MemorySize.of_mebibytes
+MIB = MemorySize.of_mebi_bytes
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 34), st.integers(1, 512), st.integers(1, 1 << 30))

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common.configuration import Configuration
+from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
     checkpointing,
@@ -24,8 +26,6 @@ from yarrow.runtime.config.options import (
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
 from yarrow.runtime.config.values.option import REDACTED
-from yarrow.runtime.config.values.quantities import Duration, MemorySize
-from yarrow.runtime.config.values.value_types import PortRange
 
 
 def test_defaults_hold_without_values() -> None:
@@ -95,7 +95,7 @@ def test_directories_given_as_a_list() -> None:
 
 
 def test_fallback_and_older_names() -> None:
-    assert Settings({"akka.framesize": "20971520b"}).get(rpc.MESSAGE_MAX_SIZE) == MemorySize.of_mebibytes(20)
+    assert Settings({"akka.framesize": "20971520b"}).get(rpc.MESSAGE_MAX_SIZE) == MemorySize.of_mebi_bytes(20)
     assert Settings({"state.backend": "rocksdb"}).get(checkpointing.STATE_BACKEND) == "rocksdb"
     assert Settings({"rest.port": "9000"}).get(rest.BIND_PORT) == PortRange.of(9000)
     both = Settings({"taskmanager.tmp.dirs": "/old", "io.tmp.dirs": "/new"})

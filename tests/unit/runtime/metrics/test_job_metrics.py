@@ -6,7 +6,7 @@ import msgspec
 
 from tests.unit.am.checkpoint.simulation import Simulation
 from tests.unit.am.rest.fakes import ENDED_JOB, JOB, NOW, STARTED, job_details
-from yarrow.runtime.graph.states import JobStatus
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.metrics.job_metrics import job_metrics
 from yarrow.runtime.metrics.process_metrics import process_metrics
 

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.am.rest.fakes import JOB, NOW, SOURCE, TASK_EXECUTOR, job_details, task_executor_info
+from yarrow.common.job_status import JobStatus
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.metrics.prometheus_text import prometheus_name, render
 from yarrow.runtime.metrics.samples import Sample, of_job, of_task_executors, of_values
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails

@@ -20,13 +20,13 @@ from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStore
 from yarrow.am.checkpoint.restore import starting_point
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import CountingIdFactory
 from yarrow.runtime.common.timers import ManualTimers
 from yarrow.runtime.config.options.checkpointing import ExternalizedRetention
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.operator_spec import PrintOperator
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
 

@@ -13,10 +13,11 @@ from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import CountingIdFactory, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
 
 T = TypeVar("T")

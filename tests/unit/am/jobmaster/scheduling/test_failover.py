@@ -23,6 +23,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     TasksRestarting,
 )
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
@@ -30,7 +31,7 @@ from yarrow.runtime.graph.operator_spec import (
     PartitionerSpec,
     SourceFunctionOperator,
 )
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
 
 RUNNING, FINISHED, FAILED, CANCELED = (

@@ -23,9 +23,10 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobEnded,
 )
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.operator_spec import PartitionerKind
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 
 KINDS = st.sampled_from(
     [PartitionerKind.FORWARD, PartitionerKind.REBALANCE, PartitionerKind.KEY_GROUP, PartitionerKind.RESCALE]

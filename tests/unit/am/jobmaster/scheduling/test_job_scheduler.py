@@ -21,8 +21,9 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobEnded,
 )
 from yarrow.am.jobmaster.scheduling.settings import SchedulerMode
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
-from yarrow.runtime.graph.states import ExecutionState, JobStatus
+from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import TaskExecutionStateUpdate
 
 RUNNING, FINISHED, FAILED, CANCELED = (

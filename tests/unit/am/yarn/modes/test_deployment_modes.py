@@ -26,9 +26,9 @@ from yarrow.am.yarn.modes.cluster import CLIENT_PATIENCE, LOOK, READER_PATIENCE,
 from yarrow.am.yarn.modes.program_messages import ProgramEnd, ProgramOutcome, ProgramStart
 from yarrow.am.yarn.modes.program_process import ProgramPlace, run_main
 from yarrow.cli.application_program import job_id_of
+from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, is_hex_id
-from yarrow.runtime.graph.states import JobStatus
 from yarrow.runtime.rpc.messages import FailureCause, JobResult
 from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import FinalStatus

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.runtime.config.values.quantities import Duration, MemorySize
+from yarrow.common.config_options import ConfigOptions
+from yarrow.common.configuration import Configuration
+from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.value_types import DURATION, MEMORY_SIZE
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.config.values.option import optional
 
 KIB = 1 << 10
 SIZE_UNITS = {
@@ -97,11 +103,9 @@ def test_what_is_no_duration(text: str) -> None:
         Duration.parse(text)
 
 
-def test_negative_quantities_cannot_be_made() -> None:
+def test_a_negative_size_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="negative"):
         MemorySize(-1)
-    with pytest.raises(ValueError, match="negative"):
-        Duration(-1)
 
 
 def test_a_bare_number_counts_in_the_default_unit() -> None:
@@ -118,3 +122,39 @@ def test_views() -> None:
     assert MemorySize.parse("1536 kb").human() == "1.5 mb"
     assert str(MemorySize(0)) == "0 bytes"
     assert str(Duration(0)) == "0 ms"
+    assert (
+        repr(Duration.of_minutes(-15)) == "Duration(-15 min)" and repr(MemorySize(1024)) == "MemorySize(1 kb)"
+    )
+
+
+SIZES = ["2 gib", "5 mib", "1 byte", "1 kibibyte", "1g", "512 MB", "1024"]
+DURATIONS = ["2 mins", "1 secs", "PT1,5S", "7 \u03bcs", "7 \u00b5s", "10", "3 h"]
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_program_reads_a_size_as_the_engine_does(text: str) -> None:
+    values = {"k": text}
+    wanted = Settings(values).get(optional("k", MEMORY_SIZE, "a size"))
+    assert (
+        Configuration.from_dict(values).get(ConfigOptions.key("k").memory_type().no_default_value()) == wanted
+    )
+    assert wanted == MemorySize.parse(text)
+
+
+@pytest.mark.parametrize("text", DURATIONS)
+def test_a_program_reads_a_duration_as_the_engine_does(text: str) -> None:
+    values = {"k": text}
+    wanted = Settings(values).get(optional("k", DURATION, "a length"))
+    assert (
+        Configuration.from_dict(values).get(ConfigOptions.key("k").duration_type().no_default_value())
+        == wanted
+    )
+    assert wanted == Duration.parse(text)
+
+
+@pytest.mark.parametrize("text", ["\u0661 mb", "1_000", "1 xb"])
+def test_a_program_refuses_a_size_that_the_engine_refuses(text: str) -> None:
+    with pytest.raises(InvalidOptionValue, match="k"):
+        Settings({"k": text}).get(optional("k", MEMORY_SIZE, "a size"))
+    with pytest.raises(ValueError, match=r"k: .* is no MemorySize .*: expected a size with a unit"):
+        Configuration.from_dict({"k": text}).get(ConfigOptions.key("k").memory_type().no_default_value())

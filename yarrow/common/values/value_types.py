@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from yarrow.common.quoted_lists import join_quoted, split_quoted
-from yarrow.runtime.config.values.quantities import Duration, MemorySize
+from yarrow.common.values.quantities import Duration, MemorySize, duration_nanos, memory_bytes
+from yarrow.common.values.quoted_lists import join_quoted, split_quoted
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
@@ -167,7 +167,7 @@ def duration(
     """Lengths of time; a bare number counts in `default_unit`."""
 
     def parse(text: str) -> Duration:
-        value = Duration.parse(text, default_unit)
+        value = Duration(duration_nanos(text, default_unit))
         if minimum is not None and value < minimum:
             raise ValueError(f"it is less than {minimum}")
         return value
@@ -184,7 +184,7 @@ def memory_size(example: str = "512 mb", minimum: MemorySize | None = None) -> V
     """Amounts of memory; a bare number counts in bytes."""
 
     def parse(text: str) -> MemorySize:
-        value = MemorySize.parse(text)
+        value = MemorySize(memory_bytes(text))
         if minimum is not None and value < minimum:
             raise ValueError(f"it is less than {minimum}")
         return value
@@ -199,16 +199,23 @@ def memory_size(example: str = "512 mb", minimum: MemorySize | None = None) -> V
     )
 
 
-def enum_of(enumeration: type[E]) -> ValueType[E]:
-    """Members of an enum by value or name, without regard to case or to `-` against `_`."""
+def enum_of(enumeration: type[E], texts: Mapping[E, str] | None = None) -> ValueType[E]:
+    """Members of an enum by name or by text, without regard to case or to `-` against `_`.
+
+    A member's text stands in `texts`; without them it is the member's value, or its name where that is a number.
+    """
 
     def folded(text: str) -> str:
         return text.strip().lower().replace("_", "-")
 
+    if texts is None:
+        texts = {
+            member: member.value if isinstance(member.value, str) else member.name for member in enumeration
+        }
     members: Mapping[str, E] = {
-        folded(text): member for member in enumeration for text in (member.name, str(member.value))
+        folded(text): member for member in enumeration for text in (member.name, texts[member])
     }
-    names = [str(member.value) for member in enumeration]
+    names = list(texts.values())
 
     def parse(text: str) -> E:
         member = members.get(folded(text))
@@ -216,7 +223,7 @@ def enum_of(enumeration: type[E]) -> ValueType[E]:
             raise ValueError("it is none of the possible values")
         return member
 
-    return ValueType("Enum", f"one of {', '.join(names)}", names[0], parse, lambda member: str(member.value))
+    return ValueType("Enum", f"one of {', '.join(names)}", names[0], parse, texts.__getitem__)
 
 
 #: What may stand before the path of a local URI: at the beginning of a directory in a list.
@@ -274,7 +281,7 @@ def _parse_map(text: str) -> Mapping[str, str]:
 
 
 def _render_map(pairs: Mapping[str, str]) -> str:
-    return join_quoted([f"{key}:{value}" for key, value in sorted(pairs.items())], ",")
+    return join_quoted([f"{key}:{value}" for key, value in pairs.items()], ",")
 
 
 STRING: Final = ValueType("String", "a text that is not empty", "text", _string, str)
@@ -288,6 +295,8 @@ BOOLEAN: Final = ValueType(
     "Boolean", "true or false", "true", _boolean, lambda value: "true" if value else "false"
 )
 INTEGER: Final = integer()
+#: Finite numbers.
+NUMBER: Final = floating()
 POSITIVE: Final = integer(minimum=1)
 COUNT: Final = integer(minimum=0)
 FRACTION: Final = floating(0.0, 1.0)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.common.quoted_lists import join_quoted, split_quoted
-from yarrow.runtime.config.values.value_types import (
+from yarrow.common.values.quoted_lists import join_quoted, split_quoted
+from yarrow.common.values.value_types import (
     BOOLEAN,
     DIRECTORIES,
     MAP,
