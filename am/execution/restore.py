@@ -1,16 +1,13 @@
-"""RestoreProvider: from which checkpoint tasks start, as deployment and failover ask for it.
+"""RestorePlan: what tasks that are about to be deployed begin from, as the deployment carries it.
 
-Owner: the JobMaster's loop. The interface between failover and checkpoints: whoever coordinates checkpoints implements
-it, JobsWithoutState is that of a job that has none.
+Owner: none (frozen values). The CheckpointLink makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from yarrow.am.execution.execution_graph import Execution
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
 
@@ -39,39 +36,3 @@ class RestorePlan:
     latest_savepoint_id: int = -1
     #: Pickled values in it may be read.
     trusted: bool = True
-
-
-class RestoreProvider(Protocol):
-    """What failover asks of checkpoints; calls return at once."""
-
-    @property
-    def checkpoint_id(self) -> int:
-        """The checkpoint from which a task that restarts now would begin; -1 = from none."""
-        ...
-
-    def needs_global_restart(self) -> bool:
-        """True when the latest checkpoint lies before a savepoint: a region would go back past it alone."""
-        ...
-
-    def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
-        """These are being cancelled to start again: pending checkpoints are aborted."""
-        ...
-
-    def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
-        """For executions that are about to be deployed: their part of the latest completed checkpoint."""
-        ...
-
-
-class JobsWithoutState:
-    """Every task begins anew."""
-
-    checkpoint_id = -1
-
-    def needs_global_restart(self) -> bool:
-        return False
-
-    def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
-        """Nothing is pending."""
-
-    def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
-        return RestorePlan()

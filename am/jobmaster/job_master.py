@@ -27,7 +27,17 @@ from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
 from yarrow.am.jobmaster.rescaling import Rescaling
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
-from yarrow.am.jobmaster.scheduling.scheduler_actions import FreeSlot
+from yarrow.am.jobmaster.scheduling.scheduler_actions import FreeSlot, SlotsAccepted
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    IdleSlotsChecked,
+    JobCancelled,
+    JobFailed,
+    JobStarted,
+    JobSuspended,
+    SlotLost,
+    SlotsOffered,
+    TasksUpdated,
+)
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -93,10 +103,6 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
             settings.restart_backoff(),
             settings.failover_scope,
         )
-        self._scheduler.needs_global_restart = lambda: (
-            self.graph.is_ending or self._checkpoints.needs_global_restart()
-        )
-        self._scheduler.checkpoints_in_doubt = lambda: self._checkpoints.later_may_complete
         self._encoded = EncodedGraph(b"")
         self._links: dict[ResourceID, TaskExecutorLink] = {}
         self._savepoint_directory = settings.checkpoints.savepoint_directory
@@ -107,6 +113,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
             settings.checkpoints,
             starting_point or in_memory(job.job_id),
             self.fail_by_checkpoints,
+            self.checkpoints_changed,
         )
         self._rescaling = Rescaling(self, services.clock, services.ids)
         self._prepared: dict[int, EncodedGraph] = {}
@@ -150,7 +157,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
         self.address = self._services.rpc.serve(JOB_MASTER, self)
         self._resource_manager.on_rejected = self._rejected
         self._checkpoints.begin()
-        self._carry_out(self._scheduler.start(self._now()))
+        self._decide(JobStarted(self._now()))
         self._resource_manager.start(self.address)
         self._timers.every("heartbeat", self._settings.heartbeat.interval, self._beat)
         self._timers.every("check", self._settings.check_interval, self._check)
@@ -172,7 +179,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
         """A bug of the control plane fails the job instead of leaving it hanging."""
         super().on_background_failure(error)
         cause = failure_of(type(error), f"internal error of the JobMaster: {error!r}")
-        self._carry_out(self._scheduler.fail(cause, self._now()))
+        self._decide(JobFailed(self._now(), cause))
 
     # For the Dispatcher.
 
@@ -184,13 +191,12 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
     def cancel(self, reason: str = "") -> None:
         """Starts cancelling; `reason` where nobody has asked for it."""
         self.assert_main_thread()
-        self._carry_out(self._scheduler.cancel(self._now(), reason))
+        self._decide(JobCancelled(self._now(), reason))
 
     def suspend(self, cause: str) -> None:
         """The job ends here and nowhere else: another master goes on with it. To be followed by `stop`."""
         self.assert_main_thread()
-        if self.graph.machine.can(JobStatus.SUSPENDED):
-            self.graph.transition(JobStatus.SUSPENDED, cause)
+        self._scheduler.handle(JobSuspended(self._now(), cause))
 
     # The gateway: TaskExecutors.
 
@@ -222,27 +228,27 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
             raise UnknownTaskExecutorError(
                 f"TaskExecutor {resource_id} is not registered with {self.name}: register before offering"
             )
-        taken, actions = self._scheduler.offered(resource_id, offers, self._now())
         self._not_started = ""
-        self._carry_out(actions)
-        return taken
+        actions = self._decide(SlotsOffered(self._now(), resource_id, offers))
+        taken = (action.allocations for action in actions if isinstance(action, SlotsAccepted))
+        return next(taken)
 
     async def fail_slot(
         self, resource_id: ResourceID, allocation_id: AllocationID, cause: FailureCause
     ) -> Acknowledge:
         if cause.is_final:
-            self._carry_out(self._scheduler.fail(cause, self._now()))
+            self._decide(JobFailed(self._now(), cause))
         elif self._pool.allocation(allocation_id) is None:
             # It was never offered: others are asked for, and the job waits on.
             self._not_started = f"on {resource_id} {cause.message}"
         else:
-            self._carry_out(self._scheduler.slot_lost(allocation_id, cause, self._now()))
+            self._decide(SlotLost(self._now(), allocation_id, cause))
         return Acknowledge()
 
     async def update_task_execution_states(
         self, updates: tuple[TaskExecutionStateUpdate, ...]
     ) -> Acknowledge:
-        self._carry_out(self._scheduler.updated(updates, self._now()))
+        self._decide(TasksUpdated(self._now(), updates))
         return Acknowledge()
 
     async def heartbeat_from_task_executor(self, payload: TaskExecutorToJobMasterHeartbeat) -> Acknowledge:
@@ -279,7 +285,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
 
     def _rejected(self, reason: str) -> None:
         text = f"the ResourceManager refused the job: {reason}"
-        self._carry_out(self._scheduler.fail(failure_of(NoResourceAvailableError, text), self._now()))
+        self._decide(JobFailed(self._now(), failure_of(NoResourceAvailableError, text)))
 
     async def _conclude(self) -> None:
         """Says goodbye to everybody, then tells the Dispatcher."""
@@ -297,7 +303,7 @@ class JobMaster(CheckpointRequests, JobAnswers, RescaleRequests, TaskExecutorHea
         self.on_ended(self)
 
     def _check(self) -> None:
-        self._carry_out(self._scheduler.check(self._now()))
+        self._decide(IdleSlotsChecked(self._now()))
         self._say_what_it_waits_for()
 
     def _say_what_it_waits_for(self) -> None:

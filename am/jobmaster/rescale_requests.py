@@ -9,6 +9,13 @@ from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all
 from yarrow.am.jobmaster.scheduler_decisions import RESCALE_SLOTS, SchedulerDecisions
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    RescaleBegun,
+    RescaleSlotsFailed,
+    RescaleSlotsReleased,
+    RescaleSlotsWanted,
+    TasksStopForRescale,
+)
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
@@ -47,13 +54,13 @@ class RescaleRequests(SchedulerDecisions):
     def hold_slots_for(self, job: JobGraph) -> None:
         """For Rescaling: asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
         self._timers.after(RESCALE_SLOTS, self._settings.slot_request_timeout, self._rescale_slots_timed_out)
-        self._carry_out(self._scheduler.hold_slots_for(job))
+        self._decide(RescaleSlotsWanted(self._now(), job))
 
     def let_slots_go(self) -> None:
         """For Rescaling: what was held and is not used goes back."""
         self._timers.cancel(RESCALE_SLOTS)
         if not self.graph.machine.is_terminal:
-            self._carry_out(self._scheduler.let_slots_go(self._now()))
+            self._decide(RescaleSlotsReleased(self._now()))
 
     def _rescale_slots_timed_out(self) -> None:
         seconds = self._settings.slot_request_timeout
@@ -62,7 +69,7 @@ class RescaleRequests(SchedulerDecisions):
             f" {seconds:g} s (slot.request.timeout)"
         )
         reasons = (text, self._resource_manager.explanation, self._not_started)
-        self._carry_out(self._scheduler.rescale_slots_failed("; ".join(filter(None, reasons))))
+        self._decide(RescaleSlotsFailed(self._now(), "; ".join(filter(None, reasons))))
 
     def _slots_limited(self, most_slots: int) -> None:
         """There cannot be more slots: a rescale does not wait for them."""
@@ -71,15 +78,15 @@ class RescaleRequests(SchedulerDecisions):
         if needed > most_slots >= self._pool.held:
             text = f"it would need {needed} slots, and there are no more than {most_slots}"
             reasons = (text, self._resource_manager.explanation)
-            self._carry_out(self._scheduler.rescale_slots_failed("; ".join(filter(None, reasons))))
+            self._decide(RescaleSlotsFailed(self._now(), "; ".join(filter(None, reasons))))
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
         """For Rescaling: takes a checkpoint with which all tasks end, and the job does not."""
-        self._carry_out(self._scheduler.stop_to_rescale(True))
+        self._decide(TasksStopForRescale(self._now(), True))
         try:
             return await self._checkpoints.request(SnapshotKind.RESCALE)
         except BaseException:
-            self._carry_out(self._scheduler.stop_to_rescale(False))
+            self._decide(TasksStopForRescale(self._now(), False))
             raise
 
     async def go_on_as(self, job: JobGraph) -> None:
@@ -87,7 +94,7 @@ class RescaleRequests(SchedulerDecisions):
         former = self.graph.job
         encoded = self._encoded if job is former else await self._encode(job)
         self._prepared = {id(former): self._encoded, id(job): encoded}
-        self._carry_out(self._scheduler.rescale(job, self._now()))
+        self._decide(RescaleBegun(self._now(), job))
 
     def _job_replaced(self, job: JobGraph) -> None:
         self._encoded = self._prepared[id(job)]

@@ -1,5 +1,5 @@
-"""SchedulerDecisions: what a JobScheduler decides is carried out: slots asked for and freed, tasks deployed and
-cancelled, pauses and limits armed.
+"""SchedulerDecisions: tells the JobScheduler what happens, and carries out what it decides: slots are asked for and
+freed, tasks deployed and cancelled, pauses and limits armed.
 
 Owner: the JobMaster's loop. A part of the JobMaster class. Must not decide anything itself: what comes of a decision,
 or of the time that was armed for one, is told to the scheduler, whose answer is carried out in turn.
@@ -22,6 +22,7 @@ from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink
 from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.rescaling import Rescaling
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.restarts import restart_reason
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
@@ -36,11 +37,22 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     RescaleSlotsAnswered,
     ResetReader,
     SchedulerAction,
+    SlotsAccepted,
     TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CancellationTimedOut,
+    CheckpointsChanged,
+    ClientAwaited,
+    FailedGlobally,
+    RestartCancellationTimedOut,
+    RestartDue,
+    SchedulerEvent,
+    SlotRequestTimedOut,
+    TasksLost,
 )
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
-from yarrow.am.jobmaster.scheduling.task_ends import restart_reason
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, ResourceID
@@ -75,6 +87,8 @@ class SchedulerDecisions(RpcEndpoint):
     _scheduler: JobScheduler
     _settings: JobMasterSettings
     _timers: NamedTimers
+    #: What the scheduler was last told of `graph.is_ending`.
+    _told_ending: bool = False
 
     @abstractmethod
     def _now(self) -> float:
@@ -92,8 +106,21 @@ class SchedulerDecisions(RpcEndpoint):
     async def _conclude(self) -> None:
         """The job has ended."""
 
-    def _carry_out(self, actions: Actions) -> None:
+    def _decide(self, event: SchedulerEvent) -> Actions:
+        """Tells the scheduler, and does what it says; the actions."""
         self.assert_main_thread()
+        if self.graph.is_ending != self._told_ending:
+            self._told_ending = self.graph.is_ending
+            self._scheduler.handle(ClientAwaited(event.now, self._told_ending))
+        actions = self._scheduler.handle(event)
+        self._carry_out(actions)
+        return actions
+
+    def checkpoints_changed(self, in_doubt: bool, ends_with_savepoint: bool) -> None:
+        """No action follows at once: a restart looks at it when it is due."""
+        self._scheduler.handle(CheckpointsChanged(self._now(), in_doubt, ends_with_savepoint))
+
+    def _carry_out(self, actions: Actions) -> None:
         for action in actions:
             self._do(action)
         if not self._pool.waiting or self.graph.status not in (JobStatus.RUNNING, JobStatus.RESTARTING):
@@ -106,12 +133,14 @@ class SchedulerDecisions(RpcEndpoint):
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
         """More checkpoints failed than are tolerated; acted on behind what is being done now."""
-        self.loop.call_soon(lambda: self._carry_out(self._scheduler.fail_globally(cause, self._now())))
+        self.loop.call_soon(lambda: self._decide(FailedGlobally(self._now(), cause)))
 
     def _do(self, action: SchedulerAction) -> None:
         match action:
             case DeclareRequirements(slots):
                 self._resource_manager.declare(slots)
+            case SlotsAccepted():
+                pass  # The answer to the offer: `offer_slots` takes it from the actions.
             case Deploy(executions):
                 self._deploy(executions)
             case CancelTasks(resource_id, attempts):
@@ -164,7 +193,7 @@ class SchedulerDecisions(RpcEndpoint):
 
     def _submit_failed(self, attempts: tuple[ExecutionAttemptID, ...], error: YarrowError) -> None:
         cause = failure_of(type(error), f"tasks could not be deployed: {error}")
-        self._carry_out(self._scheduler.tasks_lost(attempts, cause, self._now()))
+        self._decide(TasksLost(self._now(), attempts, cause))
 
     def _arm_cancellation_timeout(self, restart_id: int | None) -> None:
         timeout = self._settings.cancellation_timeout
@@ -184,19 +213,19 @@ class SchedulerDecisions(RpcEndpoint):
         return f"the task did not end within {seconds:g} s of its cancellation (task.cancellation.timeout)"
 
     def _cancellation_timed_out(self) -> None:
-        self._carry_out(self._scheduler.cancellation_timed_out(self._now(), self._not_ended_in_time()))
+        self._decide(CancellationTimedOut(self._now(), self._not_ended_in_time()))
 
     def _restart_cancel_timed_out(self, restart_id: int) -> None:
         cause = failure_of(TaskExecutorLostError, self._not_ended_in_time())
-        self._carry_out(self._scheduler.restart_cancel_timed_out(restart_id, cause, self._now()))
+        self._decide(RestartCancellationTimedOut(self._now(), restart_id, cause))
 
     def _restart_due(self, restart_id: int) -> None:
         if self._checkpoints.in_doubt:
             _log.info("the job %r waits with its restart: its checkpoints are in doubt", self.graph.job.name)
-        self._carry_out(self._scheduler.restart_due(restart_id, self._now()))
+        self._decide(RestartDue(self._now(), restart_id))
 
     def _slots_timed_out(self) -> None:
         seconds = self._settings.slot_request_timeout
         text = f"no slots within {seconds:g} s (slot.request.timeout): the job {self.waiting_for()}"
         cause = failure_of(NoResourceAvailableError, text)
-        self._carry_out(self._scheduler.slots_timed_out(cause, self._now()))
+        self._decide(SlotRequestTimedOut(self._now(), cause))

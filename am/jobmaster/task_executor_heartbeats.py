@@ -11,6 +11,7 @@ import logging
 from yarrow.am.execution.errors import TaskExecutorLostError, failure_of
 from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
 from yarrow.am.jobmaster.scheduler_decisions import SchedulerDecisions
+from yarrow.am.jobmaster.scheduling.scheduler_events import TaskExecutorLost, TasksLost
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
@@ -85,7 +86,7 @@ class TaskExecutorHeartbeats(SchedulerDecisions):
         if lost:
             text = f"TaskExecutor {link.resource_id} does not have the task any more: its message was lost"
             cause = failure_of(TaskExecutorLostError, text)
-            self._carry_out(self._scheduler.tasks_lost(lost, cause, self._now()))
+            self._decide(TasksLost(self._now(), tuple(lost), cause))
 
     def _is_over(self, attempt: ExecutionAttemptID) -> bool:
         execution = self.graph.execution(attempt)
@@ -112,4 +113,4 @@ class TaskExecutorHeartbeats(SchedulerDecisions):
             return
         link.close()
         cause = failure_of(TaskExecutorLostError, f"TaskExecutor {resource_id} is lost: {why}")
-        self._carry_out(self._scheduler.task_executor_lost(resource_id, cause, self._now()))
+        self._decide(TaskExecutorLost(self._now(), resource_id, cause))

@@ -74,7 +74,7 @@ class CheckpointServices:
 
 
 class CheckpointLink:
-    """Checkpoints of one running job; implements RestoreProvider."""
+    """Checkpoints of one running job, and what its tasks restore from them."""
 
     def __init__(
         self,
@@ -84,8 +84,15 @@ class CheckpointLink:
         settings: CheckpointSettings,
         starting_point: StartingPoint,
         on_too_many_failures: Callable[[FailureCause], None],
+        on_changed: Callable[[bool, bool], None],
     ) -> None:
-        """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated."""
+        """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated.
+
+        `on_changed` gets what a restart has to know of the checkpoints, whenever that changes. First, whether one later
+        than the latest may still complete. Second, whether a savepoint that was to end the job is complete: some tasks
+        have ended with it, and must go on like the others. A savepoint that the job lives on after does not count.
+        """
+        self._on_changed = on_changed
         self._owner = owner
         self._on_too_many_failures = on_too_many_failures
         self._graph = graph
@@ -121,6 +128,8 @@ class CheckpointLink:
         #: Running and finished tasks of each vertex when last looked at.
         self._seen: tuple[tuple[int, int], ...] = ()
         self._over = False
+        #: The last `checkpoints_changed`.
+        self._told = (False, False)
         #: Tasks restart: what they begin from is a restore to be counted.
         self._restarting = False
 
@@ -142,7 +151,12 @@ class CheckpointLink:
     def handle(self, event: Event) -> None:
         """Tells the coordinator and does what it says."""
         self._owner.assert_main_thread()
-        for action in self._coordinator.handle(event):
+        actions = self._coordinator.handle(event)
+        told = (self._coordinator.later_may_complete, self._coordinator.ends_with_savepoint)
+        if told != self._told:
+            self._told = told
+            self._on_changed(*told)
+        for action in actions:
             self._do(action)
         self._arm()
 
@@ -206,11 +220,6 @@ class CheckpointLink:
         """True while tasks must not be restored: another master might begin from a later checkpoint than they would."""
         return self._coordinator.in_doubt
 
-    @property
-    def later_may_complete(self) -> bool:
-        """As `in_doubt`, for tasks of which it is just being decided that they restart."""
-        return self._coordinator.later_may_complete
-
     async def release(self, terminal: bool) -> None:
         """This master is done with the job's pointers; `terminal`: nobody will begin from them any more."""
         await self._storage.release(terminal)
@@ -263,21 +272,16 @@ class CheckpointLink:
             self._next_restart = self._owner.loop.create_future()
         return self._next_restart
 
-    # RestoreProvider.
+    # What tasks begin from.
 
     @property
     def checkpoint_id(self) -> int:
+        """The checkpoint from which a task that restarts now would begin; -1 = from none."""
         latest = self._coordinator.store.latest
         return -1 if latest is None else latest.checkpoint_id
 
-    def needs_global_restart(self) -> bool:
-        """Where a savepoint was to end the job: some tasks have ended with it, and must go on like the others.
-
-        A savepoint that the job lives on after commits nothing, and asks for nothing.
-        """
-        return self._coordinator.ends_with_savepoint
-
     def on_restart(self, attempts: frozenset[ExecutionAttemptID]) -> None:
+        """These are being cancelled to start again: pending checkpoints are aborted."""
         self._restarting = True
         if self._next_restart is not None:
             self._next_restart.set_result(None)
@@ -285,6 +289,7 @@ class CheckpointLink:
         self.handle(TasksRestart("tasks restart"))
 
     def restore_for(self, executions: Sequence[Execution]) -> RestorePlan:
+        """For executions that are about to be deployed: their part of the latest completed checkpoint."""
         latest = self._coordinator.store.latest
         latest_savepoint_id = self._coordinator.latest_savepoint_id
         if latest is None:

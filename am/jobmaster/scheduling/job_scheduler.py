@@ -1,13 +1,14 @@
 """JobScheduler: what a job does next, decided from its ExecutionGraph and SlotPool.
 
-Owner: the JobMaster's loop. Pure: every method takes in one event at a given time and returns actions for the
-JobMaster to carry out, in order; it never sends, waits or looks at a clock of its own. Which tasks restart is
-decided in failover.py, whether and when in restart_strategies.py, what is deployed next in deployment_queue.py.
+Owner: the JobMaster's loop. Pure: `handle` takes in one event and returns actions for the JobMaster to carry out, in
+order; the scheduler never sends, waits or looks at a clock of its own, and decides by its events alone. Which tasks
+restart is decided in failover.py, whether and when in restart_strategies.py, what is deployed next in
+deployment_queue.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.deployment_queue import DeploymentQueue
@@ -15,7 +16,15 @@ from yarrow.am.jobmaster.scheduling.failover import Failover
 from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescale
 from yarrow.am.jobmaster.scheduling.regions import Subtask
 from yarrow.am.jobmaster.scheduling.restart_strategies import NoRestartBackoff, RestartBackoff
-from yarrow.am.jobmaster.scheduling.restarts import PendingRestart, Restarts
+from yarrow.am.jobmaster.scheduling.restarts import (
+    PendingRestart,
+    Restarts,
+    cancel_tasks,
+    cause_of,
+    fail_tasks,
+    last_cause,
+    unexpected_cancel,
+)
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
@@ -26,19 +35,38 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     RescaleEnded,
     RescaleSlotsAnswered,
     ResetReader,
+    SlotsAccepted,
     TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CancellationTimedOut,
+    CheckpointsChanged,
+    ClientAwaited,
+    FailedGlobally,
+    IdleSlotsChecked,
+    JobCancelled,
+    JobFailed,
+    JobStarted,
+    JobSuspended,
+    RescaleBegun,
+    RescaleSlotsFailed,
+    RescaleSlotsReleased,
+    RescaleSlotsWanted,
+    RestartCancellationTimedOut,
+    RestartDue,
+    ResultLost,
+    SchedulerEvent,
+    SlotLost,
+    SlotRequestTimedOut,
+    SlotsOffered,
+    TaskExecutorLost,
+    TasksLost,
+    TasksStopForRescale,
+    TasksUpdated,
 )
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_holds import SlotHolds
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
-from yarrow.am.jobmaster.scheduling.slots_for_rescale import SlotsForRescale
-from yarrow.am.jobmaster.scheduling.task_ends import (
-    cancel_tasks,
-    cause_of,
-    fail_tasks,
-    last_cause,
-    unexpected_cancel,
-)
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -69,31 +97,106 @@ class JobScheduler:
         self._failover = Failover(graph, scope)
         self._restarts = Restarts()
         self._holds = SlotHolds(graph.job, pool)
-        #: Whether a restart now has to take the whole job along.
-        self.needs_global_restart: Callable[[], bool] = lambda: False
-        #: Whether no task may begin yet, since it is not known from which checkpoint.
-        self.checkpoints_in_doubt: Callable[[], bool] = lambda: False
+        #: As the last CheckpointsChanged said: no task may begin yet, since it is not known from which checkpoint.
+        self._checkpoints_in_doubt = False
+        #: As the last CheckpointsChanged said: a restart takes the whole job along.
+        self._ends_with_savepoint = False
+        #: As the last ClientAwaited said: a restart takes the whole job along.
+        self._is_ending = False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
-        self._rescale = PendingRescale()
-        self._rescale_slots = SlotsForRescale(pool)
+        self._rescale = PendingRescale(pool)
 
-    def start(self, now: float) -> Actions:
-        """INITIALIZING -> CREATED -> RUNNING, and the first slots are asked for."""
+    def handle(self, event: SchedulerEvent) -> Actions:
+        """What is to be done now that this has happened."""
+        now = event.now
+        match event:
+            case JobStarted():
+                return self._start()
+            case SlotsOffered(_, resource_id, offers):
+                return self._offered(resource_id, offers)
+            case TasksUpdated(_, updates):
+                return self._updated(updates, now)
+            case CheckpointsChanged(_, in_doubt, ends_with_savepoint):
+                self._checkpoints_in_doubt, self._ends_with_savepoint = in_doubt, ends_with_savepoint
+                return []
+            case ClientAwaited(_, is_ending):
+                self._is_ending = is_ending
+                return []
+            case RestartDue(_, restart_id):
+                return self._restart_due(restart_id, now)
+            case IdleSlotsChecked():
+                return self._check(now)
+            case JobFailed(_, cause):
+                return self._fail(cause, now)
+            case JobCancelled(_, reason):
+                return self._cancel(now, reason)
+            case JobSuspended(_, cause):
+                return self._suspend(cause)
+            case CancellationTimedOut(_, text):
+                return self._cancellation_timed_out(now, text)
+            case RescaleSlotsWanted() | RescaleSlotsFailed() | RescaleSlotsReleased() | TasksStopForRescale():
+                return self._handle_rescale(event)
+            case RescaleBegun(_, job):
+                return self._begin_rescale(job, now)
+            case _:
+                return self._handle_loss(event)
+
+    def _handle_loss(
+        self,
+        event: SlotLost
+        | TaskExecutorLost
+        | TasksLost
+        | ResultLost
+        | SlotRequestTimedOut
+        | FailedGlobally
+        | RestartCancellationTimedOut,
+    ) -> Actions:
+        """Something that tasks need is gone or does not come."""
+        now = event.now
+        match event:
+            case SlotLost(_, allocation_id, cause):
+                return self._slot_lost(allocation_id, cause, now)
+            case TaskExecutorLost(_, resource_id, cause):
+                return self._fail_in(self.pool.remove_task_executor(resource_id), cause, now)
+            case TasksLost(_, attempts, cause):
+                return self._tasks_lost(attempts, cause, now)
+            case ResultLost(_, attempt, cause):
+                return self._result_lost(attempt, cause, now)
+            case SlotRequestTimedOut(_, cause):
+                waiting = [self._execution(subtask) for subtask in self._queue.waiting()]
+                return self._fail_all(waiting, cause, now)
+            case FailedGlobally(_, cause):
+                return self._fail_globally(cause, now)
+            case RestartCancellationTimedOut(_, restart_id, cause):
+                return self._restart_cancel_timed_out(restart_id, cause, now)
+
+    def _handle_rescale(
+        self, event: RescaleSlotsWanted | RescaleSlotsFailed | RescaleSlotsReleased | TasksStopForRescale
+    ) -> Actions:
+        """The slots of a rescale, and the tasks that stop for it."""
+        match event:
+            case RescaleSlotsWanted(_, job):
+                return self._hold_slots_for(job)
+            case RescaleSlotsFailed(_, why):
+                return self._rescale.fail_slots(why)
+            case RescaleSlotsReleased(now):
+                return self._let_slots_go(now)
+            case TasksStopForRescale(_, stops):
+                self._rescale.stops_tasks = stops
+                return self._conclude()
+
+    def _start(self) -> Actions:
         self.graph.transition(JobStatus.CREATED)
         self.graph.transition(JobStatus.RUNNING)
         return self._schedule()
 
-    def offered(
-        self, resource_id: ResourceID, offers: Iterable[SlotOffer], now: float
-    ) -> tuple[tuple[AllocationID, ...], Actions]:
-        """The allocations taken, and what becomes possible with them."""
+    def _offered(self, resource_id: ResourceID, offers: Iterable[SlotOffer]) -> Actions:
         if self.graph.status not in _ACTIVE:
-            return (), []
+            return [SlotsAccepted(())]
         taken = self.pool.offer(resource_id, offers)
-        return taken, [*self._schedule(), *self._rescale_slots.look()]
+        return [SlotsAccepted(taken), *self._schedule(), *self._rescale.look_for_slots()]
 
-    def updated(self, updates: Iterable[TaskExecutionStateUpdate], now: float) -> Actions:
-        """Reports of workers."""
+    def _updated(self, updates: Iterable[TaskExecutionStateUpdate], now: float) -> Actions:
         actions: Actions = []
         for update in updates:
             execution = self.graph.apply(update)
@@ -129,24 +232,17 @@ class JobScheduler:
         cause = FailureCause(exception_name="", message=text, stacktrace=text)
         return [*actions, *self._fail_in([slot], cause, now)]
 
-    def slot_lost(self, allocation_id: AllocationID, cause: FailureCause, now: float) -> Actions:
-        """A slot's worker is gone: all that ran in it has failed."""
+    def _slot_lost(self, allocation_id: AllocationID, cause: FailureCause, now: float) -> Actions:
         slot = self.pool.remove(allocation_id)
         if slot is None:
             return []
         return self._fail_in([slot], cause, now)
 
-    def task_executor_lost(self, resource_id: ResourceID, cause: FailureCause, now: float) -> Actions:
-        """A TaskExecutor is gone with all that ran there."""
-        return self._fail_in(self.pool.remove_task_executor(resource_id), cause, now)
-
-    def tasks_lost(self, attempts: Iterable[ExecutionAttemptID], cause: FailureCause, now: float) -> Actions:
-        """These attempts could not be deployed, or their TaskExecutor does not have them any more."""
+    def _tasks_lost(self, attempts: Iterable[ExecutionAttemptID], cause: FailureCause, now: float) -> Actions:
         executions = [self.graph.execution(attempt) for attempt in attempts]
         return self._fail_all([execution for execution in executions if execution is not None], cause, now)
 
-    def result_lost(self, attempt: ExecutionAttemptID, cause: FailureCause, now: float) -> Actions:
-        """The result of a blocking producer is gone or corrupt; no effect where nobody needs it any more."""
+    def _result_lost(self, attempt: ExecutionAttemptID, cause: FailureCause, now: float) -> Actions:
         execution = self.graph.execution(attempt)
         if execution is None or execution.state is not ExecutionState.FINISHED:
             return []
@@ -157,20 +253,13 @@ class JobScheduler:
         self._record(execution, cause)
         return self._failed({producer}, cause, now)
 
-    def slots_timed_out(self, cause: FailureCause, now: float) -> Actions:
-        """Slots did not come in time: what waits for them has failed."""
-        waiting = [self._execution(subtask) for subtask in self._queue.waiting()]
-        return self._fail_all(waiting, cause, now)
-
-    def fail(self, cause: FailureCause, now: float) -> Actions:
-        """The job fails for good, for a reason that no restart could mend."""
+    def _fail(self, cause: FailureCause, now: float) -> Actions:
         if self.graph.status not in (JobStatus.CREATED, *_ACTIVE):
             return []
         self.graph.record_exception(cause, None)
         return self._fail_job(cause, now)
 
-    def fail_globally(self, cause: FailureCause, now: float) -> Actions:
-        """A failure that is no single task's: the whole job restarts, if the restart strategy allows it."""
+    def _fail_globally(self, cause: FailureCause, now: float) -> Actions:
         if self.graph.status not in _ACTIVE:
             return []
         self._record(None, cause)
@@ -179,56 +268,51 @@ class JobScheduler:
     @property
     def slots_for_rescale(self) -> int:
         """How many slots in all a rescale waits for; 0 while none does."""
-        return self._rescale_slots.awaited
+        return self._rescale.slots_awaited
 
-    def hold_slots_for(self, job: JobGraph) -> Actions:
-        """What the job lacks to become `job` is asked for, and it goes on meanwhile; RescaleSlotsAnswered follows."""
+    def _hold_slots_for(self, job: JobGraph) -> Actions:
         if self.graph.status not in _ACTIVE or self._failover.has_blocking_edges:
             # There is nothing to be rescaled: its checkpoint says so.
             return [RescaleSlotsAnswered(None)]
-        return [*self._rescale_slots.wish(job), *self._queue.declare()]
+        return [*self._rescale.wish_slots(job), *self._queue.declare()]
 
-    def rescale_slots_failed(self, why: str) -> Actions:
-        """What a rescale waits for does not come; no effect while none waits."""
-        return self._rescale_slots.fail(why)
-
-    def let_slots_go(self, now: float) -> Actions:
-        """A rescale is over: what was held for it and is not used goes back; may be repeated."""
+    def _let_slots_go(self, now: float) -> Actions:
         if self.graph.machine.is_terminal:
             return []
-        self._rescale_slots.drop()
+        self._rescale.drop_slots()
         idle = self.pool.take_idle(now)
         return [*self._queue.declare(), *(FreeSlot(slot, "not needed any more") for slot in idle)]
 
-    def stop_to_rescale(self, stops: bool) -> Actions:
-        """Whether tasks that finish do so to be rescaled; what becomes possible when they do not any more."""
-        self._rescale.stops_tasks = stops
-        return self._conclude()
-
-    def rescale(self, job: JobGraph, now: float) -> Actions:
-        """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
+    def _begin_rescale(self, job: JobGraph, now: float) -> Actions:
         self._rescale.stops_tasks = False
         if self.graph.status not in _ACTIVE:
             return []
         self._rescale.begins(job)
         return self._restart_everything("rescaled", now)
 
+    @property
+    def _needs_global_restart(self) -> bool:
+        """A restart now has to take the whole job along."""
+        return self._ends_with_savepoint or self._is_ending
+
     def _restart_everything(self, why: str, now: float) -> Actions:
         return self._restart_uncounted(self._failover.everything(), why, now)
 
     def _restart_uncounted(self, members: frozenset[Subtask], why: str, now: float) -> Actions:
         """For no failure, or for one that was counted already."""
-        if self.needs_global_restart():
+        if self._needs_global_restart:
             members = self._failover.everything()
         restart = self._restarts.add(members, 0.0, now)
         if self.graph.status is JobStatus.RUNNING:
             self.graph.transition(JobStatus.RESTARTING, why)
         return self._begin_restart(restart, now)
 
-    def cancel(self, now: float, reason: str = "") -> Actions:
-        """The user cancels, or there is another `reason`; no effect on a job that is ending by cancellation or has
-        ended.
-        """
+    def _suspend(self, cause: str) -> Actions:
+        if self.graph.machine.can(JobStatus.SUSPENDED):
+            self.graph.transition(JobStatus.SUSPENDED, cause)
+        return []
+
+    def _cancel(self, now: float, reason: str) -> Actions:
         if not self.graph.machine.can(JobStatus.CANCELLING):
             return []
         armed = self.graph.status is JobStatus.FAILING
@@ -236,8 +320,7 @@ class JobScheduler:
         self.graph.transition(JobStatus.CANCELLING, reason or "cancelled by the user")
         return self._cancel_all(now, arm=not armed)
 
-    def cancellation_timed_out(self, now: float, text: str) -> Actions:
-        """Tasks that still have not ended are given up: freeing their slots kills their workers."""
+    def _cancellation_timed_out(self, now: float, text: str) -> Actions:
         if self.graph.status not in (JobStatus.FAILING, JobStatus.CANCELLING):
             return []
         actions: Actions = []
@@ -251,8 +334,7 @@ class JobScheduler:
             actions += self._changed(execution, now)
         return actions
 
-    def restart_cancel_timed_out(self, restart_id: int, cause: FailureCause, now: float) -> Actions:
-        """Tasks of a restart that have not ended: their workers are killed, and what else runs there goes along."""
+    def _restart_cancel_timed_out(self, restart_id: int, cause: FailureCause, now: float) -> Actions:
         restart = self._restarts.get(restart_id)
         if restart is None:
             return []
@@ -264,16 +346,14 @@ class JobScheduler:
         actions = [*frees, *self._fail_in(slots, cause, now)]
         return [*actions, *self._fail_all(list(self._live(restart)), cause, now)]
 
-    def restart_due(self, restart_id: int, now: float) -> Actions:
-        """The pause of a restart is over."""
+    def _restart_due(self, restart_id: int, now: float) -> Actions:
         restart = self._restarts.get(restart_id)
         if restart is None:
             return []
         restart.pause_over = True
         return self._restart_when_ready(restart, now)
 
-    def check(self, now: float) -> Actions:
-        """Gives back slots that were idle too long."""
+    def _check(self, now: float) -> Actions:
         idle = self.pool.take_idle(now)
         if not idle:
             return []
@@ -407,8 +487,8 @@ class JobScheduler:
             return self._fail_job(last_cause(cause, self.graph.restarts, self._backoff.description), now)
         self._rescale.failed(cause)
         why = f"the job failed while it waited for slots: {cause.message}"
-        answered = self._rescale_slots.fail(why)
-        if self._rescale.next_job is not None or self.needs_global_restart():
+        answered = self._rescale.fail_slots(why)
+        if self._rescale.next_job is not None or self._needs_global_restart:
             members = self._failover.everything()
         else:
             members = self._failover.tasks_to_restart(failed)
@@ -449,7 +529,7 @@ class JobScheduler:
     def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
         if not restart.pause_over or any(True for _ in self._live(restart)):
             return []
-        if self.checkpoints_in_doubt():
+        if self._checkpoints_in_doubt:
             restart.pause_over = False
             return [ArmRestart(restart.id, _DOUBT_PAUSE)]
         if along := self._failover.readers_lost_since(restart.members):
@@ -489,7 +569,7 @@ class JobScheduler:
         self._holds = SlotHolds(job, self.pool)
         self.pool.release_unless(self._holds.is_held)
         # The new tasks ask for what they need, and take what is held for them.
-        self._rescale_slots.drop()
+        self._rescale.drop_slots()
         self._queue.job_replaced(self._holds, self._failover)
         actions: Actions = [JobReplaced(job)]
         return actions if failure is None else [*actions, RescaleEnded(failure)]
@@ -504,7 +584,7 @@ class JobScheduler:
     def _cancel_all(self, now: float, arm: bool) -> Actions:
         self._queue.clear()
         self._restarts.clear()
-        answered = self._rescale_slots.fail(f"the job is {self.graph.status.value}")
+        answered = self._rescale.fail_slots(f"the job is {self.graph.status.value}")
         actions = [*answered, *cancel_tasks(self.graph.executions())]
         for execution in self.graph.executions():
             if execution.state.is_terminal:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID, ResourceID
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -20,6 +20,13 @@ class DeclareRequirements:
     """Tell the ResourceManager that the job needs so many slots in all."""
 
     slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsAccepted:
+    """Tell the TaskExecutor which of the slots that it offered the job takes."""
+
+    allocations: tuple[AllocationID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class FreeSlot:
 
 @dataclass(frozen=True, slots=True)
 class ArmCancellationTimeout:
-    """Call `cancellation_timed_out` after task.cancellation.timeout; of a restart, `restart_cancel_timed_out`."""
+    """CancellationTimedOut after task.cancellation.timeout; of a restart, RestartCancellationTimedOut."""
 
     #: The restart whose tasks are being cancelled; None = the whole job ends.
     restart_id: int | None = None
@@ -55,7 +62,7 @@ class ArmCancellationTimeout:
 
 @dataclass(frozen=True, slots=True)
 class ArmRestart:
-    """Call `restart_due` with that id after so many seconds."""
+    """RestartDue with that id after so many seconds."""
 
     restart_id: int
     seconds: float
@@ -115,6 +122,7 @@ class JobEnded:
 
 SchedulerAction = (
     DeclareRequirements
+    | SlotsAccepted
     | Deploy
     | CancelTasks
     | FreeSlot

@@ -144,8 +144,8 @@ MUTANTS = (
         killer="test_task_executor.py::test_operator_events_reach_the_worker_and_come_back",
     ),
     Mutant(
-        "SlotsForRescale.fail",
-        "if not self._is_awaited:",
+        "PendingRescale.fail_slots",
+        "if not self._slots_awaited:",
         "if False:",
         killer="test_job_scheduler.py::test_cancel_before_any_slot_came",
     ),

@@ -21,6 +21,19 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     RescaleEnded,
     RescaleSlotsAnswered,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    IdleSlotsChecked,
+    JobCancelled,
+    JobFailed,
+    RescaleBegun,
+    RescaleSlotsFailed,
+    RescaleSlotsReleased,
+    RescaleSlotsWanted,
+    SlotLost,
+    SlotRequestTimedOut,
+    TaskExecutorLost,
+    TasksStopForRescale,
+)
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, JobVertexID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -86,7 +99,7 @@ def test_what_has_to_be_single_stays_so() -> None:
 def rescaling(job: Scheduling, *parallelism: int) -> JobGraph:
     """Begins a rescale and ends all tasks; the job before."""
     before = job.graph.job
-    actions = job.scheduler.rescale(to(before, *parallelism), job.now)
+    actions = job.handle(RescaleBegun(job.now, to(before, *parallelism)))
     assert cancelled(actions) == sum(vertex.parallelism for vertex in before.vertices)
     assert job.graph.status is JobStatus.RESTARTING
     return before
@@ -109,9 +122,9 @@ def test_up_takes_more_slots_and_goes_on_counting_attempts() -> None:
 def test_tasks_that_end_with_its_checkpoint_do_not_end_the_job() -> None:
     job = restarting(keyed(2, 2))
     job.running(2)
-    assert not job.scheduler.stop_to_rescale(True)
+    assert not job.handle(TasksStopForRescale(job.now, True))
     assert not of_kind(job.report(FINISHED), JobEnded)
-    actions = job.scheduler.rescale(to(job.graph.job, 1, 1), job.now)
+    actions = job.handle(RescaleBegun(job.now, to(job.graph.job, 1, 1)))
     assert len(of_kind(actions, JobReplaced)) == 1 and len(deployed(actions)) == 2
     assert of_kind(job.report(RUNNING), RescaleEnded) == [RescaleEnded(None)]
     assert job.report(FINISHED)[-1] == JobEnded(JobStatus.FINISHED)
@@ -120,17 +133,17 @@ def test_tasks_that_end_with_its_checkpoint_do_not_end_the_job() -> None:
 def test_a_job_that_finished_instead_of_its_checkpoint_ends() -> None:
     job = restarting(keyed(2, 2))
     job.running(2)
-    job.scheduler.stop_to_rescale(True)
+    job.handle(TasksStopForRescale(job.now, True))
     assert not of_kind(job.report(FINISHED), JobEnded)
-    assert job.scheduler.stop_to_rescale(False)[-1] == JobEnded(JobStatus.FINISHED)
+    assert job.handle(TasksStopForRescale(job.now, False))[-1] == JobEnded(JobStatus.FINISHED)
 
 
 def test_what_could_not_be_rescaled_starts_as_it_was() -> None:
     job = restarting(keyed(2, 2))
     job.running(2)
-    job.scheduler.stop_to_rescale(True)
+    job.handle(TasksStopForRescale(job.now, True))
     job.report(FINISHED)
-    assert len(deployed(job.scheduler.rescale(job.graph.job, job.now))) == 4
+    assert len(deployed(job.handle(RescaleBegun(job.now, job.graph.job)))) == 4
     assert of_kind(job.report(RUNNING), RescaleEnded) == [RescaleEnded(None)]
 
 
@@ -139,7 +152,7 @@ def test_down_gives_slots_back() -> None:
     job.running(3)
     rescaling(job, 1, 1)
     assert len(deployed(job.report(CANCELED))) == 2
-    assert len(of_kind(job.scheduler.check(job.now), FreeSlot)) == 2
+    assert len(of_kind(job.handle(IdleSlotsChecked(job.now)), FreeSlot)) == 2
     assert job.pool.required == 1
 
 
@@ -162,7 +175,7 @@ def test_slots_that_do_not_come_go_back() -> None:
     job.running(2)
     before = rescaling(job, 4, 4)
     job.report(CANCELED)
-    actions = job.scheduler.slots_timed_out(BROKEN, job.now)
+    actions = job.handle(SlotRequestTimedOut(job.now, BROKEN))
     assert of_kind(actions, JobReplaced) == [JobReplaced(before)]
     assert len(deployed(actions)) == 4 and job.pool.waiting == 0
 
@@ -183,7 +196,7 @@ def test_cancelled_during_a_rescale() -> None:
     job = restarting(keyed(2, 2))
     job.running(2)
     rescaling(job, 1, 1)
-    job.scheduler.cancel(job.now)
+    job.handle(JobCancelled(job.now))
     assert job.report(CANCELED)[-1] == JobEnded(JobStatus.CANCELED)
 
 
@@ -203,7 +216,7 @@ def waiting_for_slots(job: Scheduling, *parallelism: int) -> JobGraph:
     """A job of parallelism 2 that runs, and wishes to be another one for which it lacks slots."""
     job.running(2)
     following = to(job.graph.job, *parallelism)
-    actions = job.scheduler.hold_slots_for(following)
+    actions = job.handle(RescaleSlotsWanted(job.now, following))
     assert not of_kind(actions, RescaleSlotsAnswered) and not of_kind(actions, CancelTasks)
     assert job.graph.status is JobStatus.RUNNING and job.graph.all_running
     return following
@@ -216,32 +229,32 @@ def test_what_is_lacking_is_asked_for_while_the_job_goes_on() -> None:
     assert job.scheduler.explanation(job.now) == ""
     assert job.offer(1) == []
     # They are not given up, and not used either, while the last one is waited for.
-    assert job.scheduler.check(job.now + 1000) == []
+    assert job.handle(IdleSlotsChecked(job.now + 1000)) == []
     assert of_kind(job.offer(1, "other"), RescaleSlotsAnswered) == [HELD]
     assert job.pool.held == 4 and job.graph.all_running
     # No more are taken than that.
-    assert job.scheduler.offered(ResourceID("third"), [offer("more", 0)], job.now)[0] == ()
-    job.scheduler.rescale(following, job.now)
+    assert job.accepted(ResourceID("third"), offer("more", 0)) == ()
+    job.handle(RescaleBegun(job.now, following))
     actions = job.report(CANCELED)
     assert len(deployed(actions)) == 8
     assert job.pool.required == 4 and job.pool.waiting == 0
-    assert job.scheduler.let_slots_go(job.now) == []
+    assert job.handle(RescaleSlotsReleased(job.now)) == []
 
 
 def test_slots_count_in_all_groups_together() -> None:
     job = restarting(edges(linear_job(Stage(2, group="a"), Stage(1, group="b")), PartitionerKind.KEY_GROUP))
     job.running(3)
     following = to(job.graph.job, 1, 2)
-    assert job.scheduler.hold_slots_for(following) == [HELD]
-    job.scheduler.rescale(following, job.now)
+    assert job.handle(RescaleSlotsWanted(job.now, following)) == [HELD]
+    job.handle(RescaleBegun(job.now, following))
     assert len(deployed(job.report(CANCELED))) == 3
 
 
 def test_fewer_slots_are_never_waited_for() -> None:
     job = restarting(keyed(3, 3))
     job.running(3)
-    assert job.scheduler.hold_slots_for(to(job.graph.job, 1, 1)) == [HELD]
-    assert job.scheduler.let_slots_go(job.now) == []
+    assert job.handle(RescaleSlotsWanted(job.now, to(job.graph.job, 1, 1))) == [HELD]
+    assert job.handle(RescaleSlotsReleased(job.now)) == []
     assert job.pool.held == 3
 
 
@@ -249,13 +262,13 @@ def test_slots_that_do_not_come_leave_the_job_alone() -> None:
     job = restarting(keyed(2, 2))
     waiting_for_slots(job, 4, 4)
     job.offer(1)
-    assert answers(job.scheduler.rescale_slots_failed("the queue is full")) == ["the queue is full"]
-    actions = job.scheduler.let_slots_go(job.now)
+    assert answers(job.handle(RescaleSlotsFailed(job.now, "the queue is full"))) == ["the queue is full"]
+    actions = job.handle(RescaleSlotsReleased(job.now))
     assert of_kind(actions, DeclareRequirements) == [DeclareRequirements(2)]
     assert [freed.slot.allocation_id for freed in of_kind(actions, FreeSlot)] == ["a2"]
-    assert job.scheduler.offered(ResourceID("te"), [offer("late", 7)], job.now)[0] == ()
+    assert job.accepted(ResourceID("te"), offer("late", 7)) == ()
     assert job.graph.all_running and job.graph.restarts == 0
-    assert job.scheduler.rescale_slots_failed("again") == [] and job.scheduler.slots_for_rescale == 0
+    assert job.handle(RescaleSlotsFailed(job.now, "again")) == [] and job.scheduler.slots_for_rescale == 0
 
 
 def test_a_failure_while_slots_are_waited_for_takes_them_and_ends_the_wait() -> None:
@@ -263,19 +276,19 @@ def test_a_failure_while_slots_are_waited_for_takes_them_and_ends_the_wait() -> 
     waiting_for_slots(job, 4, 4)
     job.offer(1, "other")
     lost = AllocationID("a0")
-    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    actions = job.handle(SlotLost(job.now, lost, BROKEN))
     assert answers(actions) == ["the job failed while it waited for slots: broken"]
     actions = job.report(CANCELED)
     assert len(deployed(actions)) == 4 and not of_kind(actions, JobReplaced)
     assert job.pool.required == 2 and job.graph.restarts == 1
-    assert job.scheduler.let_slots_go(job.now) == []
+    assert job.handle(RescaleSlotsReleased(job.now)) == []
 
 
 def test_a_slot_that_is_lost_while_others_are_waited_for_is_waited_for_again() -> None:
     job = restarting(keyed(2, 2))
     waiting_for_slots(job, 4, 4)
     job.offer(1, "other")
-    assert job.scheduler.task_executor_lost(ResourceID("other"), BROKEN, job.now) == []
+    assert job.handle(TaskExecutorLost(job.now, ResourceID("other"), BROKEN)) == []
     assert job.pool.required == 4 and job.pool.held == 2 and job.graph.all_running
     assert not of_kind(job.offer(1), RescaleSlotsAnswered)
     assert of_kind(job.offer(1), RescaleSlotsAnswered) == [HELD]
@@ -287,11 +300,14 @@ def test_the_end_of_the_job_ends_the_wait(how: str) -> None:
     waiting_for_slots(job, 4, 4)
     job.offer(1)
     if how == "cancelled":
-        assert answers(job.scheduler.cancel(job.now)) == ["the job is CANCELLING"]
+        assert answers(job.handle(JobCancelled(job.now))) == ["the job is CANCELLING"]
     else:
-        assert answers(job.scheduler.fail(BROKEN, job.now)) == ["the job is FAILING"]
+        assert answers(job.handle(JobFailed(job.now, BROKEN))) == ["the job is FAILING"]
     actions = job.report(CANCELED)
-    assert len(of_kind(actions, FreeSlot)) + len(of_kind(job.scheduler.let_slots_go(job.now), FreeSlot)) == 3
+    assert (
+        len(of_kind(actions, FreeSlot)) + len(of_kind(job.handle(RescaleSlotsReleased(job.now)), FreeSlot))
+        == 3
+    )
     assert of_kind(actions, DeclareRequirements)[-1:] == [DeclareRequirements(0)]
     assert job.pool.required == 0
     assert job.graph.machine.is_terminal
@@ -300,6 +316,6 @@ def test_the_end_of_the_job_ends_the_wait(how: str) -> None:
 def test_a_job_that_does_not_run_waits_for_no_slots() -> None:
     job = restarting(keyed(2, 2))
     job.running(2)
-    job.scheduler.cancel(job.now)
-    assert job.scheduler.hold_slots_for(to(job.graph.job, 4, 4)) == [HELD]
+    job.handle(JobCancelled(job.now))
+    assert job.handle(RescaleSlotsWanted(job.now, to(job.graph.job, 4, 4))) == [HELD]
     assert job.pool.required == 2

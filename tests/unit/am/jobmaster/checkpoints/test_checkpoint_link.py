@@ -96,6 +96,7 @@ class Job:
         )
         self.store = ScriptedStore(InMemoryCheckpointRecovery())
         self.failed: list[FailureCause] = []
+        self.told: list[tuple[bool, bool]] = []
         self.scheduling = Scheduling(JOB)
         self.scheduling.running(2)
         self.owner = RpcEndpoint("master")
@@ -112,7 +113,13 @@ class Job:
         services = CheckpointServices(self.scheduling.clock, self.timers, CountingIdFactory(), {})
         graph = self.scheduling.graph
         self.link = CheckpointLink(
-            self.owner, graph, services, self.settings, start, on_too_many_failures=self.failed.append
+            self.owner,
+            graph,
+            services,
+            self.settings,
+            start,
+            on_too_many_failures=self.failed.append,
+            on_changed=lambda *told: self.told.append(told),
         )
 
     async def ends(self, status: JobStatus) -> None:
@@ -203,11 +210,13 @@ def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written:
         assert "connection lost" in await job.take()
         await job.until(lambda: job.store.calls[-1] == "discard" and bool(job.timers.pending))
         assert job.link.in_doubt and job.complete_folders() == ["chk-1", "chk-2"]
+        assert job.told[-1] == (True, False), "no task begins meanwhile"
         # Somebody else would find what there is.
         for pointer in job.store.completed():
             assert (Path(pointer.path) / "_metadata").exists()
         job.timers.advance(2)
         await job.until(lambda: not job.link.in_doubt)
+        assert job.told[-1] == (False, False)
         assert [each.checkpoint_id for each in job.store.completed()] == [1]
         await job.until(lambda: job.complete_folders() == ["chk-1"])
 

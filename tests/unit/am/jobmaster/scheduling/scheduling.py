@@ -10,12 +10,18 @@ from tests.unit.am.jobmaster.scheduling.test_slot_pool import offer
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
-from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
+from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, SlotsAccepted
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    JobStarted,
+    SchedulerEvent,
+    SlotsOffered,
+    TasksUpdated,
+)
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.common.ids import CountingIdFactory, ResourceID, WorkerID
+from yarrow.runtime.common.ids import AllocationID, CountingIdFactory, ResourceID, WorkerID
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
@@ -49,14 +55,24 @@ class Scheduling:
     def now(self) -> float:
         return self.clock.monotonic()
 
+    def handle(self, event: SchedulerEvent) -> Actions:
+        """Tells the scheduler."""
+        return self.scheduler.handle(event)
+
+    def accepted(self, resource_id: ResourceID, *offers: SlotOffer) -> tuple[AllocationID, ...]:
+        """Those of the slots that the job takes."""
+        first = self.handle(SlotsOffered(self.now, resource_id, offers))[0]
+        assert isinstance(first, SlotsAccepted)
+        return first.allocations
+
     def start(self) -> Actions:
-        return self.scheduler.start(self.now)
+        return self.handle(JobStarted(self.now))
 
     def offer(self, slots: int, resource: str = "te") -> Actions:
         """Offers new slots of one TaskExecutor."""
         offers = [offer(f"a{self._offers + i}", i) for i in range(slots)]
         self._offers += slots
-        return self.scheduler.offered(ResourceID(resource), offers, self.now)[1]
+        return self.handle(SlotsOffered(self.now, ResourceID(resource), tuple(offers)))[1:]
 
     def offer_again(self, slot: HeldSlot, worker: str) -> Actions:
         """Offers the same slot, with the same allocation, with a new worker."""
@@ -64,18 +80,18 @@ class Scheduling:
         again = SlotOffer(
             allocation_id=slot.allocation_id, slot_index=slot.slot_index, profile=slot.profile, worker=address
         )
-        return self.scheduler.offered(slot.resource_id, [again], self.now)[1]
+        return self.handle(SlotsOffered(self.now, slot.resource_id, (again,)))[1:]
 
     def report(
         self, state: ExecutionState, *executions: Execution, cause: FailureCause | None = None
     ) -> Actions:
         """Reports a state of these executions, or of all that live."""
         chosen = executions or tuple(e for e in self.graph.executions() if not e.state.is_terminal)
-        updates = [
+        updates = tuple(
             TaskExecutionStateUpdate(attempt_id=e.attempt_id, state=state, timestamp_ms=0, cause=cause)
             for e in chosen
-        ]
-        return self.scheduler.updated(updates, self.now)
+        )
+        return self.handle(TasksUpdated(self.now, updates))
 
     def running(self, slots: int) -> None:
         """Brings the whole job to RUNNING."""

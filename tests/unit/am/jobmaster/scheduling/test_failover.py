@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -21,6 +23,21 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobEnded,
     ResetReader,
     TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CheckpointsChanged,
+    ClientAwaited,
+    FailedGlobally,
+    IdleSlotsChecked,
+    JobCancelled,
+    RestartCancellationTimedOut,
+    RestartDue,
+    ResultLost,
+    SchedulerEvent,
+    SlotLost,
+    SlotRequestTimedOut,
+    TaskExecutorLost,
+    TasksUpdated,
 )
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.common.job_status import JobStatus
@@ -171,17 +188,20 @@ def test_finished_tasks_of_the_region_run_again() -> None:
     assert job.report(FINISHED)[-1] == JobEnded(JobStatus.FINISHED)
 
 
-def test_a_restart_that_needs_to_be_global_is() -> None:
+@pytest.mark.parametrize(
+    "event", [lambda now: CheckpointsChanged(now, False, True), lambda now: ClientAwaited(now, True)]
+)
+def test_a_restart_that_needs_to_be_global_is(event: Callable[[float], SchedulerEvent]) -> None:
     job = restarting(linear_job(Stage(2, operator=PLAIN)))
-    job.scheduler.needs_global_restart = lambda: True
     job.running(2)
+    assert job.handle(event(job.now)) == []
     assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 1
 
 
 def test_a_global_failure_restarts_the_job() -> None:
     job = restarting(linear_job(Stage(2, operator=PLAIN)))
     job.running(2)
-    actions = job.scheduler.fail_globally(BROKEN, job.now)
+    actions = job.handle(FailedGlobally(job.now, BROKEN))
     assert cancelled(actions) == 2
     assert len(deployed(job.report(CANCELED))) == 2
     assert job_details(job.graph).exceptions[0].task_name == ""
@@ -195,7 +215,7 @@ def test_every_region_with_a_task_in_a_lost_slot_restarts_and_no_other() -> None
     job.running(2)
     lost = job.execution(0, 1).allocation_id
     assert lost is not None
-    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    actions = job.handle(SlotLost(job.now, lost, BROKEN))
     assert not of_kind(actions, CancelTasks)
     assert not of_kind(actions, DeclareRequirements), "what is lost is replaced: the need is the same"
     assert job.states() == ["RUNNING", "SCHEDULED", "RUNNING", "SCHEDULED"]
@@ -210,7 +230,7 @@ def test_lost_slots_come_back_to_where_they_were() -> None:
     assert len(before) == 3
     slots = job.pool.held_slots()
     for slot in slots:
-        job.scheduler.slot_lost(slot.allocation_id, BROKEN, job.now)
+        job.handle(SlotLost(job.now, slot.allocation_id, BROKEN))
     for slot in reversed(slots):
         job.offer_again(slot, f"new {before[slot.worker]}")
     for index in range(3):
@@ -225,7 +245,7 @@ def test_a_lost_task_executor_leaves_the_slots_of_the_others_alone() -> None:
     job.offer(2, "two")
     job.report(RUNNING)
     kept = [job.execution(0, index).allocation_id for index in (0, 1)]
-    actions = job.scheduler.task_executor_lost(ResourceID("two"), BROKEN, job.now)
+    actions = job.handle(TaskExecutorLost(job.now, ResourceID("two"), BROKEN))
     assert not of_kind(actions, DeclareRequirements)
     assert job.states() == ["RUNNING", "RUNNING", "SCHEDULED", "SCHEDULED"]
     assert deployed(job.offer(1, "three")) == ["vertex 0 (3/4) #1"]
@@ -239,7 +259,7 @@ def test_a_slot_lost_before_its_tasks_were_deployed_is_asked_for_again() -> None
     job.start()
     job.offer(1)
     (held,) = job.pool.held_slots()
-    job.scheduler.slot_lost(held.allocation_id, BROKEN, job.now)
+    job.handle(SlotLost(job.now, held.allocation_id, BROKEN))
     assert job.status() is JobStatus.RUNNING
     assert len(deployed(job.offer(2))) == 2
 
@@ -248,10 +268,10 @@ def test_slots_that_do_not_come_count_as_a_failure() -> None:
     job = restarting(linear_job(Stage(2, operator=PLAIN)), attempts=1)
     job.start()
     job.offer(1)
-    job.scheduler.slots_timed_out(BROKEN, job.now)
+    job.handle(SlotRequestTimedOut(job.now, BROKEN))
     assert job.status() is JobStatus.RUNNING and job.graph.restarts == 1
     assert set(job.states()) == {"DEPLOYING", "SCHEDULED"}
-    job.scheduler.slots_timed_out(BROKEN, job.now)
+    job.handle(SlotRequestTimedOut(job.now, BROKEN))
     assert job.status() is JobStatus.FAILING
 
 
@@ -263,7 +283,7 @@ def test_a_dead_enumerator_takes_its_readers_along() -> None:
     job.running(3)
     first = job.execution(0, 0).allocation_id
     assert first is not None
-    assert cancelled(job.scheduler.slot_lost(first, BROKEN, job.now)) == 2
+    assert cancelled(job.handle(SlotLost(job.now, first, BROKEN))) == 2
 
 
 def test_an_enumerator_that_ends_with_its_subtask_takes_its_readers_along() -> None:
@@ -284,7 +304,7 @@ def ended_beside_its_enumerator(job: Scheduling, state: ExecutionState = FAILED)
         cause=BROKEN if state is FAILED else None,
         enumerator_lives=True,
     )
-    return job.scheduler.updated([update], job.now)
+    return job.handle(TasksUpdated(job.now, (update,)))
 
 
 def test_an_enumerator_outlives_its_subtask_and_is_told_that_it_starts_again() -> None:
@@ -304,8 +324,8 @@ def test_an_enumerator_lost_while_its_subtask_waits_takes_its_readers_along() ->
     (armed,) = of_kind(ended_beside_its_enumerator(job), ArmRestart)
     slot = job.execution(0, 0).allocation_id
     assert slot is not None
-    assert cancelled(job.scheduler.slot_lost(slot, BROKEN, job.now)) == 2
-    assert not job.scheduler.restart_due(armed.restart_id, job.now)
+    assert cancelled(job.handle(SlotLost(job.now, slot, BROKEN))) == 2
+    assert not job.handle(RestartDue(job.now, armed.restart_id))
     assert job.graph.restarts == 1
 
 
@@ -345,7 +365,7 @@ def finished_with_its_enumerator(job: Scheduling, *done: str) -> Actions:
         timestamp_ms=0,
         finished_readers=tuple(map(ExecutionAttemptID, done)),
     )
-    return job.scheduler.updated([update], job.now)
+    return job.handle(TasksUpdated(job.now, (update,)))
 
 
 def test_a_reader_that_began_while_its_enumerator_was_ending_takes_the_others_along() -> None:
@@ -377,7 +397,7 @@ def test_a_reader_that_waits_for_its_restart_takes_the_others_along_when_it_is_d
     (armed,) = of_kind(job.report(FAILED, job.execution(0, 1), cause=BROKEN), ArmRestart)
     assert not finished_with_its_enumerator(job, *done)
     job.clock.advance(5)
-    assert len(deployed(job.scheduler.restart_due(armed.restart_id, job.now))) == 2
+    assert len(deployed(job.handle(RestartDue(job.now, armed.restart_id)))) == 2
 
 
 def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
@@ -409,13 +429,12 @@ def test_all_readers_begin_with_a_new_enumerator() -> None:
 @pytest.mark.parametrize("delay", [0.0, 3.0])
 def test_nothing_begins_while_it_is_not_known_from_which_checkpoint(delay: float) -> None:
     job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=delay)
-    in_doubt = True
-    job.scheduler.checkpoints_in_doubt = lambda: in_doubt
+    job.handle(CheckpointsChanged(job.now, True, False))
     job.running(1)
-    for actions in (job.report(FAILED, cause=BROKEN), job.scheduler.restart_due(1, job.now)):
+    for actions in (job.report(FAILED, cause=BROKEN), job.handle(RestartDue(job.now, 1))):
         assert len(of_kind(actions, ArmRestart)) == 1 and not of_kind(actions, Deploy)
-    in_doubt = False
-    assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
+    job.handle(CheckpointsChanged(job.now, False, False))
+    assert deployed(job.handle(RestartDue(job.now, 1))) == ["vertex 0 (1/1) #1"]
 
 
 def test_the_pause_begins_with_the_failure() -> None:
@@ -427,8 +446,8 @@ def test_the_pause_begins_with_the_failure() -> None:
     assert job.status() is JobStatus.RESTARTING
     job.clock.advance(1)
     assert job.scheduler.explanation(job.now).startswith("restarts in 2.0 s: fixed delay: 100 restarts")
-    assert deployed(job.scheduler.restart_due(1, job.now)) == ["vertex 0 (1/1) #1"]
-    assert job.scheduler.restart_due(1, job.now) == []
+    assert deployed(job.handle(RestartDue(job.now, 1))) == ["vertex 0 (1/1) #1"]
+    assert job.handle(RestartDue(job.now, 1)) == []
     assert job_details(job.graph).restarting_ms == 1000
 
 
@@ -438,7 +457,7 @@ def test_a_burst_of_failures_is_one_restart() -> None:
     arms = [job.report(FAILED, job.execution(0, index), cause=BROKEN) for index in range(20)]
     assert job.graph.restarts == 1
     for (arm,) in (of_kind(actions, ArmRestart) for actions in arms):
-        job.scheduler.restart_due(arm.restart_id, job.now)
+        job.handle(RestartDue(job.now, arm.restart_id))
     assert job.status() is JobStatus.RUNNING
     assert set(job.states()) == {"DEPLOYING"}
     (entry,) = job_details(job.graph).exceptions
@@ -497,12 +516,12 @@ def test_cancelled_while_tasks_are_cancelled_for_a_restart() -> None:
     job = restarting(linear_job(Stage(1, operator=PLAIN), Stage(1)))
     job.running(1)
     job.report(FAILED, job.execution(0, 0), cause=BROKEN)
-    actions = job.scheduler.cancel(job.now)
+    actions = job.handle(JobCancelled(job.now))
     assert actions == [ArmCancellationTimeout()]
-    assert job.scheduler.cancel(job.now) == []
+    assert job.handle(JobCancelled(job.now)) == []
     actions = job.report(CANCELED, job.execution(1, 0))
     assert actions[-1] == JobEnded(JobStatus.CANCELED)
-    assert job.scheduler.restart_due(1, job.now) == []
+    assert job.handle(RestartDue(job.now, 1)) == []
     assert job.offer(1) == [] and job.pool.held == 0
 
 
@@ -510,8 +529,8 @@ def test_cancelled_while_it_waits_for_its_pause() -> None:
     job = restarting(linear_job(Stage(1, operator=PLAIN)), delay=10)
     job.running(1)
     job.report(FAILED, cause=BROKEN)
-    assert job.scheduler.cancel(job.now)[-1] == JobEnded(JobStatus.CANCELED)
-    assert job.scheduler.restart_due(1, job.now) == []
+    assert job.handle(JobCancelled(job.now))[-1] == JobEnded(JobStatus.CANCELED)
+    assert job.handle(RestartDue(job.now, 1)) == []
 
 
 def test_tasks_that_ignore_their_cancel_cost_their_worker_and_what_else_runs_there() -> None:
@@ -525,11 +544,11 @@ def test_tasks_that_ignore_their_cancel_cost_their_worker_and_what_else_runs_the
     connected.running(2)
     connected.report(FAILED, connected.execution(0, 0), cause=BROKEN)
     held = connected.execution(1, 0).allocation_id
-    actions = connected.scheduler.restart_cancel_timed_out(1, BROKEN, connected.now)
+    actions = connected.handle(RestartCancellationTimedOut(connected.now, 1, BROKEN))
     (freed,) = of_kind(actions, FreeSlot)
     assert freed.slot.allocation_id == held
     assert connected.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
-    assert connected.scheduler.restart_cancel_timed_out(1, BROKEN, connected.now) == []
+    assert connected.handle(RestartCancellationTimedOut(connected.now, 1, BROKEN)) == []
     assert len(deployed(connected.offer(1))) == 2
 
 
@@ -544,7 +563,7 @@ def test_a_worker_with_threads_of_a_failed_task_is_not_used_again() -> None:
         cause=BROKEN,
         threads_left=("poller",),
     )
-    actions = job.scheduler.updated([update], job.now)
+    actions = job.handle(TasksUpdated(job.now, (update,)))
     assert not of_kind(actions, Deploy)
     assert job.states() == ["SCHEDULED", "RUNNING", "SCHEDULED", "RUNNING"]
     assert len(deployed(job.offer(1))) == 2
@@ -578,10 +597,12 @@ def test_consumers_restart_alone_while_the_result_is_there() -> None:
 def test_results_keep_their_slots_until_they_are_read() -> None:
     job = lazy_line(PartitionerKind.KEY_GROUP)
     job.clock.advance(100)
-    assert job.scheduler.check(job.now) == []
+    assert job.handle(IdleSlotsChecked(job.now)) == []
     job.report(FINISHED, job.execution(1, 0))
     job.clock.advance(100)
-    assert len(of_kind(job.scheduler.check(job.now), FreeSlot)) == 1, "its own; the other reader is not done"
+    assert len(of_kind(job.handle(IdleSlotsChecked(job.now)), FreeSlot)) == 1, (
+        "its own; the other reader is not done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -598,7 +619,7 @@ def test_a_lost_result_restarts_its_producer_and_those_who_have_to_read_anew(
 ) -> None:
     job = lazy_line(kind)
     job.report(FINISHED, job.execution(1, 0))
-    job.scheduler.result_lost(job.execution(0, 0).attempt_id, BROKEN, job.now)
+    job.handle(ResultLost(job.now, job.execution(0, 0).attempt_id, BROKEN))
     job.report(CANCELED, job.execution(1, 1))
     found = {(v, s) for v in (0, 1) for s in (0, 1) if job.execution(v, s).attempt_number == 1}
     assert found == restarted
@@ -633,7 +654,7 @@ def test_a_region_fed_by_a_partition_that_cannot_be_repeated_takes_its_consumers
     job.report(FINISHED, job.execution(2, 1))
     # The first stage's result, and half of what was made of it, are gone.
     job.scheduler._note_lost_result(job.execution(0, 0).attempt_id, job.now)
-    job.scheduler.result_lost(job.execution(1, 0).attempt_id, BROKEN, job.now)
+    job.handle(ResultLost(job.now, job.execution(1, 0).attempt_id, BROKEN))
     job.report(CANCELED, job.execution(2, 0))
     places = [(vertex, index) for vertex, slots in ((0, 1), (1, 2), (2, 2)) for index in range(slots)]
     assert {place for place in places if job.execution(*place).attempt_number == 1} == restarted
@@ -643,7 +664,7 @@ def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_i
     job = lazy_line(PartitionerKind.KEY_GROUP)
     lost = job.execution(0, 0).allocation_id
     assert lost is not None
-    actions = job.scheduler.slot_lost(lost, BROKEN, job.now)
+    actions = job.handle(SlotLost(job.now, lost, BROKEN))
     assert cancelled(actions) == 2
     assert job.status() is JobStatus.RESTARTING
 
@@ -651,7 +672,7 @@ def test_the_loss_of_a_finished_producers_worker_is_a_failure_where_the_result_i
 def test_a_result_that_everybody_has_read_may_go() -> None:
     job = lazy_line(PartitionerKind.KEY_GROUP)
     job.report(FINISHED, job.execution(1, 0))
-    assert job.scheduler.result_lost(job.execution(0, 0).attempt_id, BROKEN, job.now) != []
+    assert job.handle(ResultLost(job.now, job.execution(0, 0).attempt_id, BROKEN)) != []
     again = lazy_line(PartitionerKind.FORWARD)
     again.report(FINISHED, again.execution(1, 0))
-    assert again.scheduler.result_lost(again.execution(0, 0).attempt_id, BROKEN, again.now) == []
+    assert again.handle(ResultLost(again.now, again.execution(0, 0).attempt_id, BROKEN)) == []

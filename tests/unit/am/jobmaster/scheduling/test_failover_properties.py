@@ -22,6 +22,13 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     FreeSlot,
     JobEnded,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CancellationTimedOut,
+    JobCancelled,
+    RestartDue,
+    SlotLost,
+    TaskExecutorLost,
+)
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
@@ -61,15 +68,13 @@ class World:
                 case ArmRestart(restart_id, _):
                     self.timers.append(partial(self._restart_due, restart_id))
                 case ArmCancellationTimeout(None):
-                    self.timers.append(
-                        lambda: self.job.scheduler.cancellation_timed_out(self.job.now, "late")
-                    )
+                    self.timers.append(lambda: self.job.handle(CancellationTimedOut(self.job.now, "late")))
                 case JobEnded(status):
                     self.ended.append(status)
         self.check()
 
     def _restart_due(self, restart_id: int) -> Actions:
-        return self.job.scheduler.restart_due(restart_id, self.job.now)
+        return self.job.handle(RestartDue(self.job.now, restart_id))
 
     def _deploy(self, execution: Execution) -> None:
         same = [
@@ -109,7 +114,7 @@ class World:
             return False
         name = sorted(self.granted)[draw % len(self.granted)]
         self._end_worker(name)
-        self.carry_out(self.job.scheduler.slot_lost(name, BROKEN, self.job.now))
+        self.carry_out(self.job.handle(SlotLost(self.job.now, name, BROKEN)))
         return True
 
     def lose_task_executor(self, draw: int) -> bool:
@@ -117,7 +122,7 @@ class World:
         for slot in self.job.pool.held_slots():
             if slot.resource_id == name:
                 self._end_worker(slot.allocation_id)
-        self.carry_out(self.job.scheduler.task_executor_lost(name, BROKEN, self.job.now))
+        self.carry_out(self.job.handle(TaskExecutorLost(self.job.now, name, BROKEN)))
         return True
 
     def _end_worker(self, allocation: AllocationID) -> None:
@@ -210,7 +215,7 @@ def test_one_live_attempt_a_subtask_and_an_end(
             break
         if number == cancelled_at:
             cancelled = world.job.graph.machine.can(JobStatus.CANCELLING)
-            world.carry_out(world.job.scheduler.cancel(world.job.now))
+            world.carry_out(world.job.handle(JobCancelled(world.job.now)))
         match event:
             case "offer":
                 world.offer()

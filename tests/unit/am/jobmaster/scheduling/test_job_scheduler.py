@@ -20,6 +20,14 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     FreeSlot,
     JobEnded,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CancellationTimedOut,
+    IdleSlotsChecked,
+    JobCancelled,
+    SlotLost,
+    TaskExecutorLost,
+    TasksUpdated,
+)
 from yarrow.am.jobmaster.scheduling.settings import SchedulerMode
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
@@ -95,7 +103,7 @@ def test_the_first_failure_cancels_the_rest_and_is_the_cause() -> None:
 def test_cancel_before_any_slot_came() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.start()
-    assert job.scheduler.cancel(job.now) == [DeclareRequirements(0), JobEnded(JobStatus.CANCELED)]
+    assert job.handle(JobCancelled(job.now)) == [DeclareRequirements(0), JobEnded(JobStatus.CANCELED)]
     assert job.offer(2) == []
     assert job.pool.held == 0
 
@@ -103,10 +111,10 @@ def test_cancel_before_any_slot_came() -> None:
 def test_cancel_waits_for_the_tasks() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
-    actions = job.scheduler.cancel(job.now)
+    actions = job.handle(JobCancelled(job.now))
     assert [type(action) for action in actions] == [CancelTasks, ArmCancellationTimeout]
     assert job.states() == ["CANCELING"] * 2
-    assert job.scheduler.cancel(job.now) == []
+    assert job.handle(JobCancelled(job.now)) == []
     # One was quicker than the cancel.
     job.report(FINISHED, job.execution(0, 0))
     assert job.report(CANCELED)[-1] == JobEnded(JobStatus.CANCELED)
@@ -115,14 +123,14 @@ def test_cancel_waits_for_the_tasks() -> None:
 def test_tasks_that_do_not_end_are_given_up_with_their_workers() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
-    job.scheduler.cancel(job.now)
+    job.handle(JobCancelled(job.now))
     job.report(CANCELED, job.execution(0, 0))
-    actions = job.scheduler.cancellation_timed_out(job.now, "too late")
+    actions = job.handle(CancellationTimedOut(job.now, "too late"))
     freed = of_kind(actions, FreeSlot)
     assert freed[0].cause == "too late"
     assert freed[0].slot.allocation_id == job.execution(0, 1).allocation_id
     assert actions[-1] == JobEnded(JobStatus.CANCELED)
-    assert job.scheduler.cancellation_timed_out(job.now, "again") == []
+    assert job.handle(CancellationTimedOut(job.now, "again")) == []
 
 
 def test_a_lost_slot_fails_its_tasks_once_and_cancels_the_others() -> None:
@@ -130,17 +138,17 @@ def test_a_lost_slot_fails_its_tasks_once_and_cancels_the_others() -> None:
     job.running(2)
     allocation = job.execution(0, 0).allocation_id
     assert allocation is not None
-    actions = job.scheduler.slot_lost(allocation, BROKEN, job.now)
+    actions = job.handle(SlotLost(job.now, allocation, BROKEN))
     (cancel,) = of_kind(actions, CancelTasks)
     assert set(cancel.attempts) == {job.execution(0, 1).attempt_id, job.execution(1, 1).attempt_id}
     assert len(job_details(job.graph).exceptions) == 1
-    assert job.scheduler.slot_lost(AllocationID("unknown"), BROKEN, job.now) == []
+    assert job.handle(SlotLost(job.now, AllocationID("unknown"), BROKEN)) == []
 
 
 def test_a_lost_task_executor_fails_a_job_that_lived_there_alone() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
-    actions = job.scheduler.task_executor_lost(ResourceID("te"), BROKEN, job.now)
+    actions = job.handle(TaskExecutorLost(job.now, ResourceID("te"), BROKEN))
     assert actions.count(JobEnded(JobStatus.FAILED)) == 1
     assert not of_kind(actions, CancelTasks)
 
@@ -148,8 +156,8 @@ def test_a_lost_task_executor_fails_a_job_that_lived_there_alone() -> None:
 def test_a_task_executor_lost_while_cancelling_ends_the_cancelling() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
-    job.scheduler.cancel(job.now)
-    actions = job.scheduler.task_executor_lost(ResourceID("te"), BROKEN, job.now)
+    job.handle(JobCancelled(job.now))
+    actions = job.handle(TaskExecutorLost(job.now, ResourceID("te"), BROKEN))
     assert JobEnded(JobStatus.CANCELED) in actions
 
 
@@ -177,9 +185,9 @@ def test_slots_without_tasks_go_back_after_their_timeout() -> None:
     job.report(FINISHED, job.execution(0, 0))
     job.report(FINISHED, job.execution(1, 1))
     job.clock.advance(49)
-    assert job.scheduler.check(job.now) == []
+    assert job.handle(IdleSlotsChecked(job.now)) == []
     job.clock.advance(1)
-    actions = job.scheduler.check(job.now)
+    actions = job.handle(IdleSlotsChecked(job.now))
     assert actions[0] == DeclareRequirements(1)
     assert [type(action) for action in actions[1:]] == [FreeSlot] * 2
 
@@ -189,7 +197,7 @@ def test_the_slot_of_a_source_coordinator_outlives_its_first_reader() -> None:
     job.running(2)
     job.report(FINISHED, job.execution(0, 0))
     job.clock.advance(100)
-    assert job.scheduler.check(job.now) == []
+    assert job.handle(IdleSlotsChecked(job.now)) == []
 
 
 def test_lazy_starts_what_reads_complete_results_later() -> None:
@@ -250,7 +258,7 @@ def test_accumulators_that_do_not_merge_do_not_keep_the_job_from_ending() -> Non
             timestamp_ms=0,
             accumulators=values,
         )
-        job.scheduler.updated([update], job.now)
+        job.handle(TasksUpdated(job.now, (update,)))
     result = job_result(job.graph)
     assert result.status is JobStatus.FINISHED
     assert result.accumulators["rows"] == 5
@@ -286,7 +294,7 @@ def test_counts_agree_and_an_ended_job_stays_ended(
     for number, (index, state) in enumerate(reports):
         ended += of_kind(job.report(state, executions[index], cause=BROKEN), JobEnded)
         if cancels and number == len(reports) // 2:
-            ended += of_kind(job.scheduler.cancel(job.now), JobEnded)
+            ended += of_kind(job.handle(JobCancelled(job.now)), JobEnded)
         tasks = job_overview(job.graph).tasks
         assert tasks["total"] == 6 == sum(tasks.values()) - tasks["total"]
         assert job.graph.live == sum(not execution.state.is_terminal for execution in executions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN
 from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescale
+from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.runtime.graph.job_graph import JobGraph
 
 NARROW, WIDE = linear_job(Stage(1)), linear_job(Stage(2))
@@ -16,7 +17,7 @@ def following(rescale: PendingRescale) -> JobGraph | None:
 
 
 def test_a_job_that_runs_so_does_not_go_back() -> None:
-    rescale = PendingRescale()
+    rescale = PendingRescale(SlotPool(idle_timeout=50))
     rescale.begins(WIDE)
     assert following(rescale) is WIDE
     assert rescale.replaced(NARROW) is None
@@ -27,7 +28,7 @@ def test_a_job_that_runs_so_does_not_go_back() -> None:
 
 
 def test_a_job_that_fails_before_all_run_goes_back_once() -> None:
-    rescale = PendingRescale()
+    rescale = PendingRescale(SlotPool(idle_timeout=50))
     rescale.begins(WIDE)
     rescale.replaced(NARROW)
     rescale.failed(BROKEN)
@@ -40,7 +41,7 @@ def test_a_job_that_fails_before_all_run_goes_back_once() -> None:
 
 
 def test_a_failure_before_the_tasks_have_ended_changes_nothing() -> None:
-    rescale = PendingRescale()
+    rescale = PendingRescale(SlotPool(idle_timeout=50))
     rescale.begins(WIDE)
     rescale.failed(BROKEN)
     assert following(rescale) is WIDE

@@ -1,0 +1,188 @@
+"""What a JobScheduler hears of: plain values, each with the monotonic time at which it happened.
+
+Owner: none (frozen values). The scheduler decides by these alone, so that a stored run of them can be decided again
+(replay.py). Whatever else a decision depends on becomes an event, as CheckpointsChanged and ClientAwaited did.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, ResourceID
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
+
+
+class _Event(msgspec.Struct, frozen=True, tag=True, tag_field="event"):
+    #: Seconds of the JobMaster's monotonic clock.
+    now: float
+
+
+class JobStarted(_Event, frozen=True):
+    """The JobMaster is ready: the job goes INITIALIZING -> CREATED -> RUNNING, and asks for its first slots."""
+
+
+class SlotsOffered(_Event, frozen=True):
+    """A TaskExecutor offers slots; SlotsAccepted follows."""
+
+    resource_id: ResourceID
+    offers: tuple[SlotOffer, ...]
+
+
+class TasksUpdated(_Event, frozen=True):
+    """Workers report new states of tasks."""
+
+    updates: tuple[TaskExecutionStateUpdate, ...]
+
+
+class SlotLost(_Event, frozen=True):
+    """A slot's worker is gone: all that ran in it has failed."""
+
+    allocation_id: AllocationID
+    cause: FailureCause
+
+
+class TaskExecutorLost(_Event, frozen=True):
+    """A TaskExecutor is gone with all that ran there."""
+
+    resource_id: ResourceID
+    cause: FailureCause
+
+
+class TasksLost(_Event, frozen=True):
+    """These attempts could not be deployed, or their TaskExecutor does not have them any more."""
+
+    attempts: tuple[ExecutionAttemptID, ...]
+    cause: FailureCause
+
+
+class ResultLost(_Event, frozen=True):
+    """The result of a blocking producer is gone or corrupt; no effect where nobody needs it any more."""
+
+    attempt: ExecutionAttemptID
+    cause: FailureCause
+
+
+class SlotRequestTimedOut(_Event, frozen=True):
+    """Slots did not come in time (slot.request.timeout): tasks that wait for them have failed."""
+
+    cause: FailureCause
+
+
+class JobFailed(_Event, frozen=True):
+    """The job fails for good, for a reason that no restart could mend."""
+
+    cause: FailureCause
+
+
+class FailedGlobally(_Event, frozen=True):
+    """A failure that is no single task's: the whole job restarts, if the restart strategy allows it."""
+
+    cause: FailureCause
+
+
+class RescaleSlotsWanted(_Event, frozen=True):
+    """The job is to hold the slots that it needs as `job`, and goes on meanwhile; RescaleSlotsAnswered follows."""
+
+    job: JobGraph
+
+
+class RescaleSlotsFailed(_Event, frozen=True):
+    """The slots that a rescale waits for do not come; no effect while none waits."""
+
+    why: str
+
+
+class RescaleSlotsReleased(_Event, frozen=True):
+    """A rescale is over: slots that were held for it and are not used go back. May be repeated."""
+
+
+class TasksStopForRescale(_Event, frozen=True):
+    """Whether tasks that finish do so to be rescaled: the job does not end with them."""
+
+    stops: bool
+
+
+class RescaleBegun(_Event, frozen=True):
+    """Everything that has not ended is cancelled, and starts again as `job`, which has other parallelisms."""
+
+    job: JobGraph
+
+
+class JobCancelled(_Event, frozen=True):
+    """The user cancels, or there is another `reason`; no effect on a job that is being cancelled or has ended."""
+
+    reason: str = ""
+
+
+class CancellationTimedOut(_Event, frozen=True):
+    """Tasks of a job that ends have not ended in time (task.cancellation.timeout): they are given up."""
+
+    text: str
+
+
+class RestartCancellationTimedOut(_Event, frozen=True):
+    """Tasks of a restart have not ended in time: their workers are killed."""
+
+    restart_id: int
+    cause: FailureCause
+
+
+class RestartDue(_Event, frozen=True):
+    """The pause of a restart is over."""
+
+    restart_id: int
+
+
+class IdleSlotsChecked(_Event, frozen=True):
+    """Time has passed: slots that were idle for too long go back."""
+
+
+class JobSuspended(_Event, frozen=True):
+    """The job ends here and nowhere else: another master goes on with it."""
+
+    cause: str
+
+
+class CheckpointsChanged(_Event, frozen=True):
+    """What a restart has to know of the job's checkpoints is now so."""
+
+    #: A checkpoint later than the latest may still complete: no task may begin from an older one.
+    in_doubt: bool
+    #: A savepoint that was to end the job is complete: some tasks have ended with it, and restart with the others.
+    ends_with_savepoint: bool
+
+
+class ClientAwaited(_Event, frozen=True):
+    """Whether all that is left to do in the job is that its client has the rows: its tasks are told to end."""
+
+    is_ending: bool
+
+
+SchedulerEvent: TypeAlias = (
+    JobStarted
+    | SlotsOffered
+    | TasksUpdated
+    | SlotLost
+    | TaskExecutorLost
+    | TasksLost
+    | ResultLost
+    | SlotRequestTimedOut
+    | JobFailed
+    | FailedGlobally
+    | RescaleSlotsWanted
+    | RescaleSlotsFailed
+    | RescaleSlotsReleased
+    | TasksStopForRescale
+    | RescaleBegun
+    | JobCancelled
+    | CancellationTimedOut
+    | RestartCancellationTimedOut
+    | RestartDue
+    | IdleSlotsChecked
+    | JobSuspended
+    | CheckpointsChanged
+    | ClientAwaited
+)
