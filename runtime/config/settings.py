@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.common.values.quoted_lists import join_quoted
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.options import OPTION_OF_NAME, cluster
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.values.option import REDACTED, ConfigOption, is_secret_key
+from yarrow.runtime.config.values.option import ConfigOption
 from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
 
 T = TypeVar("T")

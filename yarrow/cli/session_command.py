@@ -19,11 +19,11 @@ from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.client.yarn.applications import application_of, end_of, end_text, rest_of, say
+from yarrow.common.values.secret_keys import is_secret_key
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import execution, rpc, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.option import is_secret_key
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,

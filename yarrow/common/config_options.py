@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.common.values.quoted_lists import join_quoted
+from yarrow.common.values.secret_keys import REDACTED, shown_value
 from yarrow.common.values.value_types import (
     BOOLEAN,
     DURATION,
@@ -96,9 +97,11 @@ class ConfigOption(Generic[T]):
         try:
             return self._type.parse(text_of(value))
         except ValueError as error:
+            shown = shown_value(self._key, value)
+            reason = "it cannot be read" if shown == REDACTED else str(error)
             raise ValueError(
-                f"{self._key}: {value!r} is no {self._type_name} ({error}): expected {self._type.expected}"
-            ) from error
+                f"{self._key}: {shown} is no {self._type_name} ({reason}): expected {self._type.expected}"
+            ) from None
 
     def render(self, value: T) -> str:
         """Return the text that stands for a value in a file."""

@@ -12,19 +12,13 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from yarrow.common.config_options import ConfigOption, text_of
 from yarrow.common.values.quoted_lists import join_quoted, split_quoted
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key, names_secret, shown_value
 from yarrow.common.values.value_types import BOOLEAN, INTEGER, NUMBER, ValueType
 
 __all__ = ["Configuration"]
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-#: Parts of keys whose values Flink hides, and what stands in their place.
-_SECRET_PARTS = (
-    "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params", "service-key", "token",
-    "basic-auth", "jaas.config", "http-headers",
-)  # fmt: skip
-_HIDDEN = "******"
 
 # The class has a method `set`, which hides the built-in inside it.
 _Keys: TypeAlias = set[str]
@@ -170,8 +164,8 @@ class Configuration:
     def _convert(self, key: str, type: ValueType[T], expected: str) -> T:
         try:
             return type.parse(text_of(self._values[key]))
-        except ValueError as error:
-            raise ValueError(f"{key}: {self._values[key]!r} is no {expected}") from error
+        except ValueError:
+            raise ValueError(f"{key}: {shown_value(key, self._values[key])} is no {expected}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -195,26 +189,22 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         return {
-            key: _HIDDEN if _is_secret(key) else _without_secrets(value)
+            key: REDACTED if is_secret_key(key) else _without_secrets(value)
             for key, value in self.to_dict().items()
         }
 
 
-def _is_secret(key: str) -> bool:
-    return any(part in key.lower() for part in _SECRET_PARTS)
-
-
 def _without_secrets(text: str) -> str:
     """A value that may be a map, as global job parameters are, without what is secret by its inner key."""
-    if not _is_secret(text):
+    if not names_secret(text):
         return text
     try:
         entries = [entry.partition(":") for entry in split_quoted(text, ",")]
     except ValueError:
-        return _HIDDEN
-    if not any(colon and _is_secret(key) for key, colon, _ in entries):
+        return REDACTED
+    if not any(colon and is_secret_key(key) for key, colon, _ in entries):
         return text
     shown = [
-        f"{key}{colon}{_HIDDEN if colon and _is_secret(key) else value}" for key, colon, value in entries
+        f"{key}{colon}{REDACTED if colon and is_secret_key(key) else value}" for key, colon, value in entries
     ]
     return join_quoted(shown, ",")

@@ -7,45 +7,25 @@ modules of `yarrow.runtime.config.options`; a raw key anywhere else is a mistake
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key, names_secret
 from yarrow.common.values.value_types import PortRange, ValueType
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 __all__ = [
-    "REDACTED",
     "ConfigOption",
     "Duration",
     "MemorySize",
     "PortRange",
     "ValueType",
-    "is_secret_key",
     "option",
     "optional",
 ]
 
 T = TypeVar("T")
-
-REDACTED: Final = "******"
-
-_SECRET: Final = re.compile(
-    r"^security\..*password|secret|passw(or)?d|passphrase|(?<![a-z])pwd(?![a-z])|token(?!s\.enabled|s\.renewal|\.services)|credential"
-    r"|api[-_.]?key|access[-_.]?key|account[-_.]?key|private[-_.]?key|service[-_.]?key|auth-params|sasl\.jaas|jaas\.config|basic-auth|http-headers",
-    re.IGNORECASE,
-)
-
-
-def is_secret_key(key: str) -> bool:
-    """True when a key's name says that its value must not be shown: passwords, secrets, tokens, keys."""
-    return _SECRET.search(key) is not None
-
-
-def names_secret(text: str) -> bool:
-    """True when a text that holds names and values, as a map does, may hold one that must not be shown."""
-    return _SECRET.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from yarrow.common.values.quantities import MemorySize
+from yarrow.common.values.secret_keys import is_secret_key
 from yarrow.runtime.config.memory import (
     JOB_MANAGER_BASE,
     SKEIN_MEMORY,
@@ -20,7 +21,6 @@ from yarrow.runtime.config.memory import (
 from yarrow.runtime.config.options import high_availability, jobmanager, rest, security, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import MemoryBudgetError
-from yarrow.runtime.config.values.option import is_secret_key
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
 from yarrow.runtime.yarn.skein_driver import FAST_START
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from yarrow.common.configuration import Configuration
 from yarrow.common.values.quantities import Duration, MemorySize
+from yarrow.common.values.secret_keys import REDACTED
 from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.options import (
     ALL_OPTIONS,
@@ -25,7 +26,6 @@ from yarrow.runtime.config.options import (
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.values.option import REDACTED
 
 
 def test_defaults_hold_without_values() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from yarrow.common.values.secret_keys import is_secret_key
 from yarrow.common.values.value_types import BOOLEAN, DURATION, MEMORY_SIZE, STRING
 from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS, index_of_names, options_of
 from yarrow.runtime.config.values.errors import InvalidOptionValue
-from yarrow.runtime.config.values.option import ConfigOption, is_secret_key, option
+from yarrow.runtime.config.values.option import ConfigOption, option
 
 #: Keys that Flink does not have. A key that is missing here and in Flink's list is most likely mistyped.
 OWN_KEYS = {

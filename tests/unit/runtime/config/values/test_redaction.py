@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from yarrow.common.values.secret_keys import REDACTED
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.config.values.option import REDACTED
 
 KEY = "pipeline.global-job-parameters"
 
