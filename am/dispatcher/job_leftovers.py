@@ -14,7 +14,7 @@ from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import remove_checkpoints
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError
 from yarrow.am.dispatcher.jobs import Jobs, NotKnownYetError
-from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsRetry
+from yarrow.am.dispatcher.records_retry import RecordsRetry, records_backoff
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -91,14 +91,13 @@ class JobLeftovers:
                 )
 
     async def _until_removed(self, leftover: _Leftover) -> None:
-        pause = FIRST_PAUSE
+        backoff = records_backoff()
         while True:
-            await self._retry.pause(pause)
+            await self._retry.pause(backoff.next_seconds())
             # One job at a time: while storage hangs, all of them would take the threads that others wait for.
             async with self._turn:
                 if await self._has_removed(leftover):
                     return
-            pause = min(2 * pause, LAST_PAUSE)
 
     async def _has_removed(self, leftover: _Leftover) -> bool:
         """Whether there is nothing more to be done here."""

@@ -13,7 +13,7 @@ from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_ends import JobEnds
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
 from yarrow.am.dispatcher.jobs import Jobs, blobs_of
-from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE, RecordsRetry
+from yarrow.am.dispatcher.records_retry import RecordsRetry, records_backoff
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -71,7 +71,7 @@ class JobRecovery:
 
     async def _recover(self, job: RecoveringJob) -> None:
         """Until the job runs again, or has ended; tried again while what is in the way may go away."""
-        pause = FIRST_PAUSE
+        backoff = records_backoff()
         while True:
             try:
                 await self._try_to_recover(job)
@@ -88,9 +88,8 @@ class JobRecovery:
                         # What is to become of the job is asked again, with all else.
                         error = unreachable
                 job.problem = f"cannot be started again yet: {error}"
-                _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, pause)
-            await self._retry.pause(pause, None if job.cancelled.is_set() else job.cancelled)
-            pause = min(2 * pause, LAST_PAUSE)
+                _log.warning("job %s %s; next try in %.1f s", job.job_id, job.problem, backoff.seconds)
+            await self._retry.pause(backoff.next_seconds(), None if job.cancelled.is_set() else job.cancelled)
         self._jobs.recovering.pop(job.job_id, None)
         job.done.set()
 

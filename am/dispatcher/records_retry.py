@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -21,6 +22,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+def records_backoff() -> Backoff:
+    """Return the pauses between attempts at what storage or ZooKeeper has refused."""
+    return Backoff(FIRST_PAUSE, LAST_PAUSE)
+
+
 class RecordsRetry:
     """Repeats calls of the records in the threads of one endpoint."""
 
@@ -30,16 +36,15 @@ class RecordsRetry:
 
     async def persistently(self, call: Callable[[], T], what: str) -> T:
         """A blocking call, repeated while the records cannot be reached; LeadershipLostError ends it."""
-        pause = FIRST_PAUSE
+        backoff = records_backoff()
         while True:
             try:
                 return await self._endpoint.run_blocking(call)
             except LeadershipLostError:
                 raise
             except RecordsError as error:
-                _log.warning("%s: %s; next try in %.1f s", what, error, pause)
-            await self.pause(pause)
-            pause = min(2 * pause, LAST_PAUSE)
+                _log.warning("%s: %s; next try in %.1f s", what, error, backoff.seconds)
+            await self.pause(backoff.next_seconds())
 
     async def pause(self, seconds: float, cut_short: asyncio.Event | None = None) -> None:
         """Returns after so many seconds, or when the event is set."""

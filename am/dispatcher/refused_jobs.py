@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from yarrow.am.dispatcher.records_retry import FIRST_PAUSE, LAST_PAUSE
+from yarrow.am.dispatcher.records_retry import records_backoff
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import LeadershipLostError
@@ -37,12 +37,11 @@ class RefusedJobs:
 
     async def until_removed(self, job_id: JobID) -> None:
         """Returns when that is removed, submitted again, or another's to decide."""
-        pause = FIRST_PAUSE
+        backoff = records_backoff()
         while (lock := self._left.get(job_id)) is not None:
-            await self._pause(pause)
+            await self._pause(backoff.next_seconds())
             if await self._try(job_id, lock):
                 return
-            pause = min(2 * pause, LAST_PAUSE)
 
     async def submitted_again(self, job_id: JobID) -> None:
         """Returns when nothing that will be stored of it is removed any more."""

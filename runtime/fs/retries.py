@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.fs.file_system import FileSystemError
 
@@ -86,7 +87,7 @@ class Retries:
         at the end, which says for how long it was tried.
         """
         begin = self.clock.monotonic()
-        pause, failures = _FIRST_PAUSE, 0
+        backoff, failures = Backoff(_FIRST_PAUSE, _LAST_PAUSE), 0
         while True:
             try:
                 return attempt(failures)
@@ -103,5 +104,4 @@ class Retries:
                     _log.info("%s: tried again for up to %g s", error, self.total_seconds)
                 _tell(str(error), paths)
             # The last attempt is made when the time ends, not a pause before.
-            self.wait(min(pause, left))
-            pause = min(2 * pause, _LAST_PAUSE)
+            self.wait(min(backoff.next_seconds(), left))

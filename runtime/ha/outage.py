@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from yarrow.runtime.common.backoff import Backoff
+
 #: Seconds from the first sentence to the second; each further interval is twice as long, up to the longest.
 FIRST_INTERVAL: Final = 10.0
 LONGEST_INTERVAL: Final = 600.0
@@ -25,7 +27,7 @@ class Outage:
         self._quorum = quorum
         self._began: float | None = None
         self._next = 0.0
-        self._interval = FIRST_INTERVAL
+        self._backoff = Backoff(FIRST_INTERVAL, LONGEST_INTERVAL)
 
     @property
     def lasts(self) -> bool:
@@ -35,13 +37,13 @@ class Outage:
     def failed(self, cause: str, now: float) -> str:
         """An attempt failed: what is to be said of it, "" for nothing."""
         if self._began is None:
-            self._began, self._interval = now, FIRST_INTERVAL
-            self._next = now + self._interval
+            self._began = now
+            self._backoff.reset()
+            self._next = now + self._backoff.next_seconds()
             return f"ZooKeeper at {self._quorum} is not reached, tried on: {cause}"
         if now < self._next:
             return ""
-        self._interval = min(2 * self._interval, LONGEST_INTERVAL)
-        self._next = now + self._interval
+        self._next = now + self._backoff.next_seconds()
         return f"ZooKeeper at {self._quorum} is not reached since {now - self._began:.0f} s: {cause}"
 
     def reached(self, now: float) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.timers import TimerHandle, Timers
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -52,7 +53,8 @@ class LeaderConnection(Generic[G]):
         self._retrieval = retrieval
         self._register = register
         self._timers = timers
-        self._settings = settings or RegistrationSettings()
+        settings = settings or RegistrationSettings()
+        self._backoff = Backoff(settings.initial_pause, settings.max_pause)
         self._leader: LeaderInformation | None = None
         self._gateway: G | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -96,7 +98,8 @@ class LeaderConnection(Generic[G]):
             self._gateway = None
             self.on_lost()
         if leader is not None:
-            self._try(leader, self._settings.initial_pause)
+            self._backoff.reset()
+            self._try(leader)
 
     def _abandon(self) -> None:
         if self._attempt is not None:
@@ -106,10 +109,10 @@ class LeaderConnection(Generic[G]):
             self._retry.cancel()
             self._retry = None
 
-    def _try(self, leader: LeaderInformation, pause: float) -> None:
-        self._attempt = self._endpoint.spawn(self._register_once(leader, pause), "registration")
+    def _try(self, leader: LeaderInformation) -> None:
+        self._attempt = self._endpoint.spawn(self._register_once(leader), "registration")
 
-    async def _register_once(self, leader: LeaderInformation, pause: float) -> None:
+    async def _register_once(self, leader: LeaderInformation) -> None:
         gateway: Any = self._service.connect(leader.address, self._gateway_type, leader.leader_id)
         try:
             answer = await self._register(gateway)
@@ -117,6 +120,7 @@ class LeaderConnection(Generic[G]):
             self.on_rejected(str(error))
             return
         except (RpcError, FencingTokenError) as error:
+            pause = self._backoff.next_seconds()
             _log.info(
                 "%s: registration at %s failed, next try in %.1f s: %s",
                 self._endpoint.name,
@@ -124,8 +128,7 @@ class LeaderConnection(Generic[G]):
                 pause,
                 error,
             )
-            following = min(pause * 2, self._settings.max_pause)
-            self._retry = self._timers.call_later(pause, lambda: self._try(leader, following))
+            self._retry = self._timers.call_later(pause, lambda: self._try(leader))
             return
         if isinstance(answer, RegistrationRejection):
             self.on_rejected(answer.reason)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.randomness import new_generator
 from yarrow.runtime.config.options import checkpointing, restart_strategy
 from yarrow.runtime.config.options.restart_strategy import RestartStrategy
@@ -144,8 +145,8 @@ class ExponentialDelayBackoff:
     def __init__(self, settings: ExponentialDelaySettings, random: Random) -> None:
         self._settings = settings
         self._random = random
-        #: The pause without jitter; 0 before the first failure.
-        self._backoff = 0.0
+        #: The pauses without jitter.
+        self._backoff = Backoff(settings.initial, settings.maximum, settings.multiplier)
         self._delay = 0.0
         self._attempts = 0
         #: When the job ran again after the last failure.
@@ -162,13 +163,13 @@ class ExponentialDelayBackoff:
 
     def failed(self, now: float) -> None:
         settings = self._settings
-        if self._backoff == 0.0 or now - self._restarted >= settings.reset_threshold:
-            self._backoff, self._attempts = settings.initial, 0
-        else:
-            self._backoff = min(self._backoff * settings.multiplier, settings.maximum)
+        if now - self._restarted >= settings.reset_threshold:
+            self._backoff.reset()
+            self._attempts = 0
         self._attempts += 1
-        offset = self._backoff * settings.jitter * (2 * self._random.random() - 1)
-        self._delay = min(self._backoff + offset, settings.maximum)
+        pause = self._backoff.next_seconds()
+        offset = pause * settings.jitter * (2 * self._random.random() - 1)
+        self._delay = min(pause + offset, settings.maximum)
         self._restarted = now + self._delay
 
     def may_restart(self, now: float) -> bool:

@@ -28,6 +28,7 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import (
     CheckpointFailedError,
@@ -161,16 +162,16 @@ class RemoteJobClient(JobClient):
                 self._heartbeats.stop()
 
     def _wait(self) -> JobExecutionResult:
-        pause, seconds, looks = threading.Event(), _FIRST_PAUSE, 0
+        pause, looks = threading.Event(), 0
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE, factor=1.5)
         while True:
             answer = self._rest.get(f"/jobs/{self._job_id}/execution-result")
             if answer["status"]["id"] == "COMPLETED":
                 return self._ended(answer["job-execution-result"])
             looks += 1
-            if seconds >= _LAST_PAUSE and looks % _LOOKS == 0:
+            if backoff.is_longest and looks % _LOOKS == 0:
                 self._say_what_it_waits_for()
-            pause.wait(seconds)
-            seconds = min(seconds * 1.5, _LAST_PAUSE)
+            pause.wait(backoff.next_seconds())
 
     def _say_what_it_waits_for(self) -> None:
         """A line on standard error whenever what holds the job up is another thing than before, and every minute."""

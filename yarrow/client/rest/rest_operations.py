@@ -11,6 +11,7 @@ from typing import Any
 
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient
+from yarrow.runtime.common.backoff import Backoff
 
 #: Seconds between two questions about an operation: short at first, for small jobs.
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
@@ -27,7 +28,7 @@ def run_operation(rest: RestClient, path: str, body: Mapping[str, Any], poll: st
 
 def await_operation(rest: RestClient, path: str) -> Any:
     """Waits for an operation that was begun."""
-    pause, seconds = threading.Event(), _FIRST_PAUSE
+    pause, backoff = threading.Event(), Backoff(_FIRST_PAUSE, _LAST_PAUSE, factor=1.5)
     while True:
         answer = rest.get(path)
         if answer["status"]["id"] == "COMPLETED":
@@ -35,5 +36,4 @@ def await_operation(rest: RestClient, path: str) -> Any:
             if (cause := operation.get("failure-cause")) is not None:
                 raise OperationFailedError(cause["stack-trace"])
             return operation
-        pause.wait(seconds)
-        seconds = min(seconds * 1.5, _LAST_PAUSE)
+        pause.wait(backoff.next_seconds())
