@@ -24,7 +24,8 @@ from yarrow.container.state.heap_states import (
     HeapValueState,
 )
 from yarrow.container.state.heap_table import HeapTable
-from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend, StateRegistration
+from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl_sweep import TtlSweep
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import (

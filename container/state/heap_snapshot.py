@@ -17,7 +17,7 @@ from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.heap_sections import FrozenSection
 from yarrow.container.state.heap_table import PIECE, FrozenShard, HeapTable
 from yarrow.container.state.pacing import Pacing
-from yarrow.container.state.registering_backend import StateRegistration
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.snapshot.errors import writing_states

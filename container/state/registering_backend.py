@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.state.backend import (
@@ -20,6 +19,8 @@ from yarrow.container.state.backend import (
 )
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.folded_states import FoldedAggregatingState, FoldedReducingState
+from yarrow.container.state.heap_sections import HeapSections
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive, TtlListState, TtlMapState, TtlValueState
 from yarrow.datastream.state import (
     AggregatingState,
@@ -39,32 +40,10 @@ from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState, RestoredRun
 
-if TYPE_CHECKING:
-    from yarrow.container.state.heap_sections import HeapSections
-
 S = TypeVar("S", bound=State)
 
 #: Marks "no current key": outside of a record or timer of a keyed operator.
 NO_KEY: Final[Any] = object()
-
-
-@dataclass(frozen=True, slots=True)
-class StateRegistration:
-    """One named state as the program declares it."""
-
-    name: str
-    kind: StateKind
-    #: Of the value, the element or the map's values; None: not declared.
-    value_type: TypeInformation | None
-    map_key_type: TypeInformation | None = None
-    ttl: TimeToLive | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        if self.kind is StateKind.MAP:
-            return f"{self.kind} state of {self.map_key_type} to {self.value_type}"
-        return (
-            f"{self.kind} state of {self.value_type if self.value_type is not None else 'no declared type'}"
-        )
 
 
 class RegisteringBackend(KeyedStateBackend):

@@ -6,7 +6,7 @@ Owner: the TaskExecutor's event loop. Slots and workers are those of JobSlots; m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -17,13 +17,13 @@ from yarrow.container.protocol.errors import (
     TaskSubmissionError,
 )
 from yarrow.container.protocol.worker_protocol import CancelTasks, DeliverOperatorEvent, SubmitTasks
-from yarrow.container.supervisor.job_checkpoints import slot_of_attempt
+from yarrow.container.supervisor.job_checkpoints import JobCheckpoints, slot_of_attempt
 from yarrow.container.supervisor.job_connection import JobConnection
-from yarrow.container.supervisor.slot_table import Slot, SlotState, TaskName
-from yarrow.container.supervisor.slot_workers import SlotWorker
+from yarrow.container.supervisor.slot_table import Slot, SlotState, SlotTable, TaskName
+from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
 from yarrow.container.supervisor.worker_handle import WorkerHandle
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobVertexID
+from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, JobVertexID
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
@@ -35,15 +35,29 @@ from yarrow.runtime.rpc.messages import (
 )
 from yarrow.runtime.rpc.restored_tasks import with_restored
 
-if TYPE_CHECKING:
-    from yarrow.container.supervisor.job_slots import JobSlots
+
+class SlotsOfJobs(Protocol):
+    """The slots whose tasks these are, and the JobMasters that have them; JobSlots is one."""
+
+    @property
+    def table(self) -> SlotTable: ...
+
+    @property
+    def checkpoints(self) -> JobCheckpoints: ...
+
+    @property
+    def workers(self) -> SlotWorkers: ...
+
+    def job(self, job_id: JobID, job_master_id: JobMasterID) -> JobConnection:
+        """The connection of a job; FencingTokenError when it is none, or another JobMaster's."""
+        ...
 
 
 class SlotTasks:
     """The tasks of all slots of one TaskExecutor."""
 
     def __init__(
-        self, slots: JobSlots, name: str, clock: Clock, timers: Timers, cancellation_timeout: float
+        self, slots: SlotsOfJobs, name: str, clock: Clock, timers: Timers, cancellation_timeout: float
     ) -> None:
         """`name`: of the TaskExecutor; `cancellation_timeout`: seconds to a cancelled task's end, 0 = for ever."""
         self._slots = slots

@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 
-from yarrow.container.task.stream_task import StreamTask
+from yarrow.container.operators.base import TaskEnvironment
 
 _log = logging.getLogger(__name__)
 
 
-def accumulated(task: StreamTask) -> dict[str, Any]:
+def accumulated(environment: TaskEnvironment) -> dict[str, Any]:
     """The accumulators of a task; one of the user's that raises is left out and logged."""
     values: dict[str, Any] = {}
-    for name, accumulator in list(task.environment.accumulators.items()):
+    for name, accumulator in list(environment.accumulators.items()):
         try:
             values[name] = accumulator.get_local_value()
         except Exception:
-            _log.exception("accumulator '%s' of task '%s' raised", name, task.environment.task_name)
+            _log.exception("accumulator '%s' of task '%s' raised", name, environment.task_name)
     return plain_values(values)
 
 

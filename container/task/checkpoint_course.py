@@ -7,89 +7,102 @@ the gate's BarrierHandler.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
+from yarrow.container.network.input_gate import InputGate
 from yarrow.container.protocol.errors import CheckpointRefusedError, NotReadyForCheckpointError
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder
+from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SubtaskCheckpointCoordinator
+from yarrow.container.task.source_reading import SourceReading
+from yarrow.container.task.task_inputs import TaskInputs
+from yarrow.container.task.task_life import TaskLife, TaskStage
+from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import CheckpointBarrier, EndOfData
-
-if TYPE_CHECKING:
-    from yarrow.container.task.stream_task import StreamTask
-
-#: Stages in which a task hears of checkpoints.
-_LIVE = (TaskStage.RUNNING, TaskStage.FINISHING, TaskStage.SUSPENDED)
 
 
 class CheckpointCourse:
     """The part of one task in all checkpoints; the BarrierListener of its gate."""
 
-    def __init__(self, task: StreamTask) -> None:
-        self._task = task
+    def __init__(
+        self,
+        life: TaskLife,
+        chain: OperatorChain,
+        gate: InputGate,
+        inputs: TaskInputs,
+        reading: SourceReading,
+        outputs: TaskOutputs,
+        coordinator: SubtaskCheckpointCoordinator,
+        in_flight: InFlightRecorder,
+    ) -> None:
+        self._life = life
+        self._chain = chain
+        self._gate = gate
+        self._barriers = gate.barriers
+        self._inputs = inputs
+        self._reading = reading
+        self._outputs = outputs
+        self._coordinator = coordinator
+        self._in_flight = in_flight
         #: The savepoint at whose cut the task stands still, and the stage it had before.
         self._stopping: tuple[CheckpointBarrier, TaskStage] | None = None
-        task.gate.barriers.listener = self
+        self._barriers.listener = self
 
     # ------------------------------------------------------------------ BarrierListener
 
     def checkpoint_announced(self, barrier: CheckpointBarrier) -> None:
         """The first sign of a checkpoint, be it a barrier or a word of the worker: its cut will come."""
-        if self._task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
-            self._task.checkpoints.announce(barrier)
+        if self._life.is_working:
+            self._coordinator.announce(barrier)
 
     def alignment_given_up(self, barrier: CheckpointBarrier, reason: str) -> None:
         """The barriers of this checkpoint will never be complete here."""
-        self._task.checkpoints.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
+        self._coordinator.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     # ------------------------------------------------------------------ the cut
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The checkpoint begins here."""
-        task = self._task
-        if task.skipped:
+        if self._life.skipped:
             self._cut_skipped(barrier)
             return
-        if task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
-            self.cut(task.gate.barriers.trigger(barrier))
+        if self._life.is_working:
+            self.cut(self._barriers.trigger(barrier))
             return
-        reason = f"the task is {task.stage.value}"
+        reason = f"the task is {self._life.stage.value}"
         if self._stopping is not None:
             if barrier.checkpoint_id <= self._stopping[0].checkpoint_id:
                 return  # The word that came has come again, or one that it has overtaken.
             reason = "the task stands at a savepoint that stops the job"
-        task.checkpoints.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
+        self._coordinator.decline(barrier.checkpoint_id, NotReadyForCheckpointError(reason))
 
     def cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
         """The task stands at the cut of these; behind one that stops the job it stands still."""
-        task = self._task
         for ready in checkpoints:
+            finished = self._life.finished
             kind = _kind(ready.barrier)
-            drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not task.finished
-            in_flight = task.in_flight.begin(ready, task.inputs.at_hand(ready.barrier.checkpoint_id))
-            is_cut = task.checkpoints.cut(
-                ready,
-                finished=task.finished,
-                settled=self._settled,
-                drain=self._drain if drains else None,
-                in_flight=in_flight,
+            drains = kind is SnapshotKind.SAVEPOINT_TERMINATE and not finished
+            in_flight = self._in_flight.begin(ready, self._inputs.at_hand(ready.barrier.checkpoint_id))
+            is_cut = self._coordinator.cut(
+                ready, finished=finished, drain=self._drain if drains else None, in_flight=in_flight
             )
             if in_flight is not None and not is_cut:
-                task.in_flight.drop()
-            if kind.stops_job and task.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
-                self._stopping = (ready.barrier, task.stage)
+                self._in_flight.drop()
+            if kind.stops_job and self._life.is_working:
+                self._stopping = (ready.barrier, self._life.stage)
                 self._stand(TaskStage.SUSPENDED)
 
     # ------------------------------------------------------------------ barriers that overtake
 
     def look(self) -> bool:
         """Looks at barriers that wait in queues, here or behind outputs; True when the task has cut."""
-        gate, cuts = self._task.gate, 0
-        if self._task.inputs.take_announcements():
-            for position, entry in enumerate(gate.channels):
+        cuts = 0
+        if self._inputs.take_announcements():
+            for position, entry in enumerate(self._gate.channels):
                 while (barrier := entry.channel.next_announced()) is not None:
-                    cuts += self._cut_if_any(gate.barriers.announced(position, barrier))
-        cuts += self._cut_if_any(gate.barriers.timed_out())
+                    cuts += self._cut_if_any(self._barriers.announced(position, barrier))
+        cuts += self._cut_if_any(self._barriers.timed_out())
         self._gather()
         return cuts > 0
 
@@ -98,51 +111,44 @@ class CheckpointCourse:
         return len(checkpoints)
 
     def _gather(self) -> None:
-        in_flight = self._task.in_flight
+        in_flight = self._in_flight
         try:
             in_flight.proceed()
         except CheckpointRefusedError as error:
             number = in_flight.present
             assert number is not None
             in_flight.drop()
-            self._task.checkpoints.decline(number, error)
+            self._coordinator.decline(number, error)
 
-    def seconds_until_due(self) -> float | None:
-        """Until `look` has something to do by the clock."""
-        task = self._task
-        times = [t for t in (task.gate.barriers.next_timeout_ms, task.in_flight.timeout_ms) if t is not None]
-        return (min(times) - task.environment.clock.epoch_ms()) / 1000 if times else None
+    @property
+    def due_ms(self) -> int | None:
+        """Epoch ms at which `look` has something to do; None = when something happens."""
+        times = [t for t in (self._barriers.next_timeout_ms, self._in_flight.timeout_ms) if t is not None]
+        return min(times, default=None)
 
     def _cut_skipped(self, barrier: CheckpointBarrier) -> None:
         """The task had ended before the job began: it is part of the checkpoint as one that has ended."""
-        self._task.checkpoints.cut_ended(barrier, settled=self._settled)
+        self._coordinator.cut_ended(barrier)
         if _kind(barrier).stops_job:
             self._stopping = (barrier, TaskStage.FINISHING)
 
     def _drain(self) -> None:
         """The end of time, for a job that will not go on: all timers fire, operators finish."""
-        if self._task.chain.source is not None:
-            self._task.chain.time.end()
-        self._task.finish_operators()
-
-    def _settled(self) -> None:
-        """Any thread."""
-        self._task.post(self._count_settled)
-
-    def _count_settled(self) -> None:
-        self._task.checkpoints.unsettled -= 1
+        if self._chain.source is not None:
+            self._chain.time.end()
+        if self._life.begin_to_finish():
+            self._chain.finish()
 
     # ------------------------------------------------------------------ what became of it
 
     def completed(self, checkpoint_id: int) -> None:
         """The checkpoint is complete, and so are all before it."""
-        task = self._task
-        if task.stage not in _LIVE:
+        if not self._life.is_live:
             return
-        if not task.skipped:
-            task.gate.barriers.abort(checkpoint_id)
-            task.in_flight.drop(checkpoint_id)
-            task.checkpoints.completed(checkpoint_id)
+        if not self._life.skipped:
+            self._barriers.abort(checkpoint_id)
+            self._in_flight.drop(checkpoint_id)
+            self._coordinator.completed(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id <= checkpoint_id:
             self._stopping = None
@@ -150,12 +156,11 @@ class CheckpointCourse:
 
     def aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will never be complete."""
-        task = self._task
-        if task.stage not in _LIVE:
+        if not self._life.is_live:
             return
-        task.gate.barriers.abort(checkpoint_id)
-        task.in_flight.drop(checkpoint_id)
-        task.checkpoints.aborted(checkpoint_id)
+        self._barriers.abort(checkpoint_id)
+        self._in_flight.drop(checkpoint_id)
+        self._coordinator.aborted(checkpoint_id)
         stopping = self._stopping
         if stopping is not None and stopping[0].checkpoint_id == checkpoint_id:
             self._stopping = None
@@ -163,13 +168,13 @@ class CheckpointCourse:
 
     def _end(self, stage: TaskStage) -> None:
         """The savepoint that stops the job is complete."""
-        task = self._task
         if stage is TaskStage.RUNNING:
-            task.broadcast(EndOfData())
-        if task.chain.source is not None:
-            task.chain.source.stopped()
-        task.finished = True
-        task.stage = TaskStage.FINISHING
+            self._outputs.broadcast(EndOfData())
+        if self._chain.source is not None:
+            self._chain.source.stopped()
+        self._life.finished = True
+        if self._life.stage is TaskStage.SUSPENDED:
+            self._life.enter(TaskStage.FINISHING)
 
     def _go_on(self, barrier: CheckpointBarrier, stage: TaskStage) -> None:
         """The savepoint that was to stop the job has failed."""
@@ -179,14 +184,13 @@ class CheckpointCourse:
                 "drained: it goes on from its last checkpoint"
             )
         self._stand(stage)
-        self._task.woken = True
+        self._reading.woken = True
 
     def _stand(self, stage: TaskStage) -> None:
         """Stands still at the savepoint, or goes on as before; a source is not asked for rows meanwhile."""
-        task = self._task
-        task.stage = stage
-        if task.chain.source is not None and not task.skipped:
-            task.reading.tell_source()
+        self._life.enter(stage)
+        if self._chain.source is not None and not self._life.skipped:
+            self._reading.tell_source()
 
 
 def _kind(barrier: CheckpointBarrier) -> SnapshotKind:

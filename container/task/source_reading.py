@@ -7,22 +7,22 @@ has come or the task was woken. It must not know splits, nor look at credit befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_life import TaskLife, TaskStage
+from yarrow.container.task.task_outputs import TaskOutputs
+from yarrow.container.task.task_slices import TaskSlices
 from yarrow.container.task.waiting_records import WaitingRecords, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.data.elements import ArrowBatch, stamps_column
-
-if TYPE_CHECKING:
-    from yarrow.container.task.stream_task import StreamTask
 
 #: More rows than any source gives at once.
 _ALL = 1 << 62
@@ -31,18 +31,33 @@ _ALL = 1 << 62
 class SourceReading:
     """The way of a source's records into the chain."""
 
-    def __init__(self, task: StreamTask, latency: LatencyTracker) -> None:
-        self._task = task
+    def __init__(
+        self,
+        life: TaskLife,
+        chain: OperatorChain,
+        outputs: TaskOutputs,
+        slices: TaskSlices,
+        latency: LatencyTracker,
+        *,
+        ended: Callable[[], None],
+    ) -> None:
+        """`ended` is called when the source gives nothing any more."""
+        self._life = life
+        self._chain = chain
+        self._outputs = outputs
+        self._slices = slices
         self._latency = latency
-        self._chain = task.chain
+        self._ended = ended
+        #: Something has changed that the source may have waited for; set by any thread.
+        self.woken = True
         #: When the source is to be asked again (perf_counter), infinity = when woken; None = at once.
         self.poll_at: float | None = None
         #: Rows of the source that were run.
         self.records_in = 0
         #: How many rows the source is asked for.
-        self._polls = PollSizer(task.slice_seconds, blocking=task.chain.blocking)
+        self._polls = PollSizer(slices.length, blocking=chain.blocking)
         #: How many rows of a record batch are run at once.
-        self._batches = SliceSizer.of_batches(task.slice_seconds)
+        self._batches = SliceSizer.of_batches(slices.length)
         #: The source gave a record batch last.
         self._in_columns = False
         self._waiting = WaitingRecords()
@@ -64,7 +79,7 @@ class SourceReading:
     @property
     def _sizer(self) -> SliceSizer:
         """The one for the kind of rows that the source gave last."""
-        return self._batches if self._in_columns else self._task.sizer
+        return self._batches if self._in_columns else self._slices.sizer
 
     @property
     def _has_rows(self) -> bool:
@@ -80,46 +95,45 @@ class SourceReading:
 
     def tell_source(self) -> None:
         """Tells the source whether it is asked: not while rows wait, the task lacks credit or stands at a savepoint."""
-        task = self._task
-        waits = self._has_rows or task.blocked or task.stage is TaskStage.SUSPENDED
+        waits = self._has_rows or self._slices.blocked or self._life.stage is TaskStage.SUSPENDED
         if self._told_to_wait is not waits:
             self._told_to_wait = waits
             self._source.rows_wait(waits)
 
     def take(self, now: float) -> bool:
         """Reads until the slice that began at `now` is over, a mail waits or nothing is there; True when it worked."""
-        task, worked = self._task, False
+        slices, worked = self._slices, False
         marker = self._latency.due()
         if marker is not None:
-            task.outputs.forward_marker(marker)
-        if not self._has_rows and not task.woken and self.poll_at is not None and now < self.poll_at:
+            self._outputs.forward_marker(marker)
+        if not self._has_rows and not self.woken and self.poll_at is not None and now < self.poll_at:
             return False
-        task.woken = False
+        self.woken = False
         self.poll_at = None
-        deadline = now + task.slice_seconds
+        deadline = now + slices.length
         while True:
             if not self._has_rows:
                 found = self._poll()
                 if not isinstance(found, SourceRecords):
                     break
             worked = True
-            if not task.mails_waiting:
+            if not slices.mailbox:
                 self._run_chunk()
-            if task.mails_waiting or task.seconds() >= deadline:
-                task.woken = True
+            if slices.over(deadline):
+                self.woken = True
                 return True
         if found is None:
             self._chain.time.end()
-            task.input_ended()
+            self._ended()
             return True
         if found.wait_seconds is not None:
-            self.poll_at = task.seconds() + found.wait_seconds
+            self.poll_at = slices.seconds() + found.wait_seconds
         else:
             self.poll_at = float("inf")
         return worked
 
     def _poll(self) -> SourceRecords | NothingAvailable | None:
-        source, sizer, seconds = self._source, self._sizer, self._task.seconds
+        source, sizer, seconds = self._source, self._sizer, self._slices.seconds
         asked = self._polls.rows if source.reads_ahead else sizer.rows
         if self._in_columns:
             asked = max(asked, sizer.rows)
@@ -136,15 +150,15 @@ class SourceReading:
         return found
 
     def _run_chunk(self) -> None:
-        task, source = self._task, self._source
-        started, sizer = task.seconds(), self._sizer
+        slices, source = self._slices, self._source
+        started, sizer = slices.seconds(), self._sizer
         done = self._run_rows(sizer.rows if source.reads_ahead else _ALL)
-        sizer.measured(done, task.seconds() - started)
+        sizer.measured(done, slices.seconds() - started)
         self.tell_source()
 
     def _run_rows(self, max_rows: int) -> int:
         """Runs the chunk at hand, or the next one, to its end or until it is cut; gives the number of rows run."""
-        source, chain, chunk = self._source, self._chain, self._task.chunk
+        source, chain, chunk = self._source, self._chain, self._slices.chunk
         if self._parts is None:
             self._chunk, self._run = self._waiting.take(max_rows), 0
             # The source puts timestamps of its own in the place of those given.
@@ -198,12 +212,12 @@ class SourceReading:
 
     def _is_soon_run(self) -> bool:
         """Whether all that waits is known to be run within a slice, and may be run now."""
-        task, cost = self._task, self._sizer.cost
+        cost = self._sizer.cost
         rows = self._waiting.rows + len(self._chunk.rows) - self._run
         return (
             (not rows or cost.row is not None)
-            and cost.fixed + (cost.row or 0.0) * rows <= task.slice_seconds
-            and task.outputs.have_credit()
+            and cost.fixed + (cost.row or 0.0) * rows <= self._slices.length
+            and self._outputs.have_credit()
             and self._chain.is_available
         )
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
@@ -25,12 +26,11 @@ from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
     SubtaskCheckpointCoordinator,
 )
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.mails import ChunkAtHand, Mailbox
-from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.source_reading import SourceReading
 from yarrow.container.task.task_inputs import TaskInputs
+from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_slices import TaskSlices
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import taskmanager
 from yarrow.runtime.data.elements import (
@@ -84,38 +84,37 @@ class StreamTask:
         self.gate = gate
         self.outputs = TaskOutputs(partitions, buffer_timeout_ms)
         self.partitions = self.outputs.partitions
-        self.stage = TaskStage.CREATED
+        self.life = TaskLife(environment.task_name, environment.clock)
+        self.slices = TaskSlices(slice_seconds)
+        self._mailbox = self.slices.mailbox
+        self.mail_delays = self._mailbox.delays
         self._listener = listener
-        self.slice_seconds = slice_seconds
         self._wake_thread = wake_thread
         #: The last step ran mails only.
         self._gave_way = False
-        self.sizer = SliceSizer(slice_seconds)
-        #: Reads the clock by which slices are measured; a test may drive it by hand.
-        self.seconds = perf_counter
         #: When its operators began to be restored and when they ran (perf_counter); None before.
         self.initializing_since: float | None = None
         self.running_since: float | None = None
         self.time = TimeAccounting(perf_counter())
         #: Gives the records in flight of the restored checkpoint when the task opens.
         self._recover = recover
-        self.woken = True
         self._verdict_at = 0.0
         self._verdict: BaseException | None = None
-        #: It had ended before the checkpoint that was restored: see `skip`.
-        self.skipped = False
-        #: `finish` of the operators was called; only the last checkpoint is still to come.
-        self.finished = False
         #: The listener was told that the task waits for the checkpoint behind its end.
         self._end_announced = False
-        #: The rows that a generated loop works on.
-        self.chunk = ChunkAtHand()
-        #: True while outputs lack credit: until it comes there is nothing to do.
-        self.blocked = False
-        self._mailbox = Mailbox(self.chunk)
-        self.mail_delays = self._mailbox.delays
-        self.inputs = TaskInputs(self, latency)
-        self.reading = SourceReading(self, latency)
+        self.inputs = TaskInputs(
+            self.life,
+            chain,
+            gate,
+            self.outputs,
+            self.slices,
+            latency,
+            cut=self._cut,
+            ended=self.input_ended,
+        )
+        self.reading = SourceReading(
+            self.life, chain, self.outputs, self.slices, latency, ended=self.input_ended
+        )
         self.checkpoints = SubtaskCheckpointCoordinator(
             environment,
             chain,
@@ -129,7 +128,16 @@ class StreamTask:
             environment.clock,
             4 * environment.settings.get(taskmanager.NETWORK_TASK_POOL_SIZE).bytes,
         )
-        self.course = CheckpointCourse(self)
+        self.course = CheckpointCourse(
+            self.life,
+            chain,
+            gate,
+            self.inputs,
+            self.reading,
+            self.outputs,
+            self.checkpoints,
+            self.in_flight,
+        )
 
     # ------------------------------------------------------------------ any thread
 
@@ -140,7 +148,7 @@ class StreamTask:
 
     def wake(self) -> None:
         """Something changed that the task waits for."""
-        self.woken = True
+        self.reading.woken = True
         self._wake_thread()
 
     @property
@@ -167,7 +175,7 @@ class StreamTask:
 
     def open(self) -> None:
         """Opens the chain, whose state has been fetched; a failure ends the task, one that has ended stays so."""
-        if self.stage is not TaskStage.CREATED:
+        if self.life.stage is not TaskStage.CREATED:
             return
         try:
             self.chain.open()
@@ -178,10 +186,10 @@ class StreamTask:
             self._fail(error)
             return
         if self.chain.head.context.state.reads_ahead:
-            self.sizer.read_ahead()
+            self.slices.sizer.read_ahead()
         if self.chain.head.context.state.read_ahead_rows:
             self.inputs.read_ahead()
-        self.stage = TaskStage.RUNNING
+        self.life.enter(TaskStage.RUNNING)
         self.running_since = perf_counter()
         self._listener.task_state_changed(self, ExecutionState.RUNNING, None)
 
@@ -190,9 +198,9 @@ class StreamTask:
         learn that nothing comes, what its sinks have not committed is committed, and it ends. `beside_enumerator`:
         a split enumerator lives with it, which other readers need until they have ended.
         """
-        if self.stage is not TaskStage.CREATED:
+        if self.life.stage is not TaskStage.CREATED:
             return
-        self.skipped = self.finished = True
+        self.life.skipped = self.life.finished = True
         try:
             self.chain.resume_finished()
         except BaseException as error:  # commits are user code
@@ -204,11 +212,11 @@ class StreamTask:
             source.skipped(self.environment, self.chain.head_id, beside_enumerator=beside_enumerator)
         self.broadcast(Watermark(MAX_TIMESTAMP))
         self.broadcast(EndOfData())
-        self.stage = TaskStage.FINISHING
+        self.life.enter(TaskStage.FINISHING)
 
     def cancel(self) -> None:
         """Ends the task as CANCELED."""
-        if self.stage is not TaskStage.ENDED:
+        if self.life.stage is not TaskStage.ENDED:
             source = self.chain.source
             if source is not None:
                 source.cancel()
@@ -216,7 +224,7 @@ class StreamTask:
 
     def fail(self, error: BaseException) -> None:
         """Ends the task as FAILED for a reason from outside its own step."""
-        if self.stage is not TaskStage.ENDED:
+        if self.life.stage is not TaskStage.ENDED:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -226,7 +234,8 @@ class StreamTask:
         self._end(ExecutionState.FAILED, cause, f"task '{env.task_name}' failed: {cause.message}")
 
     def _end(self, state: ExecutionState, cause: FailureCause | None, reason: str) -> None:
-        self.stage = TaskStage.ENDED
+        if self.life.stage is not TaskStage.ENDED:
+            self.life.enter(TaskStage.ENDED)
         self.in_flight.drop()
         errors = self.chain.close()
         if state is ExecutionState.FINISHED and errors:
@@ -243,7 +252,7 @@ class StreamTask:
 
     def step(self) -> bool:
         """Does one slice of work; True when it may be called again at once."""
-        started = self.seconds()
+        started = self.slices.seconds()
         self.time.enter(Phase.BUSY, started)
         if self.on_slice is not None:
             self.on_slice(True)
@@ -261,7 +270,7 @@ class StreamTask:
             progressed, phase = True, Phase.IDLE
         if self.on_slice is not None:
             self.on_slice(False)
-        self.time.enter(phase, self.seconds())
+        self.time.enter(phase, self.slices.seconds())
         return progressed
 
     def _step(self, now: float) -> tuple[bool, Phase]:
@@ -271,18 +280,19 @@ class StreamTask:
             self._gave_way = True
             return True, Phase.BUSY
         self._gave_way = False
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+        life = self.life
+        if life.is_working:
             self.chain.upkeep()
-            if not self.skipped and self.course.look():
+            if not life.skipped and self.course.look():
                 return True, Phase.BUSY
-        if self.stage is TaskStage.RUNNING:
+        if life.stage is TaskStage.RUNNING:
             return self._run_slice(now)
-        if self.stage is TaskStage.FINISHING:
+        if life.stage is TaskStage.FINISHING:
             return self._drain()
-        if self.stage is TaskStage.SUSPENDED:
+        if life.stage is TaskStage.SUSPENDED:
             self.outputs.drain_overdrafts()
         elif (
-            self.stage is TaskStage.AWAITING_VERDICT
+            life.stage is TaskStage.AWAITING_VERDICT
             and self.environment.clock.monotonic() >= self._verdict_at
         ):
             assert self._verdict is not None
@@ -291,15 +301,15 @@ class StreamTask:
 
     def _run_slice(self, now: float) -> tuple[bool, Phase]:
         blocked = not (self.outputs.have_credit() and self.chain.is_available)
-        if blocked is not self.blocked:
-            self.blocked = blocked
+        if blocked is not self.slices.blocked:
+            self.slices.blocked = blocked
             if self.chain.source is not None:
                 self.reading.tell_source()
         if blocked:
             waiting = self.chain.source is not None or self.inputs.has_data
             self.outputs.flush_if_due()
             return False, self._blocked_phase() if waiting else Phase.IDLE
-        deadline = now + self.slice_seconds
+        deadline = now + self.slices.length
         watermarks = self.inputs.watermarks
         watermarks.deadline = deadline
         fired = self._fire_timers(deadline)
@@ -323,13 +333,16 @@ class StreamTask:
 
     # ---- checkpoints
 
+    def _cut(self, checkpoints: Sequence[ReadyCheckpoint]) -> None:
+        self.course.cut(checkpoints)
+
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begins a checkpoint here: at a source, or where no input comes from a running task any more."""
         self.course.trigger(barrier)
 
     def announce_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """A checkpoint has begun at other tasks of this worker: its barriers will come."""
-        if not self.skipped:
+        if not self.life.skipped:
             self.course.checkpoint_announced(barrier)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -338,14 +351,8 @@ class StreamTask:
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will never be complete."""
-        if not self.skipped:
+        if not self.life.skipped:
             self.course.aborted(checkpoint_id)
-
-    def finish_operators(self) -> None:
-        """Has operators write what they keep back, once."""
-        if not self.finished:
-            self.finished = True
-            self.chain.finish()
 
     @property
     def threads_left(self) -> tuple[str, ...]:
@@ -367,10 +374,11 @@ class StreamTask:
 
     def input_ended(self) -> None:
         """Nothing comes any more: operators finish, consumers learn of it, and what waits is sent."""
-        self.finish_operators()
+        if self.life.begin_to_finish():
+            self.chain.finish()
         self.broadcast(EndOfData())
         self.outputs.flush_at = None
-        self.stage = TaskStage.FINISHING
+        self.life.enter(TaskStage.FINISHING)
         # Behind the end, so that a checkpoint that begins with it includes it.
         self.course.cut(self.gate.barriers.channel_ended())
 
@@ -378,8 +386,8 @@ class StreamTask:
         if not self.outputs.drain_overdrafts():
             return False, Phase.BACK_PRESSURED
         # One that is skipped is told of checkpoints by the JobMaster alone.
-        moved = not self.skipped and self.inputs.take_barriers()
-        if self.stage is not TaskStage.FINISHING:
+        moved = not self.life.skipped and self.inputs.take_barriers()
+        if self.life.stage is not TaskStage.FINISHING:
             return True, Phase.IDLE
         if not self._is_drained:
             if not self._end_announced:
@@ -402,30 +410,32 @@ class StreamTask:
     @property
     def _awaits_readers(self) -> bool:
         source = self.chain.source
-        return self.skipped and source is not None and source.awaits_readers
+        return self.life.skipped and source is not None and source.awaits_readers
 
     def _await_verdict(self, error: BaseException) -> None:
-        self.stage = TaskStage.AWAITING_VERDICT
+        if not self.life.is_live:
+            return  # The first error is the cause.
+        self.life.enter(TaskStage.AWAITING_VERDICT)
         self._verdict = error
         self._verdict_at = self.environment.clock.monotonic() + VERDICT_SECONDS
 
     def seconds_until_due(self, now: float) -> float | None:
         """How long the thread may sleep as far as this task goes; None = until woken."""
         due: list[float] = []
-        if self.stage is TaskStage.AWAITING_VERDICT:
+        if self.life.stage is TaskStage.AWAITING_VERDICT:
             due.append(self._verdict_at - self.environment.clock.monotonic())
-        if self.stage in (TaskStage.RUNNING, TaskStage.FINISHING):
+        if self.life.is_working:
             upkeep = self.chain.seconds_until_upkeep()
             if upkeep is not None:
                 due.append(upkeep)
-            timeout = self.course.seconds_until_due()
-            if timeout is not None:
-                due.append(timeout)
-        if self.stage is TaskStage.RUNNING:
+            look_at = self.course.due_ms
+            if look_at is not None:
+                due.append((look_at - self.environment.clock.epoch_ms()) / 1000)
+        if self.life.stage is TaskStage.RUNNING:
             if self.outputs.flush_at is not None:
                 due.append(self.outputs.flush_at - now)
             # Nothing of the rest is done without credit, and its arrival wakes the task.
-            if not self.blocked:
+            if not self.slices.blocked:
                 timer = self.chain.next_timer()
                 if timer is not None:
                     due.append((timer - self.environment.clock.epoch_ms()) / 1000)

@@ -6,17 +6,22 @@ barrier or the end of the slice, and a snapshot finds the rest here. It never lo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRecording
 from yarrow.container.network.input_channel import InputChannel
-from yarrow.container.network.input_gate import GateChannel
+from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
 from yarrow.container.task.slice_sizer import SliceSizer
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_life import TaskLife, TaskStage
+from yarrow.container.task.task_outputs import TaskOutputs
+from yarrow.container.task.task_slices import TaskSlices
 from yarrow.runtime.data.elements import (
     ArrowBatch,
     Batch,
@@ -30,9 +35,6 @@ from yarrow.runtime.data.elements import (
     WatermarkStatus,
 )
 
-if TYPE_CHECKING:
-    from yarrow.container.task.stream_task import StreamTask
-
 
 def stamps_of(batch: RowBatch) -> list[int | None]:
     """The timestamp of each row, None where it has none."""
@@ -42,12 +44,28 @@ def stamps_of(batch: RowBatch) -> list[int | None]:
 class TaskInputs:
     """The way of a task's input into its chain."""
 
-    def __init__(self, task: StreamTask, latency: LatencyTracker) -> None:
-        self._task = task
+    def __init__(
+        self,
+        life: TaskLife,
+        chain: OperatorChain,
+        gate: InputGate,
+        outputs: TaskOutputs,
+        slices: TaskSlices,
+        latency: LatencyTracker,
+        *,
+        cut: Callable[[Sequence[ReadyCheckpoint]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """`cut` is called at the barriers of a checkpoint, `ended` when nothing comes any more."""
+        self._life = life
+        self._chain = chain
+        self._gate = gate
+        self._outputs = outputs
+        self._slices = slices
         self._latency = latency
-        self._chain = task.chain
-        self._gate = task.gate
-        self.watermarks = InputWatermarks(task.gate, task.chain.time)
+        self._cut = cut
+        self._ended = ended
+        self.watermarks = InputWatermarks(gate, chain.time)
         #: Rows that were run.
         self.records_in = 0
         #: The rest of the batch at hand: (input index, rows, timestamps, position, where it came from).
@@ -60,17 +78,17 @@ class TaskInputs:
         self._read_to = 0
         #: A barrier that may overtake waits in a queue; set by any thread, for what came before the task, too.
         self._announced = True
-        for entry in task.gate.channels:
+        for entry in gate.channels:
             entry.channel.on_announced = self._on_announced
 
     def read_ahead(self) -> None:
         """The head's state is read for more rows at once than a chunk has. Called once, before the first."""
-        self._ahead = SliceSizer.of_reads(self._task.slice_seconds)
+        self._ahead = SliceSizer.of_reads(self._slices.length)
 
     def _on_announced(self) -> None:
         """Any thread: the chunk at hand is cut, as for a mail; the channel wakes the task."""
         self._announced = True
-        self._task.chunk.cut()
+        self._slices.chunk.cut()
 
     def take_announcements(self) -> bool:
         """Whether a barrier may have been announced since the last call."""
@@ -84,8 +102,8 @@ class TaskInputs:
 
     def take(self, deadline: float) -> bool:
         """Runs input until `deadline` (perf_counter), a mail waits or nothing is there; True when there was any."""
-        task, worked = self._task, False
-        while task.stage is TaskStage.RUNNING and not self.watermarks.firing:
+        life, slices, worked = self._life, self._slices, False
+        while life.stage is TaskStage.RUNNING and not self.watermarks.firing:
             if self._batch is not None:
                 self._run_chunk()
             elif self.recovered:
@@ -96,7 +114,7 @@ class TaskInputs:
                     return worked
                 self._on_element(*element)
             worked = True
-            if task.mails_waiting or task.seconds() >= deadline:
+            if slices.over(deadline):
                 return True
         return worked
 
@@ -115,13 +133,13 @@ class TaskInputs:
     def take_barriers(self) -> bool:
         """Behind the end of data a channel still brings the barriers of tasks that wait for their last checkpoint."""
         moved = False
-        while self._task.stage is TaskStage.FINISHING:
+        while self._life.stage is TaskStage.FINISHING:
             element = self._gate.poll_ended()
             if element is None:
                 return moved
             moved = True
             if isinstance(element[2], CheckpointBarrier):
-                self._task.course.cut(self._gate.barriers.barrier(element[0], element[2]))
+                self._cut(self._gate.barriers.barrier(element[0], element[2]))
         return moved
 
     def _take_recovered(self) -> None:
@@ -147,25 +165,24 @@ class TaskInputs:
 
     def _run_chunk(self) -> None:
         assert self._batch is not None
+        slices = self._slices
         input_index, rows, timestamps, position, origin = self._batch
-        end = min(position + self._task.sizer.rows, self._read_ahead(input_index, rows, position))
+        end = min(position + slices.sizer.rows, self._read_ahead(input_index, rows, position))
         if position == 0 and end == len(rows):
             chunk, stamps = rows, timestamps
         else:
             chunk = rows[position:end]
             stamps = None if timestamps is None else timestamps[position:end]
         self._batch = None
-        started = self._task.seconds()
-        self._chain.run_rows(
-            input_index, self._task.chunk.begin(chunk), None if stamps is None else iter(stamps)
-        )
-        end -= self._task.chunk.end()
+        started = slices.seconds()
+        self._chain.run_rows(input_index, slices.chunk.begin(chunk), None if stamps is None else iter(stamps))
+        end -= slices.chunk.end()
         done = end - position
         if end < len(rows):
             self._batch = (input_index, rows, timestamps, end, origin)
         self.records_in += done
         self._chain.counts.records_in += done
-        self._task.sizer.measured(done, self._task.seconds() - started)
+        slices.sizer.measured(done, slices.seconds() - started)
 
     def _read_ahead(self, input_index: int, rows: list[Any], position: int) -> int:
         """Has state read for the rows from `position` on, unless that was done; gives where those end."""
@@ -176,10 +193,10 @@ class TaskInputs:
             # In equal parts: of a small rest each row would cost more.
             left = len(rows) - position
             end = position + ceil(left / ceil(left / self._rows_ahead(ahead)))
-            started = self._task.seconds()
+            started = self._slices.seconds()
             if not self._chain.read_ahead(input_index, rows[position:end]):
                 return len(rows)
-            ahead.measured(end - position, self._task.seconds() - started)
+            ahead.measured(end - position, self._slices.seconds() - started)
             self._read_to = end
         return self._read_to
 
@@ -210,15 +227,15 @@ class TaskInputs:
             valve.set_idle(entry, element.idle)
             self.watermarks.advance()
         elif isinstance(element, CheckpointBarrier):
-            self._task.course.cut(self._gate.barriers.barrier(position, element))
+            self._cut(self._gate.barriers.barrier(position, element))
         elif isinstance(element, LatencyMarker):
             self._latency.arrived(element)
-            self._task.outputs.forward_marker(element)
+            self._outputs.forward_marker(element)
         elif isinstance(element, EndOfData):
             self._gate.end_channel(entry)
             valve.channel_ended()
             self.watermarks.advance()
             if not self._gate.all_ended:
-                self._task.course.cut(self._gate.barriers.channel_ended())
+                self._cut(self._gate.barriers.channel_ended())
             elif not self.watermarks.firing:
-                self._task.input_ended()
+                self._ended()

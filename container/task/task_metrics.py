@@ -6,12 +6,15 @@ worker makes once a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
+from yarrow.container.chain.operator_chain import OperatorChain
+from yarrow.container.metrics.histogram import Histogram
 from yarrow.container.metrics.metric_registry import MetricRegistry, metric_scope
-from yarrow.container.metrics.time_accounting import Phase
-from yarrow.container.network.input_gate import GateChannel
-from yarrow.container.task.stream_task import StreamTask
+from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
+from yarrow.container.network.input_gate import GateChannel, InputGate
+from yarrow.container.network.partition import Partition
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.metrics.rate import RateBetweenReadings
 
@@ -27,7 +30,34 @@ _PHASES = {
 _ACCUMULATED = ("Busy", "Idle", "BackPressured")
 
 
-def register_task_metrics(registry: MetricRegistry, task: StreamTask) -> None:
+class MeasuredTask(Protocol):
+    """What is read of a task; StreamTask is one."""
+
+    time: TimeAccounting
+    #: When its operators began to be restored and when they ran (perf_counter); None before.
+    initializing_since: float | None
+    running_since: float | None
+
+    @property
+    def chain(self) -> OperatorChain: ...
+
+    @property
+    def gate(self) -> InputGate: ...
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+
+    @property
+    def records_in(self) -> int: ...
+
+    @property
+    def mails_waiting(self) -> int: ...
+
+    @property
+    def mail_delays(self) -> Histogram: ...
+
+
+def register_task_metrics(registry: MetricRegistry, task: MeasuredTask) -> None:
     """Registers counts, rates, times and queue lengths of a task."""
     registry.counted("numRecordsIn", lambda: task.records_in)
     registry.counted("numRecordsOut", lambda: task.chain.counts.records_out)
@@ -48,7 +78,7 @@ def register_task_metrics(registry: MetricRegistry, task: StreamTask) -> None:
     registry.register_histogram("mailboxLatencyMs", task.mail_delays)
 
 
-def initialization_ms(task: StreamTask) -> float:
+def initialization_ms(task: MeasuredTask) -> float:
     """Milliseconds that the task has been, or was, INITIALIZING; 0 before."""
     if task.initializing_since is None:
         return 0.0
@@ -56,7 +86,7 @@ def initialization_ms(task: StreamTask) -> float:
     return 1000 * (until - task.initializing_since)
 
 
-def _register_times(registry: MetricRegistry, task: StreamTask) -> None:
+def _register_times(registry: MetricRegistry, task: MeasuredTask) -> None:
     def total(phases: Iterable[Phase]) -> float:
         totals = task.time.totals_ms(perf_counter())
         return sum(totals[phase] for phase in phases)
@@ -73,7 +103,7 @@ def _register_times(registry: MetricRegistry, task: StreamTask) -> None:
     registry.register("isBackPressured", lambda: float(task.time.phase.is_back_pressured))
 
 
-def _register_network(registry: MetricRegistry, task: StreamTask) -> None:
+def _register_network(registry: MetricRegistry, task: MeasuredTask) -> None:
     gate, partitions = task.gate, task.partitions
     local = [entry for entry in gate.channels if entry.is_local]
     remote = [entry for entry in gate.channels if not entry.is_local]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from yarrow.container.task.garbage_collection import GarbageCollection
 from yarrow.container.task.stream_task import StreamTask
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_life import TaskStage
 from yarrow.runtime.common.clock import perf_counter
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class TaskThread:
         self._mails.put(mail)
         task = self._current
         if task is not None:
-            task.chunk.cut()
+            task.slices.chunk.cut()
 
     def wake(self) -> None:
         """Something changed for one of the tasks."""
@@ -76,7 +76,7 @@ class TaskThread:
             for task in self._tasks:
                 if self._step(task):
                     progressed = True
-            if any(task.stage is TaskStage.ENDED for task in self._tasks):
+            if any(task.life.stage is TaskStage.ENDED for task in self._tasks):
                 self._forget_ended()
             self._run_mails()
             if self._garbage is not None:
@@ -91,7 +91,7 @@ class TaskThread:
         return progressed
 
     def _forget_ended(self) -> None:
-        for task in [task for task in self._tasks if task.stage is TaskStage.ENDED]:
+        for task in [task for task in self._tasks if task.life.stage is TaskStage.ENDED]:
             self._tasks.remove(task)
             del self._positions[task]
 

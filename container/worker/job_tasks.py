@@ -370,7 +370,7 @@ class JobTasks:
             return
         self._output.end_lines()
         metrics = task.environment.metrics.values()
-        accumulators = accumulated(task)
+        accumulators = accumulated(task.environment)
         with self._lock:
             running = self._running.pop(attempt, None)
             left = len(self._running)
@@ -427,7 +427,7 @@ class JobTasks:
         )
         accumulators = {}
         for attempt, entry in running:
-            values = accumulated(entry.task)
+            values = accumulated(entry.task.environment)
             if values:
                 accumulators[attempt] = values
         return metrics, accumulators

@@ -16,7 +16,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.operators.sources.carried_records import CARRIED
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_life import TaskStage
 from yarrow.datastream import OutputTag
 from yarrow.datastream.connectors.base import (
     Boundedness,
@@ -173,7 +173,7 @@ def harness(
 def begin(made: OperatorHarness) -> None:
     """Drives slices by the clock, and gives the reader its splits."""
     for task in made.tasks:
-        task.seconds = World.clock.monotonic
+        task.slices.seconds = World.clock.monotonic
     head: Any = made.tasks[0].chain.source
     head._add_splits([Place(name, 0) for name in World.names])
     made.tasks[0].wake()
@@ -414,7 +414,7 @@ def test_a_cancel_comes_behind_the_present_row() -> None:
     with harness() as running:
         (task,) = running.tasks
         running.run()
-        assert task.stage is TaskStage.ENDED
+        assert task.life.stage is TaskStage.ENDED
         assert task.records_in == 11
 
 
@@ -596,7 +596,7 @@ def test_a_split_that_is_not_asked_for_lack_of_credit_is_not_idle() -> None:
         running.hold_outputs = True
         task.wake()
         running.run()
-        assert task.blocked
+        assert task.slices.blocked
         running.advance(10)
         running.hold_outputs = False
         World.endless = False
@@ -614,7 +614,7 @@ def test_a_split_that_is_not_asked_while_a_savepoint_stops_the_job_in_vain_is_no
         for _ in range(2):
             running.advance(0.2)
         task.trigger_checkpoint(barrier(SnapshotKind.SAVEPOINT_SUSPEND))
-        assert task.stage is TaskStage.SUSPENDED
+        assert task.life.stage is TaskStage.SUSPENDED
         running.advance(10)
         World.end, World.endless = 100, False
         task.checkpoint_aborted(1)
@@ -686,15 +686,15 @@ def test_what_went_to_a_side_output_is_not_carried_by_a_cut_before_the_first_row
     with OperatorHarness(fragment, inputs=0, clock=World.clock, snapshots=snapshots) as running:
         begin(running)
         (task,) = running.tasks
-        begin_chunk = task.chunk.begin
+        begin_chunk = task.slices.chunk.begin
 
         def interrupted(rows: Sequence[Any]) -> Any:
-            task.chunk.begin = begin_chunk  # type: ignore[method-assign]
+            task.slices.chunk.begin = begin_chunk  # type: ignore[method-assign]
             found = begin_chunk(rows)
             task.post(lambda: task.trigger_checkpoint(barrier()))
             return found
 
-        task.chunk.begin = interrupted  # type: ignore[method-assign]
+        task.slices.chunk.begin = interrupted  # type: ignore[method-assign]
         running.run()
         assert [entry[6] for entry in snapshots.state(CARRIED)] == [None] * len(snapshots.state(CARRIED))
         assert sum(len(entry[4]) for entry in snapshots.state(CARRIED)) == 256

@@ -23,8 +23,8 @@ from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import S
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
+from yarrow.container.task.task_life import TaskStage
 from yarrow.container.task.task_metrics import register_task_metrics
-from yarrow.container.task.task_stage import TaskStage
 from yarrow.datastream.data_stream import DataStream
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -195,7 +195,7 @@ class OperatorHarness:
             task = builder.build()
             register_task_metrics(task.environment.metrics, task)
             if chunk_rows is not None:
-                task.sizer = SliceSizer(1.0, chunk_rows)
+                task.slices.sizer = SliceSizer(1.0, chunk_rows)
             self._tasks.append(task)
         by_name = {vertex.operators[0].name: vertex for vertex in graph.vertices}
         codec = ElementCodec(serializer_for(None))
@@ -295,7 +295,7 @@ class OperatorHarness:
         for _ in range(_MAX_STEPS):
             moved = False
             for task in reversed(self._tasks):
-                if task.stage is not TaskStage.ENDED and task.step():
+                if task.life.stage is not TaskStage.ENDED and task.step():
                     moved = True
             for channels in self._writers:
                 for channel in channels:

@@ -21,7 +21,7 @@ from yarrow.container.state.backend import (
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.state.heap_snapshot import state_form
-from yarrow.container.state.registering_backend import RegisteringBackend, StateRegistration
+from yarrow.container.state.registering_backend import RegisteringBackend
 from yarrow.container.state.rocksdb.canonical import StoredForm
 from yarrow.container.state.rocksdb.database import ColumnFamily
 from yarrow.container.state.rocksdb.folders import make_directories
@@ -47,6 +47,7 @@ from yarrow.container.state.rocksdb.value_store import (
     canonical_keys,
 )
 from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState

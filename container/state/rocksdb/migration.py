@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.state.registering_backend import StateRegistration
 from yarrow.container.state.rocksdb.database import ColumnFamily
 from yarrow.container.state.rocksdb.keys import decode, group_start
 from yarrow.container.state.rocksdb.map_store import MapKeys
 from yarrow.container.state.rocksdb.values import StateValues
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.errors import StateMigrationError
 from yarrow.runtime.snapshot.handles import SerializerConfig, StateMetaInfo, ValueFormat

@@ -108,15 +108,13 @@ class SubtaskCheckpointCoordinator:
         ready: ReadyCheckpoint,
         *,
         finished: bool,
-        settled: Callable[[], None],
         drain: Callable[[], None] | None = None,
         in_flight: RecordsInFlight | None = None,
     ) -> bool:
         """Cuts; False when nothing was handed over: the checkpoint is over already, or state could not be frozen.
 
-        `drain` is called behind the last record of a source, where the job will not go on behind this cut. `settled`
-        is called on any thread when the part was acknowledged, declined or dropped. What raises before the
-        barrier is sent fails the task, since rows may have been half way.
+        `drain` is called behind the last record of a source, where the job will not go on behind this cut. What
+        raises before the barrier is sent fails the task, since rows may have been half way.
         """
         barrier = ready.barrier
         number = barrier.checkpoint_id
@@ -148,12 +146,11 @@ class SubtaskCheckpointCoordinator:
             started,
             parts,
             finished=finished or drain is not None,
-            settled=settled,
             in_flight=in_flight,
         )
         return True
 
-    def cut_ended(self, barrier: CheckpointBarrier, *, settled: Callable[[], None]) -> None:
+    def cut_ended(self, barrier: CheckpointBarrier) -> None:
         """The part of a task that had ended before the restored checkpoint: what its sinks still have to commit."""
         number = barrier.checkpoint_id
         if number <= self.latest_cut:
@@ -163,7 +160,7 @@ class SubtaskCheckpointCoordinator:
         parts = self._freeze(number, barrier.options or _INLINE_OPTIONS, self.name.detail(number))
         if parts is not None:
             ready = ReadyCheckpoint(barrier, 0.0, 0.0, 0)
-            self._hand_over(ready, started, parts, finished=True, settled=settled)
+            self._hand_over(ready, started, parts, finished=True)
 
     def _hand_over(
         self,
@@ -172,7 +169,6 @@ class SubtaskCheckpointCoordinator:
         parts: list[OperatorPart],
         *,
         finished: bool,
-        settled: Callable[[], None],
         in_flight: RecordsInFlight | None = None,
     ) -> None:
         barrier = ready.barrier
@@ -190,13 +186,20 @@ class SubtaskCheckpointCoordinator:
                 processed_bytes=ready.processed_bytes,
             ),
             finished=finished,
-            settled=settled,
+            settled=self._settled,
             channels=in_flight,
         )
         if in_flight is None:
             self._receiver.deliver(snapshot)
         else:
             in_flight.hand_over(snapshot, self._receiver.deliver)
+
+    def _settled(self) -> None:
+        """Any thread: a part was acknowledged, declined or dropped."""
+        self._environment.post(self._count_settled)
+
+    def _count_settled(self) -> None:
+        self.unsettled -= 1
 
     def _freeze(
         self, number: int, options: CheckpointOptions, detail: dict[str, object]

@@ -11,7 +11,8 @@ from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.heap_sections import FrozenSection, HeapSections
 from yarrow.container.state.heap_snapshot import state_form
-from yarrow.container.state.registering_backend import RegisteringBackend, StateRegistration
+from yarrow.container.state.registering_backend import RegisteringBackend
+from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.state import ListState, MapState, ValueState
 from yarrow.runtime.common.errors import UnsupportedFeatureError

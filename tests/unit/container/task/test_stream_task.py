@@ -12,7 +12,7 @@ import pytest
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.task.slice_sizer import PollSizer, SliceSizer
 from yarrow.container.task.stream_task import VERDICT_SECONDS
-from yarrow.container.task.task_stage import TaskStage
+from yarrow.container.task.task_life import TaskStage
 from yarrow.datastream import CoProcessFunction, KeyedProcessFunction
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import (
@@ -137,7 +137,7 @@ def test_timers_wait_for_credit_too() -> None:
         lambda s: s.key_by(lambda v: v).process(Ticking()), output_credit=1, configuration=configuration
     ) as harness:
         (task,) = harness.tasks
-        task.slice_seconds = 0.0
+        task.slices.length = 0.0
         harness.push(*range(50))
         harness.hold_outputs = True
         harness.advance(1)
@@ -156,7 +156,7 @@ def test_a_peer_that_broke_off_leaves_time_for_the_verdict() -> None:
             channel.close("the connection to worker x broke")
         harness.run()
         (task,) = harness.tasks
-        assert task.stage is TaskStage.AWAITING_VERDICT
+        assert task.life.stage is TaskStage.AWAITING_VERDICT
         assert harness.output == [1]
         due = task.seconds_until_due(perf_counter())
         assert due is not None and due <= VERDICT_SECONDS
@@ -238,7 +238,7 @@ def test_cancel_and_barrier_at_the_source_wait_for_a_row_or_two() -> None:
     with OperatorHarness(lambda s: s.map(lambda v: v).rebalance().map(slow)) as harness:
         harness.push(*range(100))
         assert SLOW[0].rows - 5 <= 2
-        assert harness.tasks[1].stage is TaskStage.ENDED
+        assert harness.tasks[1].life.stage is TaskStage.ENDED
 
 
 CUT: list[Any] = []

@@ -1,4 +1,4 @@
-"""docs/state-machines.md, made from the transition tables: `python -m yarrow.am.state_diagrams > docs/...`.
+"""docs/state-machines.md, made from the transition tables: `python -m tests.architecture.state_diagrams > docs/...`.
 
 Owner: none (pure). A test holds the document against the tables.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS
+from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
+from yarrow.container.task.task_life import TASK_TRANSITIONS
 from yarrow.runtime.common.state_machine import diagram
 from yarrow.runtime.graph.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS
 
@@ -21,9 +23,20 @@ def document() -> str:
             diagram(EXECUTION_TRANSITIONS),
         ),
         (
+            "A task, as its worker sees it",
+            "Behind INITIALIZING, RUNNING and the end that the worker reports; SUSPENDED stands at a savepoint that "
+            "stops the job.",
+            diagram(TASK_TRANSITIONS),
+        ),
+        (
             "A slot, as the SlotManager sees it",
             "UNKNOWN lasts until the next slot report.",
             diagram(SLOT_TRANSITIONS),
+        ),
+        (
+            "A slot, as its TaskExecutor sees it",
+            "It is FREE again when its worker has ended.",
+            diagram(TASK_EXECUTOR_SLOT_TRANSITIONS),
         ),
         (
             "A checkpoint, as its coordinator sees it",
@@ -34,7 +47,7 @@ def document() -> str:
     lines = [
         "# State machines",
         "",
-        "Generated from the transition tables by `python -m yarrow.am.state_diagrams`; do not edit.",
+        "Generated from the transition tables by `python -m tests.architecture.state_diagrams`; do not edit.",
     ]
     for title, note, picture in sections:
         lines += ["", f"## {title}", "", note, "", "```mermaid", picture, "```"]

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.architecture.state_diagrams import document
 from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
-from yarrow.am.state_diagrams import document
 from yarrow.common.job_status import JobStatus
+from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
+from yarrow.container.supervisor.slot_table import SlotState as TaskExecutorSlotState
+from yarrow.container.task.task_life import TASK_TRANSITIONS, TaskLife, TaskStage
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine
@@ -32,6 +35,8 @@ TABLES: list[tuple[type[Enum], Mapping[Any, frozenset[Any]]]] = [
     (JobStatus, JOB_TRANSITIONS),
     (ExecutionState, EXECUTION_TRANSITIONS),
     (CheckpointState, CHECKPOINT_TRANSITIONS),
+    (TaskStage, TASK_TRANSITIONS),
+    (TaskExecutorSlotState, TASK_EXECUTOR_SLOT_TRANSITIONS),
 ]
 STEPS = [(table, source, target) for kind, table in TABLES for source, target in product(kind, kind)]
 
@@ -66,6 +71,31 @@ def test_a_slot_follows_its_table_and_nothing_else(source: SlotState, target: Sl
             slot.enter(target)
 
 
+def test_a_task_keeps_to_its_stages() -> None:
+    life = TaskLife("map (1/1)", ManualClock(5))
+    seen = [(life.stage, life.is_working, life.is_live)]
+    for stage in (TaskStage.RUNNING, TaskStage.SUSPENDED, TaskStage.FINISHING, TaskStage.ENDED):
+        life.enter(stage)
+        seen.append((life.stage, life.is_working, life.is_live))
+    assert seen == [
+        (TaskStage.CREATED, False, False),
+        (TaskStage.RUNNING, True, True),
+        (TaskStage.SUSPENDED, False, True),
+        (TaskStage.FINISHING, True, True),
+        (TaskStage.ENDED, False, False),
+    ]
+    with pytest.raises(IllegalTransitionError, match=r"map \(1/1\)': no transition from ENDED to RUNNING"):
+        life.enter(TaskStage.RUNNING)
+    assert life.stage is TaskStage.ENDED
+
+
+def test_operators_of_a_task_finish_once() -> None:
+    life = TaskLife("map (1/1)", ManualClock(5))
+    assert life.begin_to_finish()
+    assert life.finished
+    assert not life.begin_to_finish()
+
+
 @pytest.mark.parametrize(("kind", "table"), ENDING)
 def test_terminal_states_are_those_without_an_edge(
     kind: type[JobStatus] | type[ExecutionState], table: Mapping[Any, frozenset[Any]]
@@ -78,5 +108,7 @@ def test_terminal_states_are_those_without_an_edge(
 
 
 def test_the_document_shows_the_tables() -> None:
-    path = Path(__file__).parents[3] / "docs" / "state-machines.md"
-    assert path.read_text() == document(), "run: python -m yarrow.am.state_diagrams > docs/state-machines.md"
+    path = Path(__file__).parents[2] / "docs" / "state-machines.md"
+    assert path.read_text() == document(), (
+        "run: python -m tests.architecture.state_diagrams > docs/state-machines.md"
+    )
