@@ -1,125 +1,468 @@
-"""Flags that several actions share, as the library for command lines declares them. Names and letters are Flink's.
+"""The table of all flags: how each is written, what it takes, the option that it sets, and its help. Names and letters
+are Flink's.
 
-Owner: none; declarations only. Nothing is read here, and nothing is imported but what a declaration needs.
+Owner: none; declarations only. Actions (action.py) list their flags in the order in which help shows them, and
+docs/cli.md is made from the same lists. Nothing of the engine is imported.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
 
-import typer
 
-Dynamic = Annotated[
-    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Sets a configuration key.")
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "-m", "--jobmanager", metavar="HOST:PORT", help="REST address of the cluster; yarn-cluster: YARN."
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "-t",
-        "--target",
-        help="Where it runs: local, remote, yarn-session, yarn-per-job, yarn-application (execution.target).",
-    ),
-]
-OldTarget = Annotated[str | None, typer.Option("-e", "--executor", hidden=True)]
-Parallelism = Annotated[
-    int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of operators that set none.")
-]
-EntryClass = Annotated[
-    str | None,
-    typer.Option("-c", "--class", metavar="MODULE", help="Module of an archive that is the program."),
-]
-PyFile = Annotated[str | None, typer.Option("-py", "--python", metavar="FILE", help="The program: a script.")]
-PyModule = Annotated[
-    str | None, typer.Option("-pym", "--pyModule", metavar="MODULE", help="The program: a module, see -pyfs.")
-]
-PyFiles = Annotated[
-    str | None,
-    typer.Option(
-        "-pyfs", "--pyFiles", metavar="A,B", help="Modules, packages and zips shipped to the workers."
-    ),
-]
-PyArchives = Annotated[
-    str | None,
-    typer.Option("-pyarch", "--pyArchives", metavar="A#DIR,...", help="Archives unpacked for the workers."),
-]
-PyRequirements = Annotated[
-    str | None,
-    typer.Option(
-        "-pyreq", "--pyRequirements", metavar="FILE#CACHE", help="A requirements file for the workers."
-    ),
-]
-PyExecutable = Annotated[
-    str | None, typer.Option("-pyexec", "--pyExecutable", help="Interpreter of the workers.")
-]
-PyClientExecutable = Annotated[
-    str | None,
-    typer.Option("-pyclientexec", "--pyClientExecutable", help="Interpreter that runs the program."),
-]
-PyPath = Annotated[
-    str | None, typer.Option("-pypath", "--pyPythonPath", help="Entries for the workers' path.")
-]
-Arguments = Annotated[list[str] | None, typer.Argument(help="The program and its arguments.")]
+class Through(Enum):
+    """By which way a flag reaches the configuration."""
 
-# YARN
+    #: Its value is laid over the configuration at once.
+    SETTINGS = "settings"
+    #: Together with the other flags that say where a job runs (targets.py).
+    TARGET = "target"
+    #: Together with the other flags of YARN, behind -D (yarn_flags.py).
+    YARN = "yarn"
 
-ApplicationId = Annotated[
-    str | None,
-    typer.Option(
-        "-yid", "--yarnapplicationId", metavar="APPLICATION", help="The application on YARN, by id or name."
-    ),
-]
-YarnEnvironment = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="auto|none|ARCHIVE",
-        help="Python of the containers on YARN: the active environment packed, the nodes' own, an archive on HDFS.",
-    ),
-]
-YarnDetached = Annotated[bool, typer.Option("-yd", "--yarndetached", help="The same as -d.", hidden=True)]
-YarnQuery = Annotated[
-    bool, typer.Option("-yq", "--yarnquery", help="Show nodes, memory, cores and queues of YARN instead.")
-]
-YarnContainers = Annotated[
-    int | None,
-    typer.Option("-yn", "--yarncontainer", min=1, help="TaskExecutors taken first and kept."),
-]
-YarnMasterMemory = Annotated[
-    str | None,
-    typer.Option(
-        "-yjm", "--yarnjobManagerMemory", metavar="SIZE", help="Memory of the master; MB without unit."
-    ),
-]
-YarnTaskMemory = Annotated[
-    str | None,
-    typer.Option(
-        "-ytm", "--yarntaskManagerMemory", metavar="SIZE", help="Memory of a TaskExecutor; MB without unit."
-    ),
-]
-YarnSlots = Annotated[int | None, typer.Option("-ys", "--yarnslots", min=1, help="Slots of a TaskExecutor.")]
-YarnQueue = Annotated[str | None, typer.Option("-yqu", "--yarnqueue", help="Queue of the application.")]
-YarnName = Annotated[str | None, typer.Option("-ynm", "--yarnname", help="Name of the application.")]
-YarnType = Annotated[
-    str | None, typer.Option("-yat", "--yarnapplicationType", help="Tag of the application.")
-]
-YarnShip = Annotated[
-    list[str] | None,
-    typer.Option("-yt", "--yarnship", metavar="PATH", help="Files and folders put into every container."),
-]
-YarnNodeLabel = Annotated[
-    str | None, typer.Option("-ynl", "--yarnnodeLabel", help="Node label of the application.")
-]
-YarnNamespace = Annotated[
-    str | None, typer.Option("-yz", "--yarnzookeeperNamespace", help="The same as -z.", hidden=True)
-]
-YarnDynamic = Annotated[
-    list[str] | None, typer.Option("-yD", metavar="KEY=VALUE", help="The same as -D.", hidden=True)
-]
-YarnStreaming = Annotated[bool, typer.Option("-yst", "--yarnstreaming", hidden=True)]
-YarnJar = Annotated[str | None, typer.Option("-yj", "--yarnjar", hidden=True)]
+
+def _as_given(value: Any) -> object:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag or argument of the command line."""
+
+    #: Under which an action finds its value.
+    name: str
+    #: As users write it, the short form first; () = an argument, known by its place.
+    written: tuple[str, ...]
+    help: str | None = None
+    #: str or int for one value, list[str] where it may be repeated, bool where it takes none.
+    type: Any = str
+    #: Where it is not given; ... = it must be.
+    default: Any = None
+    metavar: str | None = None
+    hidden: bool = False
+    least: int | None = None
+    most: int | None = None
+    #: The option that it sets; "" = it sets none.
+    key: str = ""
+    #: The option's value, from what was given.
+    value: Callable[[Any], object] = _as_given
+    through: Through = Through.SETTINGS
+
+    def with_help(self, text: str) -> Flag:
+        """The same flag, with another text in the help of one action."""
+        return replace(self, help=text)
+
+
+def switch(name: str, *written: str, help: str | None = None, hidden: bool = False, **rest: Any) -> Flag:
+    """A flag that takes no value: False where it is not given."""
+    return Flag(name=name, written=written, help=help, type=bool, default=False, hidden=hidden, **rest)
+
+
+def whole_path(path: str) -> str:
+    """A path below the folder of the command is made whole: the cluster has another folder."""
+    return os.path.abspath(path) if os.path.exists(path) else path
+
+
+def in_megabytes(size: str) -> str:
+    """A size as Flink's flags have it: a bare number counts megabytes."""
+    return f"{size.strip()}m" if size.strip().isdigit() else size
+
+
+# Flags of most actions.
+
+DYNAMIC: Final = Flag(
+    name="dynamic",
+    written=("-D",),
+    type=list[str],
+    metavar="KEY=VALUE",
+    help="Sets a configuration key.",
+)
+ADDRESS: Final = Flag(
+    name="address",
+    written=("-m", "--jobmanager"),
+    metavar="HOST:PORT",
+    help="REST address of the cluster; yarn-cluster: YARN.",
+    key="rest.address",
+    through=Through.TARGET,
+)
+TARGET: Final = Flag(
+    name="target",
+    written=("-t", "--target"),
+    help="Where it runs: local, remote, yarn-session, yarn-per-job, yarn-application (execution.target).",
+    key="execution.target",
+    through=Through.TARGET,
+)
+OLD_TARGET: Final = replace(
+    TARGET, name="executor", written=("-e", "--executor"), help="The same as -t.", hidden=True
+)
+
+# Flags of programs.
+
+ARGUMENTS: Final = Flag(name="arguments", written=(), type=list[str], help="The program and its arguments.")
+PROGRAM_AND_SAVEPOINT: Final = Flag(
+    name="arguments",
+    written=(),
+    type=list[str],
+    default=...,
+    metavar="PROGRAM PATH [ARGUMENTS]",
+    help="Program and savepoint.",
+)
+PYTHON: Final = Flag(
+    name="python", written=("-py", "--python"), metavar="FILE", help="The program: a script."
+)
+PY_MODULE: Final = Flag(
+    name="py_module",
+    written=("-pym", "--pyModule"),
+    metavar="MODULE",
+    help="The program: a module, see -pyfs.",
+)
+ENTRY_CLASS: Final = Flag(
+    name="entry_class",
+    written=("-c", "--class"),
+    metavar="MODULE",
+    help="Module of an archive that is the program.",
+)
+DETACHED: Final = switch(
+    "detached",
+    "-d",
+    "--detached",
+    help="Do not wait for the job; needs a cluster.",
+    key="execution.attached",
+    # Who calls a command waits for it, unless the configuration or -d says otherwise.
+    value=lambda detached: False,
+)
+PARALLELISM: Final = Flag(
+    name="parallelism",
+    written=("-p", "--parallelism"),
+    type=int,
+    least=1,
+    help="Parallelism of operators that set none.",
+    key="parallelism.default",
+)
+SAVEPOINT: Final = Flag(
+    name="savepoint",
+    written=("-s", "--fromSavepoint"),
+    help="Restore from a savepoint.",
+    key="execution.state-recovery.path",
+    value=whole_path,
+)
+ALLOW_NON_RESTORED: Final = switch(
+    "allow_non_restored",
+    "-n",
+    "--allowNonRestoredState",
+    help="Leave out state of operators that the program lacks.",
+    key="execution.state-recovery.ignore-unclaimed-state",
+)
+RESTORE_MODE: Final = Flag(
+    name="restore_mode",
+    written=("-rm", "--restoreMode"),
+    help="The same as -cm.",
+    hidden=True,
+    key="execution.state-recovery.claim-mode",
+    value=lambda mode: mode.upper() or None,
+)
+CLAIM_MODE: Final = Flag(
+    name="claim_mode",
+    written=("-cm", "--claimMode"),
+    metavar="claim|no_claim",
+    help="Whether the savepoint becomes the job's own.",
+    key="execution.state-recovery.claim-mode",
+    value=lambda mode: mode.upper() or None,
+)
+SHUTDOWN_ON_EXIT: Final = switch(
+    "shutdown_on_exit",
+    "-sae",
+    "--shutdownOnAttachedExit",
+    help="The job, and a per-job application, end with this command, however that ends; not in application mode.",
+    key="execution.shutdown-on-attached-exit",
+)
+CLASSPATH: Final = Flag(name="classpath", written=("-C", "--classpath"), type=list[str], hidden=True)
+CLUSTER_ID: Final = Flag(
+    name="cluster_id",
+    written=("-z", "--zookeeperNamespace"),
+    metavar="ID",
+    help="high-availability.cluster-id.",
+    key="high-availability.cluster-id",
+)
+PY_FILES: Final = Flag(
+    name="py_files",
+    written=("-pyfs", "--pyFiles"),
+    metavar="A,B",
+    help="Modules, packages and zips shipped to the workers.",
+    key="python.files",
+)
+PY_ARCHIVES: Final = Flag(
+    name="py_archives",
+    written=("-pyarch", "--pyArchives"),
+    metavar="A#DIR,...",
+    help="Archives unpacked for the workers.",
+    key="python.archives",
+)
+PY_REQUIREMENTS: Final = Flag(
+    name="py_requirements",
+    written=("-pyreq", "--pyRequirements"),
+    metavar="FILE#CACHE",
+    help="A requirements file for the workers.",
+    key="python.requirements",
+)
+PY_EXECUTABLE: Final = Flag(
+    name="py_executable",
+    written=("-pyexec", "--pyExecutable"),
+    help="Interpreter of the workers.",
+    key="python.executable",
+)
+PY_CLIENT_EXECUTABLE: Final = Flag(
+    name="py_client_executable",
+    written=("-pyclientexec", "--pyClientExecutable"),
+    help="Interpreter that runs the program.",
+    key="python.client.executable",
+)
+PY_PATH: Final = Flag(
+    name="py_path",
+    written=("-pypath", "--pyPythonPath"),
+    help="Entries for the workers' path.",
+    key="python.pythonpath",
+)
+CODE: Final = switch("code", "--code", help="Show the code generated for the chains.")
+AS_JSON: Final = switch("as_json", "--json", help="Prints the answer as JSON.")
+OPEN_FUNCTIONS: Final = switch(
+    "open_functions",
+    "--open",
+    help="Opens functions with state here, and reads what sources and sinks have stored.",
+)
+WHERE: Final = Flag(name="where", written=(), default="local", help="local or remote.")
+HOST: Final = Flag(name="host", written=(), help="Host of a remote cluster.")
+PORT: Final = Flag(name="port", written=(), type=int, help="Its REST port.")
+
+# Flags of jobs.
+
+JOB_ID: Final = Flag(name="job_id", written=(), default=..., help="The job.")
+JOBS: Final = Flag(name="arguments", written=(), type=list[str], help="The job.")
+RUNNING: Final = switch("running", "-r", "--running", help="Running jobs only.")
+SCHEDULED: Final = switch("scheduled", "-s", "--scheduled", help="Scheduled jobs only.")
+EVERY: Final = switch("every", "-a", "--all", help="All jobs, ended ones too.")
+WITH_SAVEPOINT: Final = switch(
+    "with_savepoint",
+    "-s",
+    "--withSavepoint",
+    help="Take a savepoint before, in DIR. Deprecated: use stop.",
+)
+DISPOSE: Final = Flag(
+    name="dispose_path",
+    written=("-d", "--dispose"),
+    metavar="PATH",
+    help="Delete this savepoint instead.",
+)
+FORMAT: Final = Flag(
+    name="format_type",
+    written=("-type", "--type"),
+    default="canonical",
+    metavar="canonical|native",
+    help="Form of the savepoint.",
+)
+NOT_WAITING: Final = switch("detached", "-detached", "--detached", help="Do not wait for the savepoint.")
+NEW_PARALLELISM: Final = Flag(
+    name="parallelism",
+    written=(),
+    type=int,
+    default=...,
+    least=1,
+    help="Its parallelism from now on.",
+)
+SAVEPOINT_PATH: Final = Flag(
+    name="directory",
+    written=("-p", "--savepointPath"),
+    metavar="DIR",
+    help="Where the savepoint goes.",
+)
+DRAIN: Final = switch(
+    "drain", "-d", "--drain", help="Send the last watermark before, so that all timers fire."
+)
+FULL: Final = switch("full", "-full", "--full", help="Refer to nothing of earlier checkpoints.")
+
+# Flags of clusters.
+
+APPLICATION: Final = Flag(
+    name="application",
+    written=(),
+    metavar="[APPLICATION]",
+    help="Id or name; the properties file's without.",
+)
+PROXY_PORT: Final = Flag(
+    name="port",
+    written=("--port",),
+    type=int,
+    default=0,
+    least=0,
+    most=65535,
+    help="Port; a free one without.",
+)
+PAGE: Final = Flag(
+    name="source",
+    written=("--from",),
+    metavar="PATH",
+    help="The file, where it is at hand; Maven gets it without.",
+)
+SESSION_DETACHED: Final = DETACHED.with_help("Return when the session runs, and leave it running.")
+
+
+# Flags of YARN: in `session` they have Flink's own letters, in `run` a y before them. Fields of YarnFlags bear their
+# names.
+
+
+def _yarn(name: str, *written: str, key: str, **rest: Any) -> Flag:
+    return Flag(name=name, written=written, key=key, through=Through.YARN, **rest)
+
+
+SESSION_ID: Final = _yarn(
+    "application_id",
+    "-id",
+    "--applicationId",
+    key="yarn.application.id",
+    metavar="APPLICATION",
+    help="Attach to a session, by id or name.",
+)
+CONTAINERS: Final = _yarn(
+    "containers",
+    "-n",
+    "--container",
+    key="yarn.initial-task-executors",
+    type=int,
+    least=1,
+    help="TaskExecutors taken first and kept.",
+)
+MASTER_MEMORY: Final = _yarn(
+    "master_memory",
+    "-jm",
+    "--jobManagerMemory",
+    key="jobmanager.memory.process.size",
+    value=in_megabytes,
+    metavar="SIZE",
+    help="Memory of the master; MB without unit.",
+)
+TASK_MEMORY: Final = _yarn(
+    "task_memory",
+    "-tm",
+    "--taskManagerMemory",
+    key="taskmanager.memory.process.size",
+    value=in_megabytes,
+    metavar="SIZE",
+    help="Memory of a TaskExecutor; MB without unit.",
+)
+SLOTS: Final = _yarn(
+    "slots",
+    "-s",
+    "--slots",
+    key="taskmanager.numberOfTaskSlots",
+    type=int,
+    least=1,
+    help="Slots of a TaskExecutor.",
+)
+QUEUE: Final = _yarn(
+    "queue", "-qu", "--queue", key="yarn.application.queue", help="Queue of the application."
+)
+NAME: Final = _yarn("name", "-nm", "--name", key="yarn.application.name", help="Name of the application.")
+APPLICATION_TYPE: Final = _yarn(
+    "application_type",
+    "-at",
+    "--applicationType",
+    key="yarn.application.type",
+    help="Tag of the application.",
+)
+SHIP: Final = _yarn(
+    "ship",
+    "-t",
+    "--ship",
+    key="yarn.ship-files",
+    type=list[str],
+    value=list,
+    metavar="PATH",
+    help="Files and folders put into every container.",
+)
+NODE_LABEL: Final = _yarn(
+    "node_label",
+    "-nl",
+    "--nodeLabel",
+    key="yarn.application.node-label",
+    help="Node label of the application.",
+)
+NAMESPACE: Final = _yarn(
+    "zookeeper_namespace",
+    "-z",
+    "--zookeeperNamespace",
+    key="high-availability.cluster-id",
+    metavar="ID",
+    help="high-availability.cluster-id.",
+)
+ENVIRONMENT: Final = _yarn(
+    "environment",
+    "--env",
+    key="yarn.environment",
+    metavar="auto|none|ARCHIVE",
+    help="Python of the containers on YARN: the active environment packed, the nodes' own, an archive on HDFS.",
+)
+#: All of them: what a field of YarnFlags sets.
+YARN_FLAGS: Final = (
+    SESSION_ID,
+    CONTAINERS,
+    MASTER_MEMORY,
+    TASK_MEMORY,
+    SLOTS,
+    QUEUE,
+    NAME,
+    APPLICATION_TYPE,
+    SHIP,
+    NODE_LABEL,
+    NAMESPACE,
+    ENVIRONMENT,
+)
+#: Those that say how an application is started: one that runs already does not heed them.
+OF_THE_START: Final = (
+    CONTAINERS,
+    MASTER_MEMORY,
+    TASK_MEMORY,
+    SLOTS,
+    QUEUE,
+    NAME,
+    APPLICATION_TYPE,
+    SHIP,
+    NODE_LABEL,
+    ENVIRONMENT,
+)
+QUERY: Final = switch("query", "-q", "--query", help="Show nodes, memory, cores and queues of YARN instead.")
+STREAMING: Final = switch("streaming", "-st", "--streaming", hidden=True)
+JAR: Final = Flag(name="jar", written=("-j", "--jar"), hidden=True)
+SESSION_ADDRESS: Final = Flag(name="address", written=("-m", "--jobmanager"), hidden=True)
+
+
+def of_run(flag: Flag) -> Flag:
+    """A flag of `session` as `run` has it: `-yqu`, `--yarnqueue` for `-qu`, `--queue`; --env is the same in both."""
+    if flag is ENVIRONMENT:
+        return flag
+    written = tuple(
+        f"--yarn{text[2:]}" if text.startswith("--") else f"-y{text[1:]}" for text in flag.written
+    )
+    return replace(flag, written=written)
+
+
+APPLICATION_ID: Final = replace(of_run(SESSION_ID), help="The application on YARN, by id or name.")
+YARN_NAMESPACE: Final = replace(of_run(NAMESPACE), help="The same as -z.", hidden=True)
+YARN_DYNAMIC: Final = replace(
+    DYNAMIC, name="yarn_dynamic", written=("-yD",), help="The same as -D.", hidden=True
+)
+YARN_DETACHED: Final = replace(of_run(DETACHED), name="yarn_detached", help="The same as -d.", hidden=True)
+#: As `run` has them.
+YARN_OF_RUN: Final = (
+    *map(of_run, OF_THE_START[:-1]),
+    YARN_NAMESPACE,
+    ENVIRONMENT,
+    YARN_DYNAMIC,
+    YARN_DETACHED,
+    of_run(QUERY),
+    of_run(STREAMING),
+    of_run(JAR),
+)

@@ -13,15 +13,13 @@ from typing import Any
 import typer
 
 from yarrow.cli import cluster_actions, job_actions, program_actions
+from yarrow.cli.action import Action
 from yarrow.cli.errors import exit_status, report_failure
 from yarrow.client.errors import CommandError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 #: Flags of the program itself may follow its name: nothing behind it is ours.
 _PROGRAM = {**_HELP, "allow_interspersed_args": False, "ignore_unknown_options": True}
-_RUN_APPLICATION = (
-    "Runs a program in an application of its own on YARN; main() runs there, nothing of it here."
-)
 
 app = typer.Typer(
     name="yarrow",
@@ -52,13 +50,13 @@ _SHORT = {
 }
 
 
-def _action(name: str, function: Callable[..., object], **options: Any) -> None:
+def _action(name: str, function: Action, **options: Any) -> None:
     app.command(name, short_help=_SHORT.get(name), **{"context_settings": _HELP, **options})(function)
 
 
 # In the order in which help shows them.
 _action("run", program_actions.run, context_settings=_PROGRAM)
-_action("run-application", program_actions.run, context_settings=_PROGRAM, help=_RUN_APPLICATION)
+_action("run-application", program_actions.run_application, context_settings=_PROGRAM)
 _action("info", program_actions.info, context_settings=_PROGRAM)
 _action("list", job_actions.list_jobs)
 _action("cancel", job_actions.cancel)

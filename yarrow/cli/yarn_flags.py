@@ -6,13 +6,14 @@ Owner: the main thread. Nothing is asked of YARN here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any
 
+from yarrow.cli.flags import OF_THE_START, YARN_FLAGS, of_run
 from yarrow.client.errors import CommandError
 from yarrow.client.targets import YARN_APPLICATION, YARN_CLUSTER, YARN_PER_JOB, YARN_SESSION, YARN_TARGETS
-from yarrow.runtime.config.options import execution, high_availability, jobmanager, taskmanager, yarn
+from yarrow.runtime.config.options import OPTION_OF_NAME, execution, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.option import ConfigOption
 
@@ -41,49 +42,19 @@ class YarnFlags:
 
     def settings(self) -> Sequence[tuple[ConfigOption[Any], object]]:
         """The options they stand for, with their values; those alone that were given."""
-        values: tuple[tuple[ConfigOption[Any], object], ...] = (
-            (yarn.APPLICATION_ID, self.application_id),
-            (yarn.INITIAL_TASK_EXECUTORS, self.containers),
-            (jobmanager.PROCESS_SIZE, in_megabytes(self.master_memory)),
-            (taskmanager.PROCESS_SIZE, in_megabytes(self.task_memory)),
-            (taskmanager.NUMBER_OF_TASK_SLOTS, self.slots),
-            (yarn.APPLICATION_QUEUE, self.queue),
-            (yarn.APPLICATION_NAME, self.name),
-            (yarn.APPLICATION_TYPE, self.application_type),
-            (yarn.SHIP_FILES, None if self.ship is None else list(self.ship)),
-            (yarn.APPLICATION_NODE_LABEL, self.node_label),
-            (high_availability.CLUSTER_ID, self.zookeeper_namespace),
-            (yarn.ENVIRONMENT, self.environment),
+        return tuple(
+            (OPTION_OF_NAME[flag.key], flag.value(value))
+            for flag in YARN_FLAGS
+            if (value := getattr(self, flag.name)) is not None
         )
-        return tuple((option, value) for option, value in values if value is not None)
 
     def of_the_start(self, is_run: bool = False) -> list[str]:
         """Those given that say how an application is started, as they are written: of `run`, else of `session`."""
         return [
-            flag if flag.startswith("--") else f"-{'y' * is_run}{flag}"
-            for name, flag in _OF_THE_START.items()
-            if getattr(self, name) is not None
+            (of_run(flag) if is_run else flag).written[0]
+            for flag in OF_THE_START
+            if getattr(self, flag.name) is not None
         ]
-
-
-#: What an application that runs already does not heed: fields of YarnFlags, and their letters in `session`.
-_OF_THE_START: Final[Mapping[str, str]] = {
-    "containers": "n",
-    "master_memory": "jm",
-    "task_memory": "tm",
-    "slots": "s",
-    "queue": "qu",
-    "name": "nm",
-    "application_type": "at",
-    "ship": "t",
-    "node_label": "nl",
-    "environment": "--env",
-}
-
-
-def in_megabytes(size: str | None) -> str | None:
-    """A size as Flink's flags have it: a bare number counts megabytes."""
-    return f"{size.strip()}m" if size is not None and size.strip().isdigit() else size
 
 
 def target_of(target: str | None, address: str | None, flags: YarnFlags) -> str | None:

@@ -1,0 +1,78 @@
+"""The flags of all actions in docs/cli.md: written from the table, so that the page cannot say other than the command.
+
+Owner: the main thread of `python -m yarrow.cli.docs`. The page above the heading is written by hand and stays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from yarrow.cli.action import Action
+from yarrow.cli.flags import Flag
+from yarrow.cli.main import app
+
+HEADING = "## The flags of each action"
+DEFAULT_TARGET = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+_INTRODUCTION = (
+    "Written by `python -m yarrow.cli.docs` from the table of flags. A flag that sets a key goes before the"
+    " configuration\nfile; of a flag of YARN (`-y...` of `run`, and those of `session`) and `-D` for the same key, `-D`"
+    " holds."
+)
+
+
+def rendered(page: str) -> str:
+    """The page with all flags behind its part that is written by hand."""
+    by_hand = page.partition(f"{HEADING}\n")[0].rstrip()
+    return "\n".join([by_hand, "", HEADING, "", _INTRODUCTION, *_actions()]) + "\n"
+
+
+def actions() -> dict[str, Action]:
+    """The actions that help shows, by name and in its order."""
+    return {
+        command.name: command.callback
+        for command in app.registered_commands
+        if command.name and isinstance(command.callback, Action) and not command.hidden
+    }
+
+
+def _actions() -> Iterator[str]:
+    alike: dict[tuple[Flag, ...], list[str]] = {}
+    for name, action in actions().items():
+        alike.setdefault(action.flags, []).append(name)
+    for flags, names in alike.items():
+        yield ""
+        yield f"### {', '.join(f'`{name}`' for name in names)}"
+        yield ""
+        yield "| flag | key | meaning |"
+        yield "| --- | --- | --- |"
+        for flag in flags:
+            if flag.help is not None:
+                yield _row(flag)
+
+
+def _row(flag: Flag) -> str:
+    takes = flag.metavar or {int: "N", str: "TEXT"}.get(flag.type, "")
+    if flag.written:
+        cell = ", ".join(f"`{written}`" for written in flag.written) + (f" `{takes}`" if takes else "")
+    else:
+        cell = f"`{flag.metavar or flag.name.upper()}`"
+    again = " May be repeated." if flag.written and flag.type == list[str] else ""
+    return (
+        f"| {_escaped(cell)} | {f'`{flag.key}`' if flag.key else ''} | {_escaped(flag.help or '')}{again} |"
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> int:
+    """Writes the part of docs/cli.md."""
+    DEFAULT_TARGET.write_text(rendered(DEFAULT_TARGET.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
