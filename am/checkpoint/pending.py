@@ -19,7 +19,6 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorI
 from yarrow.runtime.common.state_machine import StateMachine
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointType, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -146,7 +145,11 @@ class PendingCheckpoint:
             states = self.acknowledgements[attempt_id].states
             for operator in job.vertex(vertex_id).operators:
                 state = states.get(operator.id)
-                if state is not None and not isinstance(operator.spec, SourceOperator) and _has_union(state):
+                if (
+                    state is not None
+                    and _has_union(state)
+                    and not operator.spec.ended_subtasks_leave_no_unions
+                ):
                     return operator.name
         return ""
 

@@ -13,8 +13,7 @@ from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, Execu
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.graph.distribution import producers_of
-from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
-from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 
 
@@ -113,11 +112,10 @@ class GraphParticipants:
                 execution.attempt_id: (execution.vertex.id, execution.subtask) for execution in running
             },
             coordinators=tuple(
-                operator_id
+                vertex.head.id
                 for vertex in graph.job.vertices
                 # It ends with its subtask 0, which waits until no reader needs it any more.
-                if 0 not in finished.get(vertex.id, ())
-                for operator_id in enumerator_of(vertex)
+                if vertex.has_enumerator and 0 not in finished.get(vertex.id, ())
             ),
             finished=finished,
         )
@@ -127,12 +125,6 @@ def _not_running(vertex: ExecutionJobVertex) -> str:
     fine = (ExecutionState.RUNNING, ExecutionState.FINISHED)
     waiting = next(execution for execution in vertex.executions if execution.state not in fine)
     return f"{waiting.title} is {waiting.state.value}, not RUNNING"
-
-
-def enumerator_of(vertex: JobVertex) -> tuple[OperatorID, ...]:
-    """The operator whose split enumerator lives with subtask 0 of the vertex; empty where there is none."""
-    head = vertex.operators[0]
-    return (head.id,) if isinstance(head.spec, SourceOperator) else ()
 
 
 def _without_running_producers(graph: ExecutionGraph, running: list[Execution]) -> Iterator[Execution]:

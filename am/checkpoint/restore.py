@@ -16,7 +16,6 @@ import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, outlives
 from yarrow.am.checkpoint.pending import absolute
-from yarrow.am.checkpoint.plan import enumerator_of
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, CheckpointRecovery, CheckpointRecoveryStore
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
@@ -376,8 +375,8 @@ class Restorer:
         for task in executions:
             place = (task.vertex.id, task.subtask)
             states = assignment.tasks.get(place, {})
-            enumerators = enumerator_of(task.vertex) if task.subtask == 0 else ()
-            coordinator = assignment.coordinators.get(enumerators[0]) if enumerators else None
+            beside_enumerator = task.vertex.has_enumerator and task.subtask == 0
+            coordinator = assignment.coordinators.get(task.vertex.head.id) if beside_enumerator else None
             finished = place in assignment.finished
             if states or coordinator is not None or finished:
                 tasks[task.attempt_id] = TaskRestore(states, coordinator, finished)

@@ -21,7 +21,6 @@ from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
 _log = logging.getLogger(__name__)
@@ -75,10 +74,7 @@ class JobEnds:
         graph = master.graph
         job_id = graph.job.job_id
         collects: dict[str, CollectBuffer] = {
-            operator.spec.collect_id: master.collect_buffer(operator.spec.collect_id)
-            for vertex in graph.job.vertices
-            for operator in vertex.operators
-            if isinstance(operator.spec, CollectOperator)
+            collect_id: master.collect_buffer(collect_id) for collect_id in graph.job.collect_ids
         }
         self.remember(
             FinishedJob(

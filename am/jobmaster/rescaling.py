@@ -20,7 +20,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
-from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceFunctionOperator
+from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.rpc.messages import RESCALES_KEPT, FailureCause, RescaleRecord
 
 _CHECKPOINT_ATTEMPTS = 3
@@ -47,8 +47,7 @@ def parallelism_for_all(job: JobGraph, parallelism: int) -> dict[JobVertexID, in
 
 
 def _stays_single(vertex: JobVertex, single: set[JobVertexID]) -> bool:
-    """A SourceFunction that is not parallel would emit everything once a subtask."""
-    return vertex.id in single or isinstance(vertex.operators[0].spec, SourceFunctionOperator)
+    return vertex.id in single or not vertex.head.spec.rescalable
 
 
 def rescaled_job(job: JobGraph, parallelism: Mapping[JobVertexID, int]) -> JobGraph:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.chain.routing import generate_partition
@@ -17,9 +18,6 @@ from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
 from yarrow.container.codegen.naming import generate_named
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import Emit, Operator, RowOperator
-from yarrow.container.operators.process.process_function import ProcessingOperator
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
-from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.job_graph import JobVertex
@@ -59,8 +57,7 @@ class ChainCompiler:
         """Function (rows[, timestamps]) that feeds input `index` of the head operator."""
 
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
-            head = self._operators[0]
-            assert isinstance(head, RowOperator)
+            head = self._row_operator(0)
             with code.owned_by(0, value):
                 head.generate_input(code, index, value, timestamp, self._emit_from(code, 0, None))
 
@@ -115,15 +112,18 @@ class ChainCompiler:
         tags |= {p.edge.side_output for p in self._partitions if p.edge.source_operator == operator}
         return sorted(tag for tag in tags if tag is not None)
 
+    def _row_operator(self, index: int) -> RowOperator:
+        operator = self._operators[index]
+        if not operator.takes_rows:
+            raise TypeError(f"operator '{operator.name}' takes no rows, but the job leads rows to it")
+        return cast(RowOperator, operator)
+
     def _emit_from(self, code: CodeWriter, operator: int, side_output: str | None) -> Emit:
-        if side_output is None and isinstance(self._operators[operator], ProcessingOperator | SourceHead):
+        if side_output is None and self._operators[operator].emits_tagged:
             return functools.partial(self._emit_tagged, code, operator)
         return functools.partial(self._emit_to, code, operator, side_output)
 
     def _emit_tagged(self, code: CodeWriter, operator: int, value: str, timestamp: str | None) -> None:
-        if isinstance(self._operators[operator], SourceHead):
-            self._emit_to(code, operator, None, value, timestamp)
-            return
         tag = code.bind_as("OutputTag", OutputTag)
         condition = f"{value}.__class__ is tuple and len({value}) == 2 and {value}[0].__class__ is {tag}"
         with code.block(f"if {condition}:"):
@@ -184,7 +184,7 @@ class ChainCompiler:
     def _count_is_known(self, child: int) -> bool:
         """Whether the rows into `child` follow from a count made elsewhere: see ChainCounts.records_into."""
         operator = self._operators[child]
-        return operator.one_to_one or isinstance(operator, BulkRowOperator) or self.counts_as_parent(child)
+        return operator.one_to_one or operator.takes_chunks or self.counts_as_parent(child)
 
     def counts_as_parent(self, child: int) -> bool:
         """Whether each row into the head gives one row into `child`."""
@@ -193,7 +193,7 @@ class ChainCompiler:
         if edge.side_output is not None:
             return False
         if edge.source == 0:
-            return parent.one_to_one or (isinstance(parent, SourceHead) and not self.side_outputs(0))
+            return parent.one_to_one or (self._vertex.is_source and not self.side_outputs(0))
         return parent.one_to_one and self.counts_as_parent(edge.source)
 
     def _call(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
@@ -207,8 +207,7 @@ class ChainCompiler:
             code.line(f"{name}({value})" if timestamp is None else f"{name}({value}, {timestamp})")
 
     def _generate(self, code: CodeWriter, child: int, value: str, timestamp: str | None) -> None:
-        operator = self._operators[child]
-        assert isinstance(operator, RowOperator)
+        operator = self._row_operator(child)
         with code.owned_by(child, value):
             if not self._count_is_known(child):
                 count = self.counts.setdefault(child, [0])

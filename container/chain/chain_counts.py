@@ -12,7 +12,7 @@ from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.chain.chain_time import ChainTime
 from yarrow.container.metrics.metric_registry import MetricRegistry, metric_scope
 from yarrow.container.network.partition import Partition
-from yarrow.container.operators.base import Operator, RowOperator
+from yarrow.container.operators.base import Operator
 
 
 class ChainCounts:
@@ -36,7 +36,7 @@ class ChainCounts:
             return self.records_into(0)
         if index in self._compiler.counts:
             return self._compiler.counts[index][0]
-        if isinstance(operator, RowOperator) and operator.one_to_one:
+        if operator.one_to_one:
             return self.records_out_of(index)
         return operator.records_in
 

@@ -27,7 +27,6 @@ from yarrow.container.operators.base import (
 )
 from yarrow.container.operators.event_time import WatermarkMaker
 from yarrow.container.operators.sinks.collecting import CollectingOperator
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
@@ -36,11 +35,9 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
-from yarrow.runtime.graph.operator_spec import RowsToArrowOperator
 
 if TYPE_CHECKING:
     from yarrow.container.network.columnar_partition import ColumnarResultPartition
-    from yarrow.container.operators.columnar.conversions import RowsToArrowConverter
 
 
 class OperatorChain:
@@ -62,16 +59,12 @@ class OperatorChain:
             vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
         )
         self._bulk = [
-            (index, operator)
-            for index, operator in enumerate(self.operators)
-            if isinstance(operator, BulkRowOperator)
+            (index, operator) for index, operator in enumerate(self.operators) if operator.takes_chunks
         ]
         #: Those that are in use: all, unless the task had ended before the restored checkpoint.
         self._open = self.operators
         self._kept_up = [
-            (index, operator)
-            for index, operator in enumerate(self.operators)
-            if type(operator).upkeep is not Operator.upkeep
+            (index, operator) for index, operator in enumerate(self.operators) if operator.has_upkeep
         ]
         #: Keyed states that want to know when a chunk is done; known after `open`.
         self._keyed_states: list[tuple[int, KeyedStateBackend]] = []
@@ -90,17 +83,16 @@ class OperatorChain:
         from_last = list(enumerate(zip(self.operators, self._vertex.operators, strict=True)))[::-1]
         for index, (operator, descriptor) in from_last:
             with self.attributed(index):
-                if isinstance(operator, WatermarkMaker):
-                    operator.watermarks_to = self.time.behind[index]
+                if operator.makes_watermarks:
+                    cast(WatermarkMaker, operator).watermarks_to = self.time.behind[index]
                 operator.setup(OperatorContext.of(self._environment, descriptor))
                 operator.open()
                 state = operator.context.state
                 if isinstance(state, KeyedStateBackend):
                     self._keyed_states.append((index, state))
-        for index, descriptor in enumerate(self._vertex.operators):
-            if isinstance(descriptor.spec, RowsToArrowOperator):
-                converter = cast("RowsToArrowConverter", self.operators[index])
-                converter.deliver = self._deliverer(index)
+        for index, operator in enumerate(self.operators):
+            if operator.delivers_batches:
+                operator.deliver = self._deliverer(index)
         self.loops.open()
         self.counts.register(self._environment.metrics, self.time)
 
@@ -109,7 +101,7 @@ class OperatorChain:
         resumed = [
             (index, operator)
             for index, operator in enumerate(self.operators)
-            if keeps_state_behind_end(operator)
+            if operator.keeps_state_behind_end
             and self._environment.restored.of(self._vertex.operators[index].id).operator
         ]
         self._kept_up, self._open = resumed, tuple(operator for _, operator in resumed)
@@ -121,7 +113,7 @@ class OperatorChain:
     @property
     def keeps_state_behind_end(self) -> bool:
         """True where `resume_finished` has something to look at, for which state must have been fetched."""
-        return any(keeps_state_behind_end(operator) for operator in self.operators)
+        return any(operator.keeps_state_behind_end for operator in self.operators)
 
     def _deliverer(self, index: int) -> Callable[[ArrowBatch], None]:
         return lambda batch: self._hand_on(index, batch)
@@ -150,11 +142,9 @@ class OperatorChain:
     def _dispose_states(self) -> list[BaseException]:
         errors: list[BaseException] = []
         for operator in self.operators:
-            # One that was never set up has none.
-            context: OperatorContext | None = getattr(operator, "context", None)
             try:
-                if context is not None:
-                    context.state.dispose()
+                if operator.is_set_up:
+                    operator.context.state.dispose()
             except Exception as error:
                 errors.append(OperatorFailure(operator.name, "", error))
         shutil.rmtree(self._environment.local_directory, ignore_errors=True)
@@ -222,8 +212,7 @@ class OperatorChain:
     @property
     def source(self) -> SourceHead | None:
         """The head where it is a source."""
-        head = self.operators[0]
-        return head if isinstance(head, SourceHead) else None
+        return cast(SourceHead, self.operators[0]) if self._vertex.is_source else None
 
     @property
     def blocking(self) -> bool:
@@ -241,18 +230,17 @@ class OperatorChain:
         return all(operator.is_drained for operator in self._open)
 
     def await_client(self) -> None:
-        """Where nobody is waited for but the client of execute_and_collect, that is told to who knows of the client."""
+        """If only the client of execute_and_collect still has rows to fetch, operators report that to the master."""
         waiting = [operator for operator in self._open if not operator.is_drained]
-        collecting = [operator for operator in waiting if isinstance(operator, CollectingOperator)]
-        if len(collecting) == len(waiting) and all(operator.only_awaits_client for operator in collecting):
-            for operator in collecting:
+        if all(operator.only_awaits_client for operator in waiting):
+            for operator in waiting:
                 operator.await_client()
 
     def collecting(self, collect_id: str) -> CollectingOperator | None:
         """The collect operator of that id."""
-        for operator in self.operators:
-            if isinstance(operator, CollectingOperator) and operator.collect_id == collect_id:
-                return operator
+        for operator, descriptor in zip(self.operators, self._vertex.operators, strict=True):
+            if descriptor.spec.collects_for == collect_id:
+                return cast(CollectingOperator, operator)
         return None
 
     # ------------------------------------------------------------------ rows and batches
@@ -316,14 +304,14 @@ class OperatorChain:
         operator = self.operators[index]
         if index:
             operator.records_in += len(batch)
-        if hasattr(operator, "to_rows"):
+        columnar = cast(ColumnarOperator, operator)
+        if operator.converts_to_rows:
             with self.attributed(index):
-                rows, timestamps = operator.to_rows(batch)
+                rows, timestamps = columnar.to_rows(batch)
             self.loops.run(("behind", index, None), rows, timestamps)
             return
-        assert isinstance(operator, ColumnarOperator)
         with self.attributed(index):
-            produced = operator.process_batch(batch)
+            produced = columnar.process_batch(batch)
         for result in produced:
             self._hand_on(index, result)
 
@@ -377,8 +365,3 @@ class OperatorChain:
         if emitted:
             self.end_of_chunk()
         return emitted
-
-
-def keeps_state_behind_end(operator: Operator) -> bool:
-    """True for operators that implement `resume_finished`."""
-    return type(operator).resume_finished is not Operator.resume_finished

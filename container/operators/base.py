@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from yarrow.common.accumulators import Accumulator
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -25,7 +25,7 @@ from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.snapshot.handles import OperatorSubtaskState, StateHandle
+from yarrow.runtime.snapshot.handles import OperatorStateMode, OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.key_types import key_type_of
 
 #: Writes the code that hands a row on: (value variable, timestamp variable or None).
@@ -172,7 +172,7 @@ class OperatorContext:
         )
 
 
-class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cycle they need
+class Operator(ABC):
     """Base of all operators."""
 
     #: True where each row in gives exactly one row out: the number of rows need not be counted behind it.
@@ -185,6 +185,26 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
     passes_rows = False
     #: True where rows leave with timestamps whatever they came with; known after `setup`.
     stamps_rows = False
+    #: True for row operators: the fused loop may lead rows to them.
+    takes_rows = False
+    #: True where the fused loop only puts rows aside: `end_of_chunk` takes them, and counts them in `records_in`.
+    takes_chunks = False
+    #: True where a row may be `(OutputTag, value)`, which goes to that side output; see SideOutput in the API.
+    emits_tagged = False
+    #: True where rows leave as record batches, by `deliver`.
+    delivers_batches = False
+    #: True where record batches leave as rows: `to_rows` makes them.
+    converts_to_rows = False
+    #: True where `upkeep` may have something to do.
+    has_upkeep = False
+    #: True where state outlives the end of the input: the operator implements `resume_finished`.
+    keeps_state_behind_end = False
+    #: Lists of operator state that the engine keeps for the user's source or sink, by name.
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {}
+    #: True from `setup` on: `context` is there.
+    is_set_up = False
+    #: Takes each batch of an operator that delivers batches; the chain sets it.
+    deliver: Callable[[ArrowBatch], None]
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -197,6 +217,7 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
     def setup(self, context: OperatorContext) -> None:
         """Hands over the context."""
         self.context = context
+        self.is_set_up = True
 
     def open(self) -> None:
         """Opens user functions; called before the first record."""
@@ -222,6 +243,19 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
     def is_available(self) -> bool:
         """False while the operator cannot take rows: its task counts as back-pressured."""
         return True
+
+    @property
+    def only_awaits_client(self) -> bool:
+        """True where the operator is not drained only because the client of execute_and_collect has rows to fetch."""
+        return False
+
+    def await_client(self) -> None:
+        """All undrained operators of the task only await the client: tells that to the master, once."""
+        return None
+
+    def end_of_chunk(self) -> None:
+        """Called after each run of the loop: takes what the loop has put aside."""
+        return None
 
     def close(self) -> None:
         """Closes user functions; called once in every case."""
@@ -291,6 +325,8 @@ class Operator(ABC):  # noqa: B024 - subclasses choose which part of the life cy
 class RowOperator(Operator):
     """An operator that is fused into the row loop."""
 
+    takes_rows = True
+
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         """Writes the code for one row at the present indentation of `code`."""
         raise TypeError(f"operator '{self.name}' cannot be the target of rows")
@@ -300,10 +336,6 @@ class RowOperator(Operator):
     ) -> None:
         """The same for input `index` of a two-input operator."""
         self.generate(code, value, timestamp, emit)
-
-    def end_of_chunk(self) -> None:
-        """Called after each run of the loop: operators that collect rows for a bulk call make it here."""
-        return None
 
 
 class KeyReadingOperator(RowOperator):
@@ -330,3 +362,7 @@ class ColumnarOperator(Operator):
     def process_batch(self, batch: ArrowBatch) -> Sequence[ArrowBatch]:
         """The batches that `batch` brings forth."""
         raise TypeError(f"operator '{self.name}' cannot be the target of record batches")
+
+    def to_rows(self, batch: ArrowBatch) -> tuple[list[Any], list[int | None] | None]:
+        """The rows of `batch` and their timestamps, None where the batch has none; asked of `converts_to_rows`."""
+        raise TypeError(f"operator '{self.name}' makes no rows of record batches")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from yarrow.container.protocol.errors import NotReadyForCheckpointError, TaskSubmissionError
 from yarrow.container.protocol.worker_protocol import EmitOperatorEvent, FromWorker
@@ -41,10 +41,10 @@ COORDINATOR = -1
 _Place = tuple[JobID, JobVertexID, int]
 
 
-def has_enumerator(builder: TaskBuilder) -> bool:
-    """Whether a split enumerator lives beside the task: also where its reader had ended, until all others have."""
+def hosts_enumerator(builder: TaskBuilder) -> bool:
+    """Whether a split enumerator is needed beside the task, also where its own reader had ended before."""
     descriptor = builder.descriptor
-    if descriptor.subtask != 0 or not isinstance(builder.vertex.operators[0].spec, SourceOperator):
+    if descriptor.subtask != 0 or not builder.vertex.has_enumerator:
         return False
     is_needed = descriptor.restore_coordinator is not None or descriptor.enumerator_goes_on
     return not descriptor.finished_before or is_needed
@@ -156,9 +156,9 @@ class SourceHosting:
         place = (builder.graph.job_id, builder.vertex.id, descriptor.subtask)
         self._begun[place] = descriptor.attempt_number
         self._forget_early(builder)
-        head = builder.vertex.operators[0]
-        if not isinstance(head.spec, SourceOperator) or not has_enumerator(builder):
+        if not hosts_enumerator(builder):
             return
+        head = builder.vertex.head
         key = (builder.graph.job_id, head.id)
         if descriptor.enumerator_goes_on:
             self._go_on(key, builder, task)
@@ -171,7 +171,7 @@ class SourceHosting:
         hosted = _Hosted(builder, head, task)
         hosted.coordinator = SourceCoordinator(
             head.name,
-            head.spec.source,
+            cast(SourceOperator, head.spec).source,
             builder.vertex.parallelism,
             _Host(self, hosted),
             RestoredCoordinator(descriptor.restored_checkpoint_id, restored, descriptor.restore_trusted),

@@ -18,7 +18,6 @@ from yarrow.container.supervisor.slot_table import Slot, SlotTable
 from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import (
     DeclineCheckpoint,
     FailureCause,
@@ -40,9 +39,9 @@ class JobCheckpoints:
     def tasks_started(self, graph: JobGraph, tasks: tuple[TaskDeploymentDescriptor, ...]) -> None:
         """Tasks were handed to a worker: with subtask 0 of a source an enumerator begins there."""
         for task in tasks:
-            head = graph.vertex(task.vertex_id).operators[0]
-            if task.subtask == 0 and isinstance(head.spec, SourceOperator):
-                self._coordinators[(graph.job_id, head.id)] = task.attempt_id
+            vertex = graph.vertex(task.vertex_id)
+            if task.subtask == 0 and vertex.has_enumerator:
+                self._coordinators[(graph.job_id, vertex.head.id)] = task.attempt_id
 
     def job_closed(self, job_id: JobID) -> None:
         """Nothing of the job runs here any more."""

@@ -28,7 +28,7 @@ from yarrow.container.protocol.worker_protocol import (
     TaskStateChanged,
     WorkerSettings,
 )
-from yarrow.container.sources.source_hosting import SourceHosting, has_enumerator
+from yarrow.container.sources.source_hosting import SourceHosting, hosts_enumerator
 from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.checkpointing.job_storages import JobStorages
 from yarrow.container.task.checkpointing.restoring import FetchedState
@@ -191,7 +191,7 @@ class JobTasks:
                 target=thread.run, name=f"task {task.environment.task_name}", daemon=True
             ).start()
         keeps_state = bool(descriptor.restore) and task.chain.keeps_state_behind_end
-        if descriptor.finished_before and not keeps_state and not has_enumerator(builder):
+        if descriptor.finished_before and not keeps_state and not hosts_enumerator(builder):
             # Behind the other tasks of the deployment: their ends of its channels are there then.
             thread.post(task.skip)
         elif descriptor.restored_checkpoint_id >= 0:
@@ -223,7 +223,7 @@ class JobTasks:
         self.sources.task_began(builder, task, coordinator_state)
         begin = task.open
         if builder.descriptor.finished_before:
-            begin = partial(task.skip, beside_enumerator=has_enumerator(builder))
+            begin = partial(task.skip, beside_enumerator=hosts_enumerator(builder))
         if running.thread is self._thread:
             begin()
         else:

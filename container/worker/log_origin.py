@@ -31,7 +31,7 @@ def origin_of(frame: FrameType | None) -> LogOrigin:
             owner = frame.f_locals.get("self")
             if isinstance(owner, ChainLoops):
                 owner = owner.operator_at(*generated) if generated is not None else None
-            if isinstance(owner, Operator) and hasattr(owner, "context"):
+            if isinstance(owner, Operator) and owner.is_set_up:
                 return owner.name, owner.context.environment.subtask
             if isinstance(owner, StreamTask):
                 return owner.environment.task_name, owner.environment.subtask

@@ -69,9 +69,24 @@ class JobVertex(msgspec.Struct, frozen=True, kw_only=True):
     max_parallelism_explicit: bool = False
 
     @property
+    def head(self) -> OperatorDescriptor:
+        """The operator that reads the inputs, or is the source."""
+        return self.operators[0]
+
+    @property
     def is_source(self) -> bool:
         """True when the head reads from outside instead of from an edge."""
-        return self.operators[0].spec.__struct_config__.tag in ("source", "source_function")
+        return self.head.spec.is_source
+
+    @property
+    def has_enumerator(self) -> bool:
+        """True when a split enumerator lives beside subtask 0 of the head."""
+        return self.head.spec.has_enumerator
+
+    @property
+    def collect_ids(self) -> tuple[str, ...]:
+        """Ids of the client's iterators that get rows of the vertex."""
+        return tuple(found for each in self.operators if (found := each.spec.collects_for) is not None)
 
 
 class JobEdge(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +145,11 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True):
     client_heartbeat_timeout: float = 0.0
     #: The plan in Flink's JSON shape, as made by the client.
     plan: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def collect_ids(self) -> tuple[str, ...]:
+        """Ids of the client's iterators that get rows of the job."""
+        return tuple(collect_id for vertex in self.vertices for collect_id in vertex.collect_ids)
 
     def vertex(self, vertex_id: JobVertexID) -> JobVertex:
         """The vertex with that id; KeyError if there is none."""

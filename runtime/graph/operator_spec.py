@@ -1,13 +1,14 @@
 """What an operator is, as data: the API names operators by these structs, only `container` runs them.
 
-Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold
+What an operator can is a class variable or property of its spec: the master, workers and clients ask for that, never
+for the class. Owner: none (frozen values). Must not import operators or call user functions: `function` fields hold
 cloudpickle bytes that the control plane passes on unread.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -59,7 +60,39 @@ class AggregateKind(StrEnum):
 
 
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operator"):
-    """Base of all operator specs."""
+    """Base of all operator specs; its class variables and properties say what an operator can."""
+
+    #: The operator heads a chain and reads from outside instead of from an edge.
+    is_source: ClassVar[bool] = False
+    #: A split enumerator lives beside subtask 0 of the operator.
+    has_enumerator: ClassVar[bool] = False
+    #: The operator ends a branch of the plan.
+    is_sink: ClassVar[bool] = False
+    #: The operator is the writer of a `Sink`: plans show it as `name: Writer`.
+    writes_for_sink: ClassVar[bool] = False
+    #: False: an operator of parallelism 1 keeps it when all of a job is rescaled.
+    rescalable: ClassVar[bool] = True
+    #: The operator converts between rows and columns, and is as wide as the operator that it converts for.
+    is_conversion: ClassVar[bool] = False
+    #: Subtasks that have ended leave no elements of union lists that a restore would miss.
+    ended_subtasks_leave_no_unions: ClassVar[bool] = False
+    #: Opening the user function reaches another system: a check of a savepoint only lets it register its states.
+    opens_outside: ClassVar[bool] = False
+
+    @property
+    def emitted_schema(self) -> bytes | None:
+        """The Arrow schema (IPC bytes) to which the operator brings each batch; None = to none, or it emits rows."""
+        return None
+
+    @property
+    def keeps_schema(self) -> bool:
+        """True when the batches that leave have the schema of those that came."""
+        return False
+
+    @property
+    def collects_for(self) -> str | None:
+        """Id of the client's iterator that gets the operator's rows; None = no client collects them."""
+        return None
 
 
 class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
@@ -68,12 +101,22 @@ class SourceOperator(OperatorSpec, frozen=True, kw_only=True, tag="source"):
     `watermark_strategy` is given where timestamps or watermarks are made inside the source.
     """
 
+    is_source = True
+    has_enumerator = True
+    # Readers keep their progress in one, and a reader that has ended has none.
+    ended_subtasks_leave_no_unions = True
+
     source: bytes
     watermark_strategy: bytes | None = None
 
 
 class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="source_function"):
     """A legacy SourceFunction whose run() blocks: it gets a thread of its own."""
+
+    is_source = True
+    # One that is not parallel would emit everything once a subtask.
+    rescalable = False
+    opens_outside = True
 
     function: bytes
 
@@ -164,6 +207,14 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
     container: BatchContainer
     schema: bytes | None = None
 
+    @property
+    def emitted_schema(self) -> bytes | None:
+        return None if self.keeps_schema else self.schema
+
+    @property
+    def keeps_schema(self) -> bool:
+        return self.shape is BatchShape.FILTER_BATCHES
+
 
 class ColumnAggregate(msgspec.Struct, frozen=True):
     """One vectorised keyed aggregate: `name` is the output column, `column` None for COUNT."""
@@ -183,11 +234,19 @@ class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow
 class RowsToArrowOperator(OperatorSpec, frozen=True, kw_only=True, tag="rows_to_arrow"):
     """Conversion of declared rows to record batches of `schema` (IPC bytes); shown in the plan."""
 
+    is_conversion = True
+
     schema: bytes
+
+    @property
+    def emitted_schema(self) -> bytes:
+        return self.schema
 
 
 class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to_rows"):
     """Conversion of record batches to Rows (or the tuple type declared)."""
+
+    is_conversion = True
 
     as_tuple: bool = False
 
@@ -195,11 +254,17 @@ class ArrowToRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow_to
 class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_function"):
     """A legacy SinkFunction: invoke(value, context) a record."""
 
+    is_sink = True
+    opens_outside = True
+
     function: bytes
 
 
 class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writer"):
     """A `Sink` (connectors.base) with its writer and, where it has one, its committer."""
+
+    is_sink = True
+    writes_for_sink = True
 
     sink: bytes
 
@@ -207,14 +272,22 @@ class SinkWriterOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_writ
 class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
     """Writes each record as a line to the TaskExecutor's .out file (and the embedded client's stdout)."""
 
+    is_sink = True
+
     identifier: str = ""
 
 
 class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
     """Hands records to the client of execute_and_collect through the JobMaster; flow-controlled."""
 
+    is_sink = True
+
     collect_id: str
     max_buffered_rows: int = 10_000
+
+    @property
+    def collects_for(self) -> str:
+        return self.collect_id
 
 
 AnyOperatorSpec = (

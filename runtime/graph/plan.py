@@ -17,14 +17,8 @@ from yarrow.runtime.graph.job_graph import (
     ResultPartitionType,
 )
 from yarrow.runtime.graph.operator_spec import (
-    AnyOperatorSpec,
-    CollectOperator,
+    OperatorSpec,
     PartitionerKind,
-    PrintOperator,
-    SinkFunctionOperator,
-    SinkWriterOperator,
-    SourceFunctionOperator,
-    SourceOperator,
     StreamKind,
 )
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
@@ -119,12 +113,10 @@ def _operators(graph: JobGraph) -> Iterator[tuple[int, JobVertex, OperatorDescri
             yield number[vertex.id, index], vertex, operator, reads[index]
 
 
-def _pact(spec: AnyOperatorSpec) -> str:
-    if isinstance(spec, SourceOperator | SourceFunctionOperator):
+def _pact(spec: OperatorSpec) -> str:
+    if spec.is_source:
         return "Data Source"
-    if isinstance(spec, SinkFunctionOperator | SinkWriterOperator | PrintOperator | CollectOperator):
-        return "Data Sink"
-    return "Operator"
+    return "Data Sink" if spec.is_sink else "Operator"
 
 
 def _with_predecessors(node: dict[str, Any], reads: Sequence[_Read]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
     PartitionerSpec,
-    SinkWriterOperator,
     StreamKind,
     TypeSpec,
 )
@@ -162,7 +161,7 @@ def _displayed_name(transformation: OperatorTransformation) -> str:
     match transformation:
         case SourceTransformation():
             return f"Source: {transformation.name}"
-        case SinkTransformation() if not isinstance(transformation.spec, SinkWriterOperator):
+        case SinkTransformation() if not transformation.spec.writes_for_sink:
             return f"Sink: {transformation.name}"
     return transformation.name
 

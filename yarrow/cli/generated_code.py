@@ -27,10 +27,8 @@ from yarrow.runtime.rpc.messages import (
 )
 
 if TYPE_CHECKING:
-    from yarrow.container.chain.chain_compiler import ChainCompiler
     from yarrow.container.codegen.code_writer import CompiledCode
     from yarrow.container.network.network_environment import NetworkEnvironment
-    from yarrow.container.operators.base import Operator
 
 _GRAPH = "plan"
 _WORKER, _RESOURCE = WorkerID("plan/1"), ResourceID("plan")
@@ -52,7 +50,7 @@ def _functions(
     from yarrow.container.chain.chain_compiler import ChainCompiler
     from yarrow.container.chain.operator_builder import build_operator
     from yarrow.container.network.result_partition import ResultPartition
-    from yarrow.container.operators.base import OperatorContext, RowOperator
+    from yarrow.container.operators.base import OperatorContext
     from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
 
     task = next(task for task in deployment.tasks if task.vertex_id == vertex.id)
@@ -72,20 +70,14 @@ def _functions(
         environment.object_reuse,
     )
     stamped = any(operator.stamps_rows for operator in operators)
-    if isinstance(operators[0], RowOperator):
+    if operators[0].takes_rows:
         for index in range(1 + max((edge.target_input for edge in graph.inputs_of(vertex.id)), default=0)):
             yield compiler.compile_input(index, with_timestamps=stamped)
     for index, operator in enumerate(operators):
-        if _begins_rows(operator, index, compiler):
+        # Rows begin here without having come through generated code.
+        begins_rows = operator.converts_to_rows or (vertex.is_source and index == 0)
+        if begins_rows and (compiler.children(index, None) or compiler.partitions_of(index, None)):
             yield compiler.compile_behind(index, None, with_timestamps=stamped)
-
-
-def _begins_rows(operator: Operator, index: int, compiler: ChainCompiler) -> bool:
-    """Whether rows begin here without having come through generated code: sources and conversions."""
-    from yarrow.container.operators.sources.source_head import SourceHead
-
-    has_followers = bool(compiler.children(index, None) or compiler.partitions_of(index, None))
-    return has_followers and (isinstance(operator, SourceHead) or hasattr(operator, "to_rows"))
 
 
 class _NoListener:

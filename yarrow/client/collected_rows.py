@@ -11,7 +11,6 @@ from typing import Any
 
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows
 from yarrow.runtime.security.result_proof import ResultProof
 
@@ -124,7 +123,7 @@ class CollectedResults:
             operator.input_types
             for vertex in self._graph.vertices
             for operator in vertex.operators
-            if isinstance(operator.spec, CollectOperator) and operator.spec.collect_id == collect_id
+            if operator.spec.collects_for == collect_id
         )
         stream = ResultStream(self._graph.job_id, collect_id, types[0] if types else None)
         return ResultReader(stream, self._proof).load

@@ -212,7 +212,7 @@ class GraphBuilder:
         """A conversion behind a partition runs as wide as what it was made for."""
         if (
             isinstance(read, OneInputTransformation)
-            and isinstance(read.spec, RowsToArrowOperator | ArrowToRowsOperator)
+            and read.spec.is_conversion
             and isinstance(read.reads[0], PartitionTransformation)
             and read.parallelism_like is None
         ):

@@ -13,7 +13,6 @@ from typing import Self
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
-from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.graph.transformations import ChainingStrategy, OperatorTransformation, Transformation
 
 
@@ -55,7 +54,7 @@ class OperatorSettings:
     def name(self, name: str) -> Self:
         """Set the name that plans, metrics and messages show."""
         operator = self.operator("name")
-        operator.name = f"{name}: Writer" if isinstance(operator.spec, SinkWriterOperator) else name
+        operator.name = f"{name}: Writer" if operator.spec.writes_for_sink else name
         return self
 
     def uid(self, uid: str) -> Self:

@@ -27,7 +27,6 @@ from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,
@@ -52,12 +51,7 @@ class LocalJobClient(JobClient):
         self._loop = loop
         self._cluster = cluster
         self._job_id = RuntimeJobID(job_graph.job_id)
-        self._collect_ids = [
-            operator.spec.collect_id
-            for vertex in job_graph.vertices
-            for operator in vertex.operators
-            if isinstance(operator.spec, CollectOperator)
-        ]
+        self._collect_ids = job_graph.collect_ids
         #: What was not fetched when the cluster ended, by collect id.
         self._left: dict[str, deque[CollectRows]] = {}
         self._collected = CollectedResults(job_graph, SAME_PROCESS)

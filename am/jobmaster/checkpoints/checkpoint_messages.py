@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from yarrow.am.checkpoint.events import Notify, TriggerCoordinators, TriggerTasks
-from yarrow.am.checkpoint.plan import enumerator_of
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.links.task_executor_link import OnTriggerFailed
 from yarrow.runtime.common import fault_points
@@ -48,14 +47,11 @@ class CheckpointMessages:
         """Asks split enumerators for their states; one lives beside subtask 0 of its source."""
         at: dict[ResourceID, list[OperatorID]] = {}
         for vertex in self._graph.job.vertices:
-            for operator_id in enumerator_of(vertex):
-                execution = self._graph.subtask(vertex.id, 0)
-                if (
-                    operator_id in action.coordinators
-                    and execution is not None
-                    and execution.worker is not None
-                ):
-                    at.setdefault(execution.worker.resource_id, []).append(operator_id)
+            if not vertex.has_enumerator or vertex.head.id not in action.coordinators:
+                continue
+            execution = self._graph.subtask(vertex.id, 0)
+            if execution is not None and execution.worker is not None:
+                at.setdefault(execution.worker.resource_id, []).append(vertex.head.id)
         for resource_id, operators in at.items():
             self._send(resource_id, action, coordinators=tuple(operators))
 

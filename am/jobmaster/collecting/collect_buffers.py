@@ -6,14 +6,12 @@ the rows; what one buffer does is in collect.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from yarrow.am.execution.errors import UnknownCollectError
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.graph.job_graph import JobVertex
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CollectConfirmation, CollectRows
 
@@ -47,7 +45,7 @@ class CollectBuffers:
                 checkpoint_id=checkpoint_id,
             )
             for vertex in job.vertices
-            for collect_id in _collects_of(vertex)
+            for collect_id in vertex.collect_ids
         }
 
     def of(self, collect_id: str) -> CollectBuffer:
@@ -99,14 +97,14 @@ class CollectBuffers:
         """These subtasks start again."""
         self._graph.is_ending = False
         for execution in executions:
-            for collect_id in _collects_of(execution.vertex):
+            for collect_id in execution.vertex.collect_ids:
                 self._buffers[collect_id].restarts(execution.subtask)
 
     def replaced(self, attempt_number: int, checkpoint_id: int) -> None:
         """The job goes on at other parallelisms, with attempts of that number, from that checkpoint."""
         self._graph.is_ending = False
         for vertex in self._graph.job.vertices:
-            for collect_id in _collects_of(vertex):
+            for collect_id in vertex.collect_ids:
                 self._buffers[collect_id].replaced(vertex.parallelism, attempt_number, checkpoint_id)
 
     async def close(self) -> None:
@@ -117,9 +115,3 @@ class CollectBuffers:
                 await buffer.close(complete=status is JobStatus.FINISHED)
             else:
                 await buffer.abandon()
-
-
-def _collects_of(vertex: JobVertex) -> Iterator[str]:
-    for operator in vertex.operators:
-        if isinstance(operator.spec, CollectOperator):
-            yield operator.spec.collect_id

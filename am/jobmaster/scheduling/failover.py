@@ -13,8 +13,8 @@ from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.regions import Subtask, SubtaskGraph, is_blocking
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.runtime.common.ids import JobVertexID
-from yarrow.runtime.graph.job_graph import JobEdge, JobVertex
-from yarrow.runtime.graph.operator_spec import PartitionerKind, SourceOperator
+from yarrow.runtime.graph.job_graph import JobEdge
+from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.runtime.graph.states import ExecutionState
 
 #: Their channels hold other rows, or the same in another order, when the producer runs again.
@@ -60,7 +60,7 @@ class Failover:
         return frozenset(member for region in regions for member in subtasks.members(region))
 
     def _along_with(self, member: Subtask) -> Iterable[Subtask]:
-        if has_coordinator(self._graph.vertices[member.vertex].vertex) and not self._enumerator_lives(
+        if self._graph.vertices[member.vertex].vertex.has_enumerator and not self._enumerator_lives(
             member.vertex
         ):
             # A new enumerator begins from a checkpoint, and knows nothing of what was given to the others since.
@@ -128,11 +128,7 @@ class Failover:
         """Readers of the sources whose enumerator lived beside one of these and that are not done."""
         found: set[Subtask] = set()
         for execution in lost:
-            if (
-                execution.subtask == 0
-                and has_coordinator(execution.vertex)
-                and self._is_unfinished(execution)
-            ):
+            if execution.subtask == 0 and execution.vertex.has_enumerator and self._is_unfinished(execution):
                 found.update(self.subtasks.of_vertex(execution.vertex.id))
         return found
 
@@ -149,7 +145,7 @@ class Failover:
         late = {
             reader
             for vertex in {member.vertex for member in members}
-            if has_coordinator(self._graph.vertices[vertex].vertex) and not self._enumerator_lives(vertex)
+            if self._graph.vertices[vertex].vertex.has_enumerator and not self._enumerator_lives(vertex)
             for reader in self.subtasks.of_vertex(vertex)
         }
         return self.tasks_to_restart(late) - members if late - members else frozenset()
@@ -171,11 +167,6 @@ class Failover:
         return sorted(
             member
             for member in members
-            if has_coordinator(self._graph.vertices[member.vertex].vertex)
+            if self._graph.vertices[member.vertex].vertex.has_enumerator
             and not members.issuperset(self.subtasks.of_vertex(member.vertex))
         )
-
-
-def has_coordinator(vertex: JobVertex) -> bool:
-    """True for a source with a split enumerator, which lives in the worker of subtask 0."""
-    return isinstance(vertex.operators[0].spec, SourceOperator)

@@ -34,11 +34,12 @@ class ConversionError(DataError):
 class RowsToArrowConverter(BulkRowOperator):
     """Makes a record batch of the rows of each chunk and hands it to `deliver`, which the chain sets."""
 
+    delivers_batches = True
+
     def __init__(self, name: str, spec: RowsToArrowOperator) -> None:
         super().__init__(name)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(spec.schema))
-        #: Takes each batch made.
-        self.deliver: Callable[[ArrowBatch], None] = self._undeliverable
+        self.deliver = self._undeliverable
         self._fields = [self.schema.field(index) for index in range(len(self.schema))]
         self._converted = 0
 
@@ -93,6 +94,8 @@ def _kinds_of(rows: Sequence[Any]) -> bytes | None:
 class ArrowToRowsConverter(ColumnarOperator):
     """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows
     too."""
+
+    converts_to_rows = True
 
     def __init__(self, name: str, spec: ArrowToRowsOperator) -> None:
         super().__init__(name)

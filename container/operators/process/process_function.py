@@ -79,6 +79,8 @@ class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFun
 class ProcessingOperator(FunctionOperator):
     """Any process function; `selector_blobs` holds the key selector of each input, None where it has no keys."""
 
+    emits_tagged = True
+
     def __init__(self, name: str, blob: bytes, selector_blobs: Sequence[bytes | None]) -> None:
         super().__init__(name, blob, keyed=any(blob is not None for blob in selector_blobs))
         self._selector_blobs = selector_blobs

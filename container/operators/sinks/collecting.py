@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
@@ -23,6 +23,7 @@ from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
+from yarrow.runtime.snapshot.handles import OperatorStateMode
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 
 #: Rows and bytes of one message of a collect operator; a single larger row travels alone.
@@ -40,6 +41,9 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
     Rows stay here until the client has confirmed them, which comes with the answers; those that pass the master are
     bounded there, since an answer waits for room.
     """
+
+    keeps_state_behind_end = True
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {STREAMS: OperatorStateMode.SPLIT}
 
     def __init__(self, name: str, spec: CollectOperator, type_spec: TypeSpec = None) -> None:
         """`type_spec`: the declared type of the rows."""

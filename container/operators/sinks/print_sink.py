@@ -27,6 +27,8 @@ from yarrow.runtime.graph.operator_spec import (
 class BulkRowOperator(RowOperator):
     """Base of ends that take rows in bulk: the loop appends, `take_rows` gets them once a chunk."""
 
+    takes_chunks = True
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._rows: list[Any] = []

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
@@ -28,6 +28,7 @@ from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.operator_spec import SinkWriterOperator
+from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 #: Names of the operator's list states; part of the format of savepoints.
 COMMITTABLES = "sink-committables"
@@ -109,6 +110,13 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     Rows are fixed when they reach the writer's list, since a writer may keep them. Without checkpoints everything is
     committed at the end of the input; with them the last results wait for the checkpoint behind the end.
     """
+
+    has_upkeep = True
+    keeps_state_behind_end = True
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {
+        COMMITTABLES: OperatorStateMode.SPLIT,
+        WRITER_STATE: OperatorStateMode.SPLIT,
+    }
 
     def __init__(self, name: str, spec: SinkWriterOperator, input_type: TypeInformation | None) -> None:
         super().__init__(name)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
@@ -40,6 +40,7 @@ from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +89,10 @@ class ReadingSource(SourceHead):
     """
 
     reads_ahead = True
+    engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {
+        SPLITS: OperatorStateMode.SPLIT,
+        PROGRESS: OperatorStateMode.UNION,
+    }
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
         super().__init__(name)

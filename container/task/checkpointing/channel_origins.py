@@ -24,10 +24,7 @@ from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.data.vectorized_keys import key_hashes
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
-    BatchFunctionOperator,
-    BatchShape,
     PartitionerKind,
-    RowsToArrowOperator,
     StreamKind,
 )
 from yarrow.runtime.snapshot.channel_edges import edge_name, edges_by_name
@@ -67,13 +64,9 @@ def enforced_schema(graph: JobGraph, edge: JobEdge) -> pa.Schema | None:
 
 def _emitted_schema(vertex: JobVertex, operator: int) -> bytes | None:
     spec = vertex.operators[operator].spec
-    if isinstance(spec, RowsToArrowOperator):
-        return spec.schema
-    if not isinstance(spec, BatchFunctionOperator):
-        return None
-    if spec.shape is not BatchShape.FILTER_BATCHES:
-        return spec.schema
-    # A filter hands on what it gets; what comes over an exchange may be of a former version of the job.
+    if not spec.keeps_schema:
+        return spec.emitted_schema
+    # What comes over an exchange may be of a former version of the job.
     for chained in vertex.chained_edges:
         if chained.target == operator and chained.side_output is None:
             return _emitted_schema(vertex, chained.source)
