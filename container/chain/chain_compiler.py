@@ -17,17 +17,10 @@ from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
 from yarrow.container.codegen.naming import generate_named
 from yarrow.container.network.result_partition import ResultPartition
-from yarrow.container.operators.base import Emit, Operator, RowOperator
+from yarrow.container.operators.base import Emit, Operator, RowOperator, declared_type
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.job_graph import JobVertex
-from yarrow.runtime.graph.operator_spec import TypeSpec
-
-
-def declared_type(spec: TypeSpec) -> TypeInformation | None:
-    """The declared type of a spec; None = undeclared."""
-    return None if spec is None else TypeInformation.from_spec(spec)
-
 
 #: Blocks inside each other before a subroutine is begun; an operator may open a few of its own.
 _MAX_DEPTH = 12

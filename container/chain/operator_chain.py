@@ -14,7 +14,6 @@ from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.chain.chain_counts import ChainCounts
 from yarrow.container.chain.chain_loops import ChainLoops
 from yarrow.container.chain.chain_time import ChainTime
-from yarrow.container.chain.operator_builder import build_operator
 from yarrow.container.chain.pending_snapshot import OperatorPart
 from yarrow.container.codegen.attribution import Attribution
 from yarrow.container.network.partition import Partition
@@ -26,6 +25,7 @@ from yarrow.container.operators.base import (
     TaskEnvironment,
 )
 from yarrow.container.operators.event_time import WatermarkMaker
+from yarrow.container.operators.registry import build_operator
 from yarrow.container.operators.sinks.collecting import CollectingOperator
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.protocol.failure import OperatorFailure

@@ -28,6 +28,7 @@ from yarrow.container.launch.worker_process import (
     run_worker_process,
     set_process_name,
 )
+from yarrow.container.operators.registry import import_row_operators
 from yarrow.container.protocol.worker_protocol import (
     ForkWorker,
     TemplateReady,
@@ -162,6 +163,7 @@ def preload(entry: str) -> None:
     """Imports what workers need and freezes it for the garbage collector, so that pages stay shared."""
     for name in (*PRELOADED, entry.partition(":")[0]):
         importlib.import_module(name)
+    import_row_operators()
     # The first call in a child would otherwise load the library there.
     ctypes.CDLL(None)
     gc.collect()

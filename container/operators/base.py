@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from yarrow.common.accumulators import Accumulator
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
@@ -25,6 +26,7 @@ from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
+from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode, OperatorSubtaskState, StateHandle
 from yarrow.runtime.snapshot.key_types import key_type_of
 
@@ -172,6 +174,16 @@ class OperatorContext:
         )
 
 
+def declared_type(spec: TypeSpec) -> TypeInformation | None:
+    """The declared type of a spec; None = undeclared."""
+    return None if spec is None else TypeInformation.from_spec(spec)
+
+
+def input_type_of(descriptor: OperatorDescriptor) -> TypeSpec:
+    """The declared type of an operator's first input; None = undeclared, or there is no input."""
+    return descriptor.input_types[0] if descriptor.input_types else None
+
+
 class Operator(ABC):
     """Base of all operators."""
 
@@ -213,6 +225,13 @@ class Operator(ABC):
         #: Timers that have fired.
         self.fired_timers = 0
         self.context: OperatorContext
+
+    @classmethod
+    def of(cls, descriptor: OperatorDescriptor) -> Self:
+        """The operator of a descriptor: here by name and spec, which subclasses with other constructors change."""
+        construct: Any = cls
+        made: Self = construct(descriptor.name, descriptor.spec)
+        return made
 
     def setup(self, context: OperatorContext) -> None:
         """Hands over the context."""

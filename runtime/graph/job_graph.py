@@ -8,12 +8,19 @@ behind it, `JobEdge`s leave from any operator of it.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
-from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+from yarrow.runtime.graph.engine_specs import any_engine_spec
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+
+if TYPE_CHECKING:
+    _AnySpec = OperatorSpec
+else:
+    #: msgspec finds the class of a spec by its tag among these.
+    _AnySpec = any_engine_spec()
 
 #: Version of the encoded form; a Dispatcher refuses any other.
 JOB_GRAPH_VERSION = 1
@@ -31,7 +38,7 @@ class OperatorDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
     id: OperatorID
     name: str
-    spec: AnyOperatorSpec
+    spec: _AnySpec
     uid: str | None = None
     description: str | None = None
     input_types: tuple[TypeSpec, ...] = ()

@@ -150,6 +150,11 @@ class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     function: bytes
     key_selector: bytes | None = None
 
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input; None where it has no keys."""
+        return (self.key_selector,)
+
 
 class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     """Running keyed reduce: emits the new value of the key for each record."""
@@ -180,6 +185,11 @@ class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process
     function: bytes
     key_selectors: tuple[bytes, bytes] | None = None
 
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input; None where it has no keys."""
+        return self.key_selectors or (None, None)
+
 
 class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="broadcast_process"):
     """BroadcastProcessFunction, or KeyedBroadcastProcessFunction where `key_selector` is given.
@@ -190,6 +200,11 @@ class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="bro
     function: bytes
     states: bytes
     key_selector: bytes | None = None
+
+    @property
+    def selector_of_each_input(self) -> tuple[bytes | None, ...]:
+        """The key selector of each input; None where it has no keys."""
+        return (self.key_selector, None)
 
 
 class BatchShape(StrEnum):
@@ -288,29 +303,6 @@ class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
     @property
     def collects_for(self) -> str:
         return self.collect_id
-
-
-AnyOperatorSpec = (
-    SourceOperator
-    | SourceFunctionOperator
-    | RowFunctionOperator
-    | ProjectOperator
-    | TimestampsAndWatermarksOperator
-    | ProcessOperator
-    | ReduceOperator
-    | AggregateOperator
-    | CoFunctionOperator
-    | CoProcessOperator
-    | BroadcastProcessOperator
-    | BatchFunctionOperator
-    | ArrowAggregateOperator
-    | RowsToArrowOperator
-    | ArrowToRowsOperator
-    | SinkFunctionOperator
-    | SinkWriterOperator
-    | PrintOperator
-    | CollectOperator
-)
 
 
 class PartitionerKind(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yarrow.runtime.graph.job_graph import ResultPartitionType
-from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec, StreamKind, TypeSpec
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind, TypeSpec
 from yarrow.runtime.graph.transformations import ChainingStrategy
 
 #: The group of operators for which none was named.
@@ -40,7 +40,7 @@ class StreamNode:
 
     id: int
     name: str
-    spec: AnyOperatorSpec
+    spec: OperatorSpec
     parallelism: int
     #: None = derived from the parallelism of its vertex.
     max_parallelism: int | None

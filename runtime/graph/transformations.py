@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.runtime.graph.operator_spec import AnyOperatorSpec, PartitionerSpec, StreamKind
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind
 
 
 class ChainingStrategy(Enum):
@@ -48,7 +48,7 @@ class Transformation:
 class OperatorTransformation(Transformation):
     """A node that becomes an operator."""
 
-    spec: AnyOperatorSpec
+    spec: OperatorSpec
     reads: tuple[Transformation, ...] = ()
     parallelism: int
     #: None = that of the job.

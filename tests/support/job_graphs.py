@@ -18,7 +18,7 @@ from yarrow.runtime.graph.job_graph import (
     UserCode,
 )
 from yarrow.runtime.graph.operator_spec import (
-    AnyOperatorSpec,
+    OperatorSpec,
     PartitionerKind,
     PartitionerSpec,
     PrintOperator,
@@ -35,7 +35,7 @@ class Stage:
     group: str = "default"
     #: Whether it waits for the stage before it to finish.
     blocking: bool = False
-    operator: AnyOperatorSpec | None = None
+    operator: OperatorSpec | None = None
     max_parallelism: int = 1024
 
 

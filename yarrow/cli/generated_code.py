@@ -48,9 +48,9 @@ def _functions(
     graph: JobGraph, vertex: JobVertex, deployment: Deployment, network: NetworkEnvironment
 ) -> Iterator[CompiledCode]:
     from yarrow.container.chain.chain_compiler import ChainCompiler
-    from yarrow.container.chain.operator_builder import build_operator
     from yarrow.container.network.result_partition import ResultPartition
     from yarrow.container.operators.base import OperatorContext
+    from yarrow.container.operators.registry import build_operator
     from yarrow.container.task.task_builder import TaskBuilder, TaskHooks
 
     task = next(task for task in deployment.tasks if task.vertex_id == vertex.id)

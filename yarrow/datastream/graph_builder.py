@@ -15,8 +15,8 @@ from yarrow.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInform
 from yarrow.datastream.arrow_schemas import schema_bytes, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
-    AnyOperatorSpec,
     ArrowToRowsOperator,
+    OperatorSpec,
     PartitionerSpec,
     RowsToArrowOperator,
     StreamKind,
@@ -74,13 +74,13 @@ class GraphBuilder:
         """Forgets the roots: the next job begins with what is added after it. Ids go on."""
         self._roots.clear()
 
-    def source(self, name: str, spec: AnyOperatorSpec, **settings: Any) -> SourceTransformation:
+    def source(self, name: str, spec: OperatorSpec, **settings: Any) -> SourceTransformation:
         """A source; it becomes part of the job when something reads it."""
         settings.setdefault("parallelism", self._parallelism())
         return SourceTransformation(id=next(self._ids), name=name, spec=spec, **settings)
 
     def one_input(
-        self, read: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+        self, read: Transformation, name: str, spec: OperatorSpec, **settings: Any
     ) -> OneInputTransformation:
         """An operator behind `read`."""
         settings.setdefault("parallelism", self._parallelism())
@@ -90,7 +90,7 @@ class GraphBuilder:
         return made
 
     def two_input(
-        self, first: Transformation, second: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+        self, first: Transformation, second: Transformation, name: str, spec: OperatorSpec, **settings: Any
     ) -> TwoInputTransformation:
         """An operator behind two streams."""
         settings.setdefault("parallelism", self._parallelism())
@@ -103,7 +103,7 @@ class GraphBuilder:
         return made
 
     def sink(
-        self, read: Transformation, name: str, spec: AnyOperatorSpec, **settings: Any
+        self, read: Transformation, name: str, spec: OperatorSpec, **settings: Any
     ) -> SinkTransformation:
         """A sink behind `read`."""
         settings.setdefault("parallelism", self._parallelism())
@@ -188,7 +188,7 @@ class GraphBuilder:
         return self._conversion(read, ROWS_TO_ARROW, RowsToArrowOperator(schema=schema), schema)
 
     def _conversion(
-        self, read: Transformation, name: str, spec: AnyOperatorSpec, schema: bytes | None
+        self, read: Transformation, name: str, spec: OperatorSpec, schema: bytes | None
     ) -> OneInputTransformation:
         # Behind a partition each consumer gets a conversion of its own, which has the consumer's parallelism.
         key = (read, schema if name == ROWS_TO_ARROW else str(spec).encode())

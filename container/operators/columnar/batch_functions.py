@@ -23,6 +23,7 @@ from yarrow.container.operators.columnar.batch_containers import (
     adapter_for,
 )
 from yarrow.container.operators.columnar.lossless_cast import LossyCastError, lossless_cast
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
@@ -34,6 +35,7 @@ class BatchFunctionError(YarrowError):
     came."""
 
 
+@runs(BatchFunctionOperator)
 class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
     """Calls a columnar function once a batch.
 

@@ -21,6 +21,7 @@ from yarrow.container.operators.columnar.aggregate_state import (
     UnsupportedColumnError,
 )
 from yarrow.container.operators.columnar.aggregate_states import state_for
+from yarrow.container.operators.registry import runs
 from yarrow.container.state.vectorized_index import KeyIndex, Slots, grown, key_index
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
@@ -38,6 +39,7 @@ class AggregationError(YarrowError):
     "the key."""
 
 
+@runs(ArrowAggregateOperator)
 class VectorizedAggregation(ColumnarOperator):
     """SUM, MIN, MAX, COUNT and MEAN by key column.
 

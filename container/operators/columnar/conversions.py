@@ -21,6 +21,7 @@ import pyarrow as pa
 from yarrow.common.types import Row, RowKind
 from yarrow.container.operators.base import ColumnarOperator
 from yarrow.container.operators.columnar.arrow_columns import MisfitError, build_columns, build_field
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import DataError
@@ -31,6 +32,7 @@ class ConversionError(DataError):
     """A row that does not fit the declared schema, or a column that has no Python values."""
 
 
+@runs(RowsToArrowOperator)
 class RowsToArrowConverter(BulkRowOperator):
     """Makes a record batch of the rows of each chunk and hands it to `deliver`, which the chain sets."""
 
@@ -91,6 +93,7 @@ def _kinds_of(rows: Sequence[Any]) -> bytes | None:
     return bytes([kind.value for kind in kinds])
 
 
+@runs(ArrowToRowsOperator)
 class ArrowToRowsConverter(ColumnarOperator):
     """Makes a Row with the columns' names, or a tuple, of each row of a batch; structs inside become Rows
     too."""

@@ -13,6 +13,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.process.process_function import ProcessingOperator
+from yarrow.container.operators.registry import runs
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.container.state.registering_backend import NO_KEY
@@ -170,11 +171,12 @@ def _keyed_handle(backend: KeyedStateBackend, descriptor: StateDescriptor) -> St
     raise TypeError(f"apply_to_keyed_state takes the descriptor of a keyed state, not {descriptor!r}")
 
 
+@runs(BroadcastProcessOperator)
 class BroadcastProcessingOperator(ProcessingOperator):
     """Both kinds of broadcast process functions."""
 
     def __init__(self, name: str, spec: BroadcastProcessOperator) -> None:
-        super().__init__(name, spec.function, (spec.key_selector, None))
+        super().__init__(name, spec)
         self._states_blob = spec.states
 
     def setup(self, context: OperatorContext) -> None:

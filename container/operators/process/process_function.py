@@ -14,6 +14,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.event_time import LATE_RECORDS
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator, generate_iteration
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -29,7 +30,7 @@ from yarrow.datastream.time_domain import TimeDomain
 from yarrow.datastream.timerservice import TimerService
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
-from yarrow.runtime.graph.operator_spec import CoProcessOperator, ProcessOperator
+from yarrow.runtime.graph.operator_spec import BroadcastProcessOperator, CoProcessOperator, ProcessOperator
 
 #: Names of the timers among an operator's keyed states.
 EVENT_TIMERS = "_timer_state/event_timers"
@@ -76,28 +77,21 @@ class KeyedElementContext(KeyedProcessFunction.OnTimerContext, KeyedCoProcessFun
         return self.domain
 
 
+@runs(ProcessOperator, CoProcessOperator)
 class ProcessingOperator(FunctionOperator):
-    """Any process function; `selector_blobs` holds the key selector of each input, None where it has no keys."""
+    """Any process function."""
 
     emits_tagged = True
 
-    def __init__(self, name: str, blob: bytes, selector_blobs: Sequence[bytes | None]) -> None:
-        super().__init__(name, blob, keyed=any(blob is not None for blob in selector_blobs))
-        self._selector_blobs = selector_blobs
+    def __init__(
+        self, name: str, spec: ProcessOperator | CoProcessOperator | BroadcastProcessOperator
+    ) -> None:
+        self._selector_blobs = spec.selector_of_each_input
+        super().__init__(name, spec.function, keyed=any(blob is not None for blob in self._selector_blobs))
         # Broadcast state is there without keys, too.
         self.emits_state = True
         #: Records behind the watermark; they are processed all the same.
         self.late_records = 0
-
-    @staticmethod
-    def one_input(name: str, spec: ProcessOperator) -> ProcessingOperator:
-        """For ProcessFunction and KeyedProcessFunction."""
-        return ProcessingOperator(name, spec.function, (spec.key_selector,))
-
-    @staticmethod
-    def two_inputs(name: str, spec: CoProcessOperator) -> ProcessingOperator:
-        """For CoProcessFunction and KeyedCoProcessFunction."""
-        return ProcessingOperator(name, spec.function, spec.key_selectors or (None, None))
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, bear_names
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function, method_of
-from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext
+from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_key
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
 
 #: Name of the state table of reduce and aggregates in snapshots.
@@ -73,8 +75,15 @@ class FoldingOperator(KeyReadingOperator):
         emit(result, timestamp)
 
 
+@runs(ReduceOperator)
 class ReducingOperator(FoldingOperator, FunctionOperator):
     """reduce(function)."""
+
+    @classmethod
+    def of(cls, descriptor: OperatorDescriptor) -> Self:
+        return cls(
+            descriptor.name, cast(ReduceOperator, descriptor.spec), declared_type(descriptor.output_type)
+        )
 
     def __init__(self, name: str, spec: ReduceOperator, output_type: TypeInformation | None) -> None:
         super().__init__(name, spec.function, keyed=True)
@@ -123,8 +132,15 @@ def generate_keyed_update(
     return result
 
 
+@runs(AggregateOperator)
 class FieldAggregation(FoldingOperator):
     """sum, min, max, min_by, max_by, count and mean over one field; None = the record itself."""
+
+    @classmethod
+    def of(cls, descriptor: OperatorDescriptor) -> Self:
+        return cls(
+            descriptor.name, cast(AggregateOperator, descriptor.spec), declared_type(descriptor.output_type)
+        )
 
     def __init__(self, name: str, spec: AggregateOperator, output_type: TypeInformation | None) -> None:
         super().__init__(name)

@@ -10,6 +10,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.runtime.graph.operator_spec import (
@@ -51,6 +52,7 @@ class FunctionOperator(CheckpointedFunctionOperator, RowOperator):
                 self._runtime_context.close_state_functions()
 
 
+@runs(RowFunctionOperator)
 class StatelessFunctionOperator(FunctionOperator, KeyReadingOperator):
     """map, flat_map or filter."""
 
@@ -89,6 +91,7 @@ def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit:
         emit(result, timestamp)
 
 
+@runs(ProjectOperator)
 class ProjectionOperator(RowOperator):
     """Keeps some fields, as a tuple."""
 
@@ -105,6 +108,7 @@ class ProjectionOperator(RowOperator):
         emit(result, timestamp)
 
 
+@runs(CoFunctionOperator)
 class CoStatelessFunctionOperator(FunctionOperator):
     """co_map or co_flat_map: methods map1 / map2, flat_map1 / flat_map2."""
 

@@ -24,10 +24,12 @@ from yarrow.container.operators.event_time import (
     refuse_missing,
     tracker_of,
 )
+from yarrow.container.operators.registry import runs
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.operator_spec import TimestampsAndWatermarksOperator
 
 
+@runs(TimestampsAndWatermarksOperator)
 class TimestampsAndWatermarks(RowOperator, WatermarkMaker):
     """Stamps rows and makes watermarks; see the module's docstring."""
 

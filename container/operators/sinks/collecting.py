@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
-from yarrow.container.operators.base import CollectMessage, ColumnarOperator, Emit
+from yarrow.container.operators.base import CollectMessage, ColumnarOperator, Emit, input_type_of
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.collecting_streams import STREAMS, CollectStream
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
@@ -35,6 +37,7 @@ AWAITS = -1
 _REMEMBERED = 64
 
 
+@runs(CollectOperator)
 class CollectingOperator(BulkRowOperator, ColumnarOperator):
     """Hands rows to the client, one message under way at a time: the answer is the credit for the next.
 
@@ -44,6 +47,10 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
 
     keeps_state_behind_end = True
     engine_lists: ClassVar[Mapping[str, OperatorStateMode]] = {STREAMS: OperatorStateMode.SPLIT}
+
+    @classmethod
+    def of(cls, descriptor: OperatorDescriptor) -> Self:
+        return cls(descriptor.name, cast(CollectOperator, descriptor.spec), input_type_of(descriptor))
 
     def __init__(self, name: str, spec: CollectOperator, type_spec: TypeSpec = None) -> None:
         """`type_spec`: the declared type of the rows."""

@@ -15,6 +15,7 @@ from yarrow.container.operators.base import (
     OperatorContext,
     RowOperator,
 )
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
@@ -52,6 +53,7 @@ class BulkRowOperator(RowOperator):
         raise TypeError(f"operator '{self.name}' takes no rows")
 
 
+@runs(PrintOperator)
 class PrintingOperator(BulkRowOperator):
     """Lines in Flink's form: `identifier:subtask> value`, the subtask only where there are several."""
 
@@ -100,6 +102,7 @@ class RecordSinkContext:
         return self.element_timestamp
 
 
+@runs(SinkFunctionOperator)
 class SinkFunctionCaller(FunctionOperator):
     """invoke(value, context) once a record."""
 

@@ -11,13 +11,20 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function
-from yarrow.container.operators.base import ColumnarOperator, Emit, OperatorContext
+from yarrow.container.operators.base import (
+    ColumnarOperator,
+    Emit,
+    OperatorContext,
+    declared_type,
+    input_type_of,
+)
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
 from yarrow.container.operators.subtask_context import SubtaskContext
@@ -27,6 +34,7 @@ from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
@@ -104,6 +112,7 @@ class WriterContext(SubtaskContext):
         self._timers.register(timestamp, action)
 
 
+@runs(SinkWriterOperator)
 class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     """Writer and committer of a Sink.
 
@@ -117,6 +126,14 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         COMMITTABLES: OperatorStateMode.SPLIT,
         WRITER_STATE: OperatorStateMode.SPLIT,
     }
+
+    @classmethod
+    def of(cls, descriptor: OperatorDescriptor) -> Self:
+        return cls(
+            descriptor.name,
+            cast(SinkWriterOperator, descriptor.spec),
+            declared_type(input_type_of(descriptor)),
+        )
 
     def __init__(self, name: str, spec: SinkWriterOperator, input_type: TypeInformation | None) -> None:
         super().__init__(name)

@@ -20,6 +20,7 @@ from yarrow.container.operators.checkpointed import (
     notify_function_complete,
     snapshot_function,
 )
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.operators.sources.source_watermarks import IngestionTime
@@ -204,6 +205,7 @@ class SourceCancelledError(Exception):
     """Raised inside a SourceFunction's collect after cancel, so that its run() ends."""
 
 
+@runs(SourceFunctionOperator)
 class SourceFunctionHead(SourceHead):
     """Runs a SourceFunction in a thread of its own."""
 

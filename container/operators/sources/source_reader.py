@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment
+from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
     can_be_carried,
@@ -81,6 +82,7 @@ class ReaderContext(SubtaskContext):
         self._environment.wake()
 
 
+@runs(SourceOperator)
 class ReadingSource(SourceHead):
     """Polls the reader of a Source.
 

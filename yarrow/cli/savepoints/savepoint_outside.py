@@ -7,40 +7,24 @@ what becomes of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.checkpointed import initialize_function
-from yarrow.container.operators.sinks.collecting_streams import STREAMS
-from yarrow.container.operators.sinks.sink_writing import COMMITTABLES, WRITER_STATE
-from yarrow.container.operators.sources.source_reader import PROGRESS, SPLITS
+from yarrow.container.operators.registry import operator_class
 from yarrow.container.sources.coordinator_state import load_state
 from yarrow.container.state.operator_state import OperatorStateBackend
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import (
-    CollectOperator,
-    SinkFunctionOperator,
-    SinkWriterOperator,
-    SourceFunctionOperator,
-    SourceOperator,
-)
 from yarrow.runtime.snapshot.handles import OperatorState, OperatorStateMode
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-
-#: The lists that the engine keeps for such an operator, as it asks for them.
-_LISTS: Final[Mapping[type, Mapping[str, OperatorStateMode]]] = {
-    SourceOperator: {SPLITS: OperatorStateMode.SPLIT, PROGRESS: OperatorStateMode.UNION},
-    SinkWriterOperator: {COMMITTABLES: OperatorStateMode.SPLIT, WRITER_STATE: OperatorStateMode.SPLIT},
-    CollectOperator: {STREAMS: OperatorStateMode.SPLIT},
-}
 
 
 def keeps_values(descriptor: OperatorDescriptor) -> bool:
     """Whether it is a source or sink whose values the engine keeps: see check_values."""
-    return type(descriptor.spec) in _LISTS
+    return bool(operator_class(descriptor.spec).engine_lists)
 
 
 def check_values(
@@ -53,10 +37,10 @@ def check_values(
     name = descriptor.name
     handles = [handle for _, part in sorted(state.subtasks.items()) for handle in part.operator]
     backend = OperatorStateBackend(name, handles, reader.of(f"operator '{name}'"), trusted=trusted)
-    for listed, mode in _LISTS[type(descriptor.spec)].items():
+    for listed, mode in operator_class(descriptor.spec).engine_lists.items():
         ask = backend.list_state if mode is OperatorStateMode.SPLIT else backend.union_list_state
         ask(ListStateDescriptor(listed))
-    if state.coordinator is not None and isinstance(descriptor.spec, SourceOperator):
+    if state.coordinator is not None and descriptor.spec.has_enumerator:
         load_state(reader.read(state.coordinator, f"operator '{name}'"), name, trusted=trusted)
 
 
@@ -66,7 +50,7 @@ def initialize_outside(descriptor: OperatorDescriptor, context: Callable[[], Ope
     Raises SnapshotError where types differ, and whatever user code raises.
     """
     spec: Any = descriptor.spec
-    if not isinstance(spec, (SourceFunctionOperator, SinkFunctionOperator)):
+    if not spec.opens_outside:
         return False
     initialize_function(load_function(spec.function, descriptor.name), context(), None)
     return True

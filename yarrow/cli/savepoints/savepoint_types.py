@@ -14,8 +14,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from yarrow.cli.savepoints.savepoint_outside import check_values, initialize_outside, keeps_values
-from yarrow.container.chain.operator_builder import build_operator
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.registry import build_operator
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.snapshot.errors import SavepointMismatchError, SnapshotError
