@@ -1,15 +1,18 @@
 """Files that readers see whole or not at all: written under a name of nobody's, made durable, then renamed.
 
-Owner: any thread; blocking. Nothing is ever overwritten. What a killed writer leaves has a hidden name that begins with
+Owner: any thread; blocking. `write_whole` makes new files on any storage and never overwrites; `replace_whole` puts a
+small local file in the place of an older one. What a killed writer leaves has a hidden name that begins with
 TEMPORARY_PREFIX: whoever owns the folder may remove it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 from collections.abc import Callable, Iterator
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final
 
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, file_system_for, join, scheme_of
@@ -46,6 +49,47 @@ def write_whole(
     before_rename()
     with _cleaned_up(files, temporary, path):
         _rename(files, temporary, path)
+
+
+def replace_whole(
+    path: Path, data: bytes, mode: int = 0o600, before_rename: Callable[[], None] = lambda: None
+) -> None:
+    """Puts a local file of `data` in the place of what is at `path`; when this returns it is durable.
+
+    Readers, and a process that starts after a crash, see the old bytes or the new ones. The file has exactly the
+    permissions `mode`. A symbolic link is replaced, not followed. `before_rename` is called when all bytes are durable.
+    Raises OSError that names `path`; the old file is as it was then, and nothing of the new one is left.
+    """
+    with replacing(path, mode, before_rename) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(
+    path: Path, mode: int = 0o600, before_rename: Callable[[], None] = lambda: None
+) -> Iterator[BinaryIO]:
+    """Yields a file whose bytes take the place of what is at `path` when the block ends; see `replace_whole`.
+
+    Where the block raises, the old file stays. `name` of the yielded file is the path of what has been written so far.
+    """
+    temporary = Path(temporary_name(str(path), RandomIdFactory().hex_id()))
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as file:
+            # Not by `open`, which takes away what the process's umask says.
+            os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        before_rename()
+        os.replace(temporary, path)
+        sync_folder(str(path.parent))
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename, error.filename2 = str(path), None
+        raise
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import cluster, jobmanager, security
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.local import sync_folder
+from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 
@@ -184,9 +186,11 @@ class ClusterDirectory:
 
     def _write_once(self, name: str, data: bytes) -> bytes:
         """Writes a file unless another process has done it meanwhile; what is in it then."""
-        part = self._write_part(name, data)
+        part = self.path / f".{name}.{os.getpid()}"
+        replace_whole(part, data)
         try:
             os.link(part, self.path / name)
+            sync_folder(str(self.path))
         except FileExistsError:
             return (self.path / name).read_bytes()
         finally:
@@ -194,13 +198,4 @@ class ClusterDirectory:
         return data
 
     def _write(self, name: str, data: bytes) -> None:
-        self._write_part(name, data).replace(self.path / name)
-
-    def _write_part(self, name: str, data: bytes) -> Path:
-        part = self.path / f".{name}.{os.getpid()}"
-        descriptor = os.open(
-            part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        return part
+        replace_whole(self.path / name, data)

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
 from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.fs.whole_files import replacing
 
 _STORED_NAME = re.compile(r"[0-9a-f]{32}_(?P<name>[A-Za-z0-9._-]+)")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -66,15 +67,11 @@ class ProgramStore:
         name = base_name(upload_name)
         directory = self._folder()
         stored = directory / f"{self._ids.hex_id()}_{name}"
-        part = stored.with_name(f"{stored.name}.part")
-        try:
-            with part.open("xb") as file:
-                shutil.copyfileobj(content, file)
-            entries = _entries_of(part, name)
-            part.rename(stored)
-            self._entries[stored.name] = entries
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(stored) as file:
+            shutil.copyfileobj(content, file)
+            file.flush()
+            entries = _entries_of(Path(file.name), name)
+        self._entries[stored.name] = entries
         return self.get(stored.name)
 
     def list(self) -> list[Program]:
@@ -86,8 +83,7 @@ class ProgramStore:
         with os.scandir(directory) as entries:
             for entry in entries:
                 match = _STORED_NAME.fullmatch(entry.name)
-                stored = match is not None and not entry.name.endswith(".part")
-                if match is not None and stored and entry.is_file(follow_symlinks=False):
+                if match is not None and entry.is_file(follow_symlinks=False):
                     changed = entry.stat().st_mtime_ns // 1_000_000
                     found.append(Program(entry.name, match["name"], Path(entry.path), changed))
         return sorted(found, key=lambda program: (-program.uploaded_ms, program.id))

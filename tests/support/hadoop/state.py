@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.support.hadoop.errors import HadoopError
 from tests.support.hadoop.layout import Layout
 from tests.support.hadoop.processes import ProcessRecord
+from yarrow.runtime.fs.whole_files import replace_whole
 
 
 @dataclass
@@ -45,9 +46,7 @@ def load(layout: Layout) -> ClusterState | None:
 
 def save(layout: Layout, state: ClusterState) -> None:
     """Replaces the stored state."""
-    written = layout.state.with_suffix(".new")
-    written.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-    os.replace(written, layout.state)
+    replace_whole(layout.state, json.dumps(asdict(state), indent=1).encode(), 0o644)
 
 
 @contextmanager

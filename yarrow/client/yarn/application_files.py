@@ -22,6 +22,7 @@ import msgspec
 
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.gateways import YarnError
 
@@ -170,19 +171,17 @@ class ApplicationFiles:
         """Puts a new file of mode 0600 in the place of whatever is there; a link is replaced, not followed."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=self.folder)
         except OSError as error:
             raise YarnError(
                 f"{self.folder} cannot be written: {error.strerror}. yarn.properties-file.location names the"
                 " folder."
             ) from None
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            replace_whole(path, data)
         except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
-            raise YarnError(f"{path} cannot be written: {error.strerror}.") from None
+            raise YarnError(
+                f"{path} cannot be written: {error.strerror}. yarn.properties-file.location names the folder."
+            ) from None
 
 
 def _is_own(path: Path) -> bool:

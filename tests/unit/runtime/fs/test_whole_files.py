@@ -1,9 +1,10 @@
-"""write_whole: a reader sees the whole file or none, and a failure leaves nothing behind."""
+"""write_whole and replace_whole: a reader sees a whole file, and a failure leaves nothing behind."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +12,13 @@ import pytest
 
 from yarrow.runtime.fs import local
 from yarrow.runtime.fs.file_system import FileSystemError, is_hidden
-from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, FileNotWrittenError, write_whole
+from yarrow.runtime.fs.whole_files import (
+    TEMPORARY_PREFIX,
+    FileNotWrittenError,
+    replace_whole,
+    replacing,
+    write_whole,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -134,3 +141,76 @@ def test_its_name_is_on_the_disk_too(tmp_path: Path) -> None:
         patch.setattr(os, "fsync", noting)
         write_whole(str(tmp_path / "a"), b"?", "7")
     assert synced == [str(tmp_path / f"{TEMPORARY_PREFIX}a-7"), str(tmp_path)]
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_leaves_the_old_file_or_the_new_one(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "small"
+    replace_whole(path, b"the old bytes")
+    child = os.fork()
+    if child == 0:
+        try:
+            replace_whole(path, b"new", before_rename=lambda: killed() if moment == "before" else None)
+            killed()
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert path.read_bytes() == (b"the old bytes" if moment == "before" else b"new")
+    left = [name for name in names(tmp_path) if name != "small"]
+    assert all(name.startswith(TEMPORARY_PREFIX) for name in left) and len(left) == (moment == "before")
+
+
+def test_bytes_are_durable_before_the_name_and_the_name_before_the_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        steps.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.partition("-")[0])
+        fsync(descriptor)
+
+    def replaced(source: Path, target: Path) -> None:
+        steps.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    replace_whole(tmp_path / "small", b"x")
+    assert steps == ["_tmp", "replace", tmp_path.name.partition("-")[0]]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o666])
+def test_a_replaced_file_has_the_mode_that_was_asked_for(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(b"old")
+    path.chmod(0o777)
+    replace_whole(path, b"new", mode)
+    assert path.stat().st_mode & 0o7777 == mode
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "others").write_bytes(b"theirs")
+    (tmp_path / "small").symlink_to(tmp_path / "others")
+    replace_whole(tmp_path / "small", b"ours")
+    assert (tmp_path / "others").read_bytes() == b"theirs" and not (tmp_path / "small").is_symlink()
+
+
+def test_a_replacement_that_fails_leaves_the_old_file_and_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    replace_whole(path, b"old")
+    with pytest.raises(RuntimeError), replacing(path) as file:
+        file.write(b"half of the n")
+        raise RuntimeError
+    assert path.read_bytes() == b"old" and names(tmp_path) == ["small"]
+    missing = tmp_path / "no folder" / "small"
+    with pytest.raises(FileNotFoundError, match=re.escape(f"'{missing}'")):
+        replace_whole(missing, b"x")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=re.escape(f"'{tmp_path / 'folder'}'")):
+        replace_whole(tmp_path / "folder", b"x")
+    assert names(tmp_path) == ["folder", "small"]

@@ -25,6 +25,7 @@ from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.yarn.environment_use import is_stored, last_use, note_use
 
 _HIDDEN = "_upload-"
@@ -89,9 +90,7 @@ class EnvironmentMemory:
         latest = dict(list(entries.items())[-_REMEMBERED:])
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            new.write_bytes(msgspec.json.encode(latest))
-            new.replace(self._path)
+            replace_whole(self._path, msgspec.json.encode(latest))
 
     def _read(self) -> dict[str, KnownEnvironment]:
         try:
