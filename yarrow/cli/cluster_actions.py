@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import typer
 
-from yarrow.cli import flags
-from yarrow.cli.action import Given, action
 from yarrow.cli.flag_settings import (
     application_settings,
     configuration,
@@ -16,6 +14,8 @@ from yarrow.cli.flag_settings import (
     settings_of,
     show_yarn,
 )
+from yarrow.cli.parameters import flags
+from yarrow.cli.parameters.action import Given, action
 from yarrow.client.errors import CommandError
 
 
@@ -42,8 +42,8 @@ from yarrow.client.errors import CommandError
 )
 def session(given: Given) -> None:
     """Starts a session on YARN, or attaches to one with -id; on standard input it takes `stop` and `help`."""
+    from yarrow.cli.parameters.yarn_flags import YarnFlags, say_of_running_session, say_without_effect
     from yarrow.cli.session_command import attach, start
-    from yarrow.cli.yarn_flags import YarnFlags, say_of_running_session, say_without_effect
     from yarrow.client.targets import YARN_CLUSTER
 
     address, detached = given["address"], given["detached"]

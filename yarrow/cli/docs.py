@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from yarrow.cli.action import Action
-from yarrow.cli.flags import Flag
 from yarrow.cli.main import app
+from yarrow.cli.parameters.action import Action
+from yarrow.cli.parameters.flags import Flag
 
 HEADING = "## The flags of each action"
 DEFAULT_TARGET = Path(__file__).resolve().parents[2] / "docs" / "cli.md"

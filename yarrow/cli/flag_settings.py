@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from yarrow.client.errors import CommandError
 
 if TYPE_CHECKING:
-    from yarrow.cli.action import Given
+    from yarrow.cli.parameters.action import Given
+    from yarrow.cli.parameters.yarn_flags import YarnFlags
     from yarrow.cli.program import Program
-    from yarrow.cli.yarn_flags import YarnFlags
     from yarrow.client.rest.rest_client import RestClient
     from yarrow.runtime.config.settings import Settings
 
@@ -44,8 +44,8 @@ def settings_of(
     `flags`: in place of the flags of YARN that were given. `values`: keys that go before those of the flags.
     Raises ConfigError for what cannot be.
     """
+    from yarrow.cli.parameters.yarn_flags import YarnFlags
     from yarrow.cli.targets import with_target
-    from yarrow.cli.yarn_flags import YarnFlags
 
     config = configuration(given).overlay({**given.settings(), **(values or {})}, "the command line")
     config = with_target(config, target, address, flags or YarnFlags(**given.of_yarn()))
@@ -74,7 +74,7 @@ def rest_of(given: Given) -> RestClient:
 
 def application_settings(given: Given) -> Settings:
     """The settings with which an application on YARN is found, by id or name."""
-    from yarrow.cli.yarn_flags import YarnFlags
+    from yarrow.cli.parameters.yarn_flags import YarnFlags
 
     return settings_of(given, "yarn-session", None, YarnFlags(application_id=given["application"]))
 

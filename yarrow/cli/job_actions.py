@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from yarrow.cli import flags
-from yarrow.cli.action import Given, action
 from yarrow.cli.flag_settings import rest_of
+from yarrow.cli.parameters import flags
+from yarrow.cli.parameters.action import Given, action
 from yarrow.client.errors import CommandError
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")

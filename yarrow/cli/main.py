@@ -13,8 +13,8 @@ from typing import Any
 import typer
 
 from yarrow.cli import cluster_actions, job_actions, program_actions
-from yarrow.cli.action import Action
 from yarrow.cli.errors import exit_status, report_failure
+from yarrow.cli.parameters.action import Action
 from yarrow.client.errors import CommandError
 
 _HELP = {"help_option_names": ["-h", "--help"]}

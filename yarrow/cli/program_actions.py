@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typer
 
-from yarrow.cli import flags
-from yarrow.cli.action import Given, action
 from yarrow.cli.flag_settings import program_of, settings_of, show_yarn
+from yarrow.cli.parameters import flags
+from yarrow.cli.parameters.action import Given, action
 from yarrow.client.errors import CommandError
 
 _RUN = (
@@ -51,16 +51,16 @@ def run(given: Given) -> None:
 @action(*_RUN)
 def run_application(given: Given) -> None:
     """Runs a program in an application of its own on YARN; main() runs there, nothing of it here."""
-    from yarrow.cli.yarn_flags import application_target
+    from yarrow.cli.parameters.yarn_flags import application_target
 
     _run(given, application_target(given["target"] or given["executor"]))
 
 
 def _run(given: Given, target: str | None) -> None:
     from yarrow.cli.client_interpreter import go_on_in_client_interpreter
+    from yarrow.cli.parameters.yarn_flags import YarnFlags, say_of_running_session, say_without_effect
     from yarrow.cli.run_command import run as run_it
     from yarrow.cli.targets import with_default_target
-    from yarrow.cli.yarn_flags import YarnFlags, say_of_running_session, say_without_effect
     from yarrow.client.targets import YARN_APPLICATION, YARN_SESSION
     from yarrow.runtime.config.options import execution
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yarrow
-from yarrow.cli.yarn_flags import YarnFlags, check_flags, target_of, with_flags
+from yarrow.cli.parameters.yarn_flags import YarnFlags, check_flags, target_of, with_flags
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.masters import follows_leader, masters_rest_client, split_address
 from yarrow.client.targets import REMOTE, YARN_CLUSTER, YARN_SESSION, YARN_TARGETS

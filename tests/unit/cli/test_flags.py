@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from yarrow.cli import docs, flags
-from yarrow.cli.action import Given
-from yarrow.cli.flags import Flag, Through
+from yarrow.cli import docs
 from yarrow.cli.main import app
-from yarrow.cli.yarn_flags import YarnFlags
+from yarrow.cli.parameters import flags
+from yarrow.cli.parameters.action import Given
+from yarrow.cli.parameters.flags import Flag, Through
+from yarrow.cli.parameters.yarn_flags import YarnFlags
 from yarrow.runtime.config.options import OPTION_OF_NAME
 from yarrow.runtime.config.settings import Settings
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.cli.flags import in_megabytes
-from yarrow.cli.session_command import properties_of
-from yarrow.cli.targets import rest_client, with_session, with_target
-from yarrow.cli.yarn_flags import (
+from yarrow.cli.parameters.flags import in_megabytes
+from yarrow.cli.parameters.yarn_flags import (
     YarnFlags,
     application_target,
     say_of_running_session,
     target_of,
 )
+from yarrow.cli.session_command import properties_of
+from yarrow.cli.targets import rest_client, with_session, with_target
 from yarrow.client.errors import CommandError
 from yarrow.client.yarn.application_files import ApplicationFiles, SessionProperties
 from yarrow.client.yarn.applications import application_of, rest_of

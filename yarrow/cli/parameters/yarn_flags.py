@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from yarrow.cli.flags import OF_THE_START, YARN_FLAGS, of_run
+from yarrow.cli.parameters.flags import OF_THE_START, YARN_FLAGS, of_run
 from yarrow.client.errors import CommandError
 from yarrow.client.targets import YARN_APPLICATION, YARN_CLUSTER, YARN_PER_JOB, YARN_SESSION, YARN_TARGETS
 from yarrow.runtime.config.options import OPTION_OF_NAME, execution, yarn

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from yarrow.cli.flags import Flag, Through
+from yarrow.cli.parameters.flags import Flag, Through
 
 
 class Given(Mapping[str, Any]):
