@@ -18,7 +18,7 @@ from yarrow.am.checkpoint.events import (
     DoubtSettled,
     Event,
     FailJob,
-    JobEnds,
+    JobEndEvent,
     LocationFailed,
     LocationReady,
     MetadataFailed,
@@ -176,7 +176,7 @@ class CheckpointCoordinator:
                 self._decider.tasks_restart()
                 self.ends_with_savepoint = False
                 return self._abort_all(restart_cause(cause))
-            case JobEnds(cause):
+            case JobEndEvent(cause):
                 return self._end(cause)
 
     # Beginning.

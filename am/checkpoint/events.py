@@ -113,7 +113,7 @@ class TasksRestart:
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnds:
+class JobEndEvent:
     """The job runs no more."""
 
     cause: str
@@ -129,7 +129,7 @@ Event = (
     | DoubtSettled
     | TasksFinished
     | TasksRestart
-    | JobEnds
+    | JobEndEvent
     | AcknowledgeCheckpoint
     | AcknowledgeCoordinator
     | DeclineCheckpoint

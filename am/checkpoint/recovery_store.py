@@ -29,7 +29,7 @@ class CheckpointPointer:
     """A completed checkpoint, as the next master finds it."""
 
     checkpoint_id: int
-    #: What CheckpointStorage.open takes; never "".
+    #: What SnapshotStorage.open takes; never "".
     path: str
     #: Leadership under which it was stored. Those of one job never fall with rising ids of checkpoints.
     epoch: int

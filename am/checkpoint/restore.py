@@ -34,10 +34,10 @@ from yarrow.runtime.snapshot import storage as storages
 from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
 from yarrow.runtime.snapshot.errors import SnapshotError, SnapshotNotFoundError
 from yarrow.runtime.snapshot.storage import (
-    CheckpointStorage,
     EarlierCheckpoint,
-    FileSystemCheckpointStorage,
-    JobManagerCheckpointStorage,
+    FileSystemSnapshotStorage,
+    JobManagerSnapshotStorage,
+    SnapshotStorage,
 )
 from yarrow.runtime.snapshot.trust import SnapshotTrust, check_trust
 
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 class StartingPoint:
     """What a JobMaster needs to take checkpoints and to restore them."""
 
-    storage: CheckpointStorage
+    storage: SnapshotStorage
     #: Pointers to what this job completes.
     recovery: CheckpointRecoveryStore
     restored: CompletedCheckpoint | None = None
@@ -113,7 +113,7 @@ def starting_point(
 
 def in_memory(job_id: JobID) -> StartingPoint:
     """A job that begins anew and keeps its checkpoints in the master's memory."""
-    return StartingPoint(JobManagerCheckpointStorage(job_id), InMemoryCheckpointRecovery().of_job(job_id))
+    return StartingPoint(JobManagerSnapshotStorage(job_id), InMemoryCheckpointRecovery().of_job(job_id))
 
 
 def remove_checkpoints(
@@ -159,14 +159,14 @@ def unpointed(
 
 
 def remove_unpointed(
-    storage: CheckpointStorage, recovery: CheckpointRecoveryStore, kept: Collection[int] = ()
+    storage: SnapshotStorage, recovery: CheckpointRecoveryStore, kept: Collection[int] = ()
 ) -> None:
     """Of a job that has ended and keeps these checkpoints alone. Blocking; errors as of storage and recovery."""
     for left in unpointed(storage.earlier(), recovery, kept):
         storage.discard(left)
 
 
-def _earlier(storage: CheckpointStorage, settings: CheckpointSettings) -> Sequence[EarlierCheckpoint]:
+def _earlier(storage: SnapshotStorage, settings: CheckpointSettings) -> Sequence[EarlierCheckpoint]:
     """Of a job that takes no checkpoints by itself they may be where nobody reaches them."""
     try:
         return storage.earlier()
@@ -240,7 +240,7 @@ def _owned_as(checkpoint: CompletedCheckpoint, pointer: CheckpointPointer) -> Co
 
 def _storage(
     job_id: JobID, settings: CheckpointSettings, ids: IdFactory | None, secret: bytes
-) -> CheckpointStorage:
+) -> SnapshotStorage:
     directory = settings.directory
     if directory and settings.storage is not StorageKind.CUSTOM:
         checked_path(directory, "execution.checkpointing.dir")
@@ -251,7 +251,7 @@ def _storage(
     if settings.storage is StorageKind.JOB_MANAGER:
         if directory:
             _probe(directory, ids)
-        return JobManagerCheckpointStorage(
+        return JobManagerSnapshotStorage(
             job_id,
             max_state_size=settings.max_inline_state,
             message_limit=settings.message_limit,
@@ -267,12 +267,12 @@ def _storage(
         )
     if settings.interval is not None:
         _probe(directory, ids)
-    return FileSystemCheckpointStorage(
+    return FileSystemSnapshotStorage(
         directory, job_id, inline_threshold=settings.inline_threshold, ids=ids, secret=secret
     )
 
 
-def _custom_storage(job_id: JobID, settings: CheckpointSettings, secret: bytes) -> CheckpointStorage:
+def _custom_storage(job_id: JobID, settings: CheckpointSettings, secret: bytes) -> SnapshotStorage:
     context = StorageContext(
         job_id=job_id,
         settings=settings.keys,
@@ -305,7 +305,7 @@ def _probe(directory: str, ids: IdFactory | None) -> None:
 
 
 def _restored(
-    job: JobGraph, settings: CheckpointSettings, storage: CheckpointStorage, trust: SnapshotTrust
+    job: JobGraph, settings: CheckpointSettings, storage: SnapshotStorage, trust: SnapshotTrust
 ) -> tuple[JobGraph, CompletedCheckpoint]:
     # Key groups bring numpy along, which a master loads when it restores something.
     from yarrow.runtime.snapshot.assignment import assign

@@ -27,7 +27,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
@@ -35,7 +35,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobReplaced,
     RescaleEnded,
     RescaleSlotsAnswered,
-    ResetReader,
+    ResetReaderAction,
     SchedulerAction,
     SlotsAccepted,
     TasksRestarting,
@@ -143,7 +143,7 @@ class SchedulerDecisions(RpcEndpoint):
                 pass  # The answer to the offer: `offer_slots` takes it from the actions.
             case Deploy(executions):
                 self._deploy(executions)
-            case CancelTasks(resource_id, attempts):
+            case CancelTasksAction(resource_id, attempts):
                 if (link := self._links.get(resource_id)) is not None:
                     link.cancel(attempts)
             case FreeSlot() if self.graph.machine.is_terminal:
@@ -167,7 +167,7 @@ class SchedulerDecisions(RpcEndpoint):
                 self._rescaling.slots_answered(failure)
             case RescaleEnded(failure):
                 self._rescaling.ended(failure)
-            case ResetReader():
+            case ResetReaderAction():
                 self._events.reset_reader(action, self._checkpoints.checkpoint_id)
             case JobEnded(status):
                 text = f"the job is {status.value}"

@@ -28,7 +28,7 @@ class RestServerError(YarrowError):
     """The server cannot be reached where it should be, or by whom it should not: the message names host and ports."""
 
 
-class RestError(YarrowError):
+class RequestRefusedError(YarrowError):
     """A request is refused with this status."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -38,21 +38,21 @@ class RestError(YarrowError):
         self.headers = dict(headers or {})
 
 
-class BadRequestError(RestError):
+class BadRequestError(RequestRefusedError):
     """The request itself is wrong."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.BAD_REQUEST, message)
 
 
-class NotFoundError(RestError):
+class NotFoundError(RequestRefusedError):
     """There is no such thing."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.NOT_FOUND, message)
 
 
-class UnauthorizedError(RestError):
+class UnauthorizedError(RequestRefusedError):
     """The client has not shown that it may come in; it holds no connection either."""
 
     def __init__(self, message: str) -> None:
@@ -61,21 +61,21 @@ class UnauthorizedError(RestError):
         )
 
 
-class ForbiddenError(RestError):
+class ForbiddenError(RequestRefusedError):
     """The request is understood and not allowed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.FORBIDDEN, message)
 
 
-class ConflictError(RestError):
+class ConflictError(RequestRefusedError):
     """The thing is not in a state in which this can be done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(HTTPStatus.CONFLICT, message)
 
 
-class ProgramFailedError(RestError):
+class UploadedProgramFailedError(RequestRefusedError):
     """The main of an uploaded program failed, ended early or took too long; ends with what it wrote."""
 
     def __init__(self, message: str) -> None:
@@ -106,7 +106,7 @@ _STATUS_BY_NAME = {
 
 def status_of(error: YarrowError) -> int:
     """The HTTP status that an error is answered with."""
-    if isinstance(error, RestError):
+    if isinstance(error, RequestRefusedError):
         return error.status
     for kind, status in _STATUS:
         if isinstance(error, kind):

@@ -25,7 +25,7 @@ ANSWER_GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OperationOutcome:
     """How an operation ended: its value, or the class and text of its error."""
 
     value: Any = None
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Operation:
-    task: asyncio.Task[Outcome]
+    task: asyncio.Task[OperationOutcome]
     ended: float | None = None
     #: Set when somebody has been told how it ended.
     answered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,7 +67,7 @@ class Operations:
             task.add_done_callback(lambda done: self._ended(operation))
         return chosen
 
-    def outcome(self, scope: str, trigger_id: str) -> Outcome | None:
+    def outcome(self, scope: str, trigger_id: str) -> OperationOutcome | None:
         """How it ended; None while it goes on. NotFoundError for an id that is unknown or forgotten."""
         self._forget()
         operation = self._operations.get((scope, trigger_id.lower()))
@@ -111,8 +111,10 @@ class Operations:
                 del self._operations[key]
 
 
-async def _outcome(work: Coroutine[Any, Any, Any]) -> Outcome:
+async def _outcome(work: Coroutine[Any, Any, Any]) -> OperationOutcome:
     try:
-        return Outcome(value=await work)
+        return OperationOutcome(value=await work)
     except Exception as error:
-        return Outcome(error_class=qualified_name(type(error)), error_text=str(error) or type(error).__name__)
+        return OperationOutcome(
+            error_class=qualified_name(type(error)), error_text=str(error) or type(error).__name__
+        )

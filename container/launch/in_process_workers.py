@@ -21,7 +21,7 @@ from yarrow.runtime.common.ids import WorkerID
 _log = logging.getLogger(__name__)
 
 
-class WorkerThread(Protocol):
+class ServingThread(Protocol):
     """What serves a control socket in a thread of its own: `threading.Thread` has these methods."""
 
     def start(self) -> None: ...
@@ -31,13 +31,13 @@ class WorkerThread(Protocol):
 
 #: Makes the thread that serves the socket; it ends at StopWorker and at the socket's end, and closes the
 #: socket.
-WorkerThreadFactory = Callable[[socket.socket], WorkerThread]
+WorkerThreadFactory = Callable[[socket.socket], ServingThread]
 
 
 class ThreadWorker:
     """A worker that is a thread."""
 
-    def __init__(self, thread: WorkerThread, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, thread: ServingThread, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.pid = os.getpid()
         self.exited: asyncio.Future[WorkerExit] = loop.create_future()
         self._thread = thread

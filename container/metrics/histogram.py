@@ -22,7 +22,7 @@ QUANTILES = {
 WINDOW = 128
 
 
-class Histogram:
+class WindowedHistogram:
     """Count and sum of all values; minimum, maximum, mean, deviation and quantiles of the last `size`."""
 
     def __init__(self, size: int = WINDOW) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import inf
 
 from yarrow.common.metrics import Counter, Distribution, Meter, MetricGroup
-from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.metrics.rate import RateBetweenReadings
 
@@ -66,7 +66,7 @@ class TaskMeter(Meter):
         return (self._count - samples[0][1]) / elapsed if elapsed > 0 else 0.0
 
 
-class TaskDistribution(Histogram, Distribution):
+class TaskDistribution(WindowedHistogram, Distribution):
     """Count, sum, minimum, maximum and mean of all reported values, and quantiles of the last ones."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class MetricRegistry:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._readers: dict[str, Callable[[], float | None]] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._histograms: dict[str, WindowedHistogram] = {}
 
     def register(self, name: str, reader: Callable[[], float | None]) -> None:
         """A metric read by calling `reader`; a second one of a name replaces the first.
@@ -106,7 +106,7 @@ class MetricRegistry:
         self.register(name, total)
         self.register(f"{name}PerSecond", RateBetweenReadings(total))
 
-    def register_histogram(self, name: str, histogram: Histogram) -> None:
+    def register_histogram(self, name: str, histogram: WindowedHistogram) -> None:
         """A histogram, reported as one value a field: `<name>_min`, `<name>_p99` and so on."""
         self._histograms[name] = histogram
 

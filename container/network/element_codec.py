@@ -32,7 +32,7 @@ from yarrow.runtime.data.elements import (
     WatermarkStatus,
 )
 from yarrow.runtime.data.errors import SerializationError
-from yarrow.runtime.data.serializers.serializers import TypeSerializer, dump_timestamps, load_timestamps
+from yarrow.runtime.data.serializers.serializers import RowsSerializer, dump_timestamps, load_timestamps
 
 Buffer = bytes | bytearray | memoryview
 
@@ -56,7 +56,7 @@ class ElementCodec:
 
     def __init__(
         self,
-        row_serializer: TypeSerializer,
+        row_serializer: RowsSerializer,
         schema: pa.Schema | None = None,
         edge: str = "",
         producer: str = "",

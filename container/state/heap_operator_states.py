@@ -30,7 +30,7 @@ class FrozenOperatorState(NamedTuple):
     elements: Callable[[], Iterable[bytes]]
 
 
-class HeapListState(ListState[Any]):
+class HeapOperatorListState(ListState[Any]):
     """A list of one subtask."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any
 from yarrow.container.state.heap_operator_states import (
     FrozenOperatorState,
     HeapBroadcastState,
-    HeapListState,
+    HeapOperatorListState,
     ReadOnlyBroadcastView,
     load_entries,
 )
@@ -80,7 +80,7 @@ class OperatorStateBackend(OperatorStateStore):
     ) -> None:
         self._operator = operator_name
         self._trusted = trusted
-        self._states: dict[str, HeapListState | HeapBroadcastState] = {}
+        self._states: dict[str, HeapOperatorListState | HeapBroadcastState] = {}
         self._restored: dict[str, list[_Restored]] = {}
         for handle in restored:
             assert read is not None
@@ -130,11 +130,11 @@ class OperatorStateBackend(OperatorStateStore):
         if known is None:
             known = self._restore_list(descriptor, mode)
             self._states[descriptor.get_name()] = known
-        assert isinstance(known, HeapListState)
+        assert isinstance(known, HeapOperatorListState)
         known.check(self._operator, descriptor.elem_type_info)
         return known
 
-    def _known(self, name: str, mode: OperatorStateMode) -> HeapListState | HeapBroadcastState | None:
+    def _known(self, name: str, mode: OperatorStateMode) -> HeapOperatorListState | HeapBroadcastState | None:
         known = self._states.get(name)
         if known is not None and known.mode is not mode:
             raise InvalidProgramError(
@@ -145,7 +145,9 @@ class OperatorStateBackend(OperatorStateStore):
 
     # ------------------------------------------------------------------ restore
 
-    def _restore_list(self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode) -> HeapListState:
+    def _restore_list(
+        self, descriptor: ListStateDescriptor[Any], mode: OperatorStateMode
+    ) -> HeapOperatorListState:
         name, declared = descriptor.get_name(), descriptor.elem_type_info
         serializer = value_serializer(declared, name, self._operator)
         values: list[Any] = []
@@ -154,7 +156,7 @@ class OperatorStateBackend(OperatorStateStore):
                 restored.state.value, declared, self._operator, name, trusted=self._trusted
             )
             values += [reader.load_value(element) for element in restored.elements()]
-        return HeapListState(name, mode, declared, serializer, values)
+        return HeapOperatorListState(name, mode, declared, serializer, values)
 
     def _restore_broadcast(self, descriptor: MapStateDescriptor[Any, Any]) -> HeapBroadcastState:
         name, key_type, value_type = (

@@ -14,7 +14,7 @@ import msgspec
 from yarrow.container.protocol.errors import NotReadyForCheckpointError
 from yarrow.container.protocol.worker_protocol import BeginCheckpoint, CheckpointNotification, ResetReader
 from yarrow.container.supervisor.job_connection import JobConnection
-from yarrow.container.supervisor.slot_table import Slot, SlotTable
+from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlot
 from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -84,7 +84,7 @@ class JobCheckpoints:
         if worker is not None:
             worker.handle.send(ResetReader(reset=reset))
 
-    def _slot_of_coordinator(self, job_id: JobID, operator_id: OperatorID) -> Slot | None:
+    def _slot_of_coordinator(self, job_id: JobID, operator_id: OperatorID) -> TaskExecutorSlot | None:
         began = self._coordinators.get((job_id, operator_id))
         return None if began is None else slot_of_attempt(self._table.of_job(job_id), began, hosted=True)
 
@@ -95,7 +95,9 @@ class JobCheckpoints:
                 yield slot.index, worker
 
 
-def slot_of_attempt(slots: tuple[Slot, ...], attempt: ExecutionAttemptID, *, hosted: bool) -> Slot | None:
+def slot_of_attempt(
+    slots: tuple[TaskExecutorSlot, ...], attempt: ExecutionAttemptID, *, hosted: bool
+) -> TaskExecutorSlot | None:
     """The slot that runs an attempt, or ever ran it where `hosted`."""
     for slot in slots:
         if attempt in (slot.hosted if hosted else slot.tasks):

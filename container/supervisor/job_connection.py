@@ -65,7 +65,7 @@ class FailedSlot(msgspec.Struct, frozen=True):
     cause: FailureCause
 
 
-class EndOfData(msgspec.Struct, frozen=True):
+class EndReport(msgspec.Struct, frozen=True):
     """A task has put out all its records and waits for its last checkpoint."""
 
     attempt_id: ExecutionAttemptID
@@ -75,7 +75,7 @@ Report = (
     TaskExecutionStateUpdate
     | OperatorEvent
     | FailedSlot
-    | EndOfData
+    | EndReport
     | AcknowledgeCheckpoint
     | AcknowledgeCoordinator
     | DeclineCheckpoint
@@ -288,7 +288,7 @@ class JobConnection:
         match report:
             case FailedSlot():
                 await gateway.fail_slot(self._resource_id, report.allocation_id, report.cause)
-            case EndOfData():
+            case EndReport():
                 await gateway.notify_end_of_data(self.job_id, (report.attempt_id,))
             case OperatorEvent():
                 await gateway.send_operator_event(report)

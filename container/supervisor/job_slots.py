@@ -24,7 +24,7 @@ from yarrow.container.supervisor.job_checkpoints import JobCheckpoints
 from yarrow.container.supervisor.job_connection import FailedSlot, JobConnection
 from yarrow.container.supervisor.lost_worker import lost_worker_cause
 from yarrow.container.supervisor.output_files import OutputFiles
-from yarrow.container.supervisor.slot_table import Slot, SlotState, SlotTable
+from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlot, TaskExecutorSlotState
 from yarrow.container.supervisor.slot_tasks import SlotTasks
 from yarrow.container.supervisor.slot_workers import SlotWorkers
 from yarrow.container.supervisor.worker_handle import WorkerHandle
@@ -191,7 +191,7 @@ class JobSlots:
         worker = self.workers.get(index)
         if worker is None or slot is None:
             return
-        if slot.state is not SlotState.ALLOCATED:
+        if slot.state is not TaskExecutorSlotState.ALLOCATED:
             worker.handle.stop("its slot was given up before it was ready", self._release_grace)
             return
         job = self._jobs[job_id]
@@ -212,7 +212,7 @@ class JobSlots:
             return ""
         path = await job.interpreter.path()
         slot = self.table.find(allocation_id)
-        if slot is None or slot.state is not SlotState.ALLOCATED:
+        if slot is None or slot.state is not TaskExecutorSlotState.ALLOCATED:
             raise WorkerStartError("its slot was given up before its interpreter was ready")
         return path
 
@@ -221,7 +221,7 @@ class JobSlots:
         if slot is None:
             return  # Its worker had been launched and has ended: all was done then.
         job = self._jobs.get(job_id)
-        unwanted = slot.state is SlotState.RELEASING
+        unwanted = slot.state is TaskExecutorSlotState.RELEASING
         _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
         if not unwanted and job is not None:
             is_final = isinstance(error, UnfitInterpreterError)
@@ -239,7 +239,7 @@ class JobSlots:
 
     def _check_accepted(self, allocation_id: AllocationID) -> None:
         slot = self.table.find(allocation_id)
-        if slot is not None and slot.state is SlotState.ALLOCATED:
+        if slot is not None and slot.state is TaskExecutorSlotState.ALLOCATED:
             self.free(
                 allocation_id,
                 f"its JobMaster did not accept it within {self._slot_timeout:g} s (taskmanager.slot.timeout)",
@@ -248,7 +248,7 @@ class JobSlots:
     def on_slots_accepted(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
         for allocation_id in allocations:
             slot = self.table.find(allocation_id)
-            if slot is not None and slot.state is SlotState.ALLOCATED:
+            if slot is not None and slot.state is TaskExecutorSlotState.ALLOCATED:
                 self.table.activate(allocation_id)
 
     def on_slots_rejected(self, job: JobConnection, allocations: tuple[AllocationID, ...]) -> None:
@@ -292,7 +292,7 @@ class JobSlots:
                 f"{', '.join(ended.threads_left)} running"
             )
 
-    def slot_at(self, index: int) -> Slot:
+    def slot_at(self, index: int) -> TaskExecutorSlot:
         """The slot of that index."""
         return next(slot for slot in self.table if slot.index == index)
 
@@ -307,11 +307,11 @@ class JobSlots:
         allocation_id = slot.owner.allocation_id
         job = self._jobs.get(slot.owner.job_id)
         cause = lost_worker_cause(slot.index, end, slot.tasks, call, tail, worker.end_cause)
-        if slot.state is SlotState.ACTIVE or slot.tasks:
+        if slot.state is TaskExecutorSlotState.ACTIVE or slot.tasks:
             _log.log(logging.WARNING if slot.tasks else logging.INFO, "%s", cause.message)
         if job is not None:
             self._report_lost(slot, job, cause)
-            replaced = slot.state is SlotState.ACTIVE and not worker.stopped
+            replaced = slot.state is TaskExecutorSlotState.ACTIVE and not worker.stopped
             if replaced and not self._dies_too_often(slot.index):
                 self._replace_worker(slot.index, job, allocation_id, cause.message)
                 return
@@ -331,9 +331,9 @@ class JobSlots:
         self.table.lose_worker(allocation_id, cause)
         self._endpoint.spawn(self._bring_up(index, job.job_id, allocation_id), f"slot-{index}")
 
-    def _report_lost(self, slot: Slot, job: JobConnection, cause: FailureCause) -> None:
+    def _report_lost(self, slot: TaskExecutorSlot, job: JobConnection, cause: FailureCause) -> None:
         assert slot.owner is not None
-        if slot.state is not SlotState.RELEASING:
+        if slot.state is not TaskExecutorSlotState.RELEASING:
             job.report(FailedSlot(slot.owner.allocation_id, cause))
             return
         now = self._clock.epoch_ms()

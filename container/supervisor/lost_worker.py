@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from yarrow.container.launch.worker_launcher import WorkerExit
 from yarrow.container.protocol.errors import WorkerLostError
 from yarrow.container.protocol.worker_protocol import CurrentUserCall
-from yarrow.container.supervisor.slot_table import TaskName
+from yarrow.container.supervisor.slot_table import SubtaskName
 from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -27,7 +27,7 @@ _NAMED_TASKS = 3
 def lost_worker_cause(
     slot_index: int,
     end: WorkerExit,
-    tasks: Mapping[ExecutionAttemptID, TaskName],
+    tasks: Mapping[ExecutionAttemptID, SubtaskName],
     call: CurrentUserCall | None,
     tail: str,
     supervisor_cause: str = "",
@@ -79,7 +79,7 @@ def _without_other_threads(tail: str) -> str:
     return "\n".join([*reason[-1:], f"{crashed}{shown[0]}", *shown[1:]])
 
 
-def _doing(tasks: Mapping[ExecutionAttemptID, TaskName], call: CurrentUserCall | None) -> str:
+def _doing(tasks: Mapping[ExecutionAttemptID, SubtaskName], call: CurrentUserCall | None) -> str:
     if call is not None:
         task = tasks.get(call.attempt_id)
         where = f" (subtask {task.subtask + 1}/{task.parallelism})" if task is not None else ""

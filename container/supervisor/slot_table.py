@@ -22,7 +22,7 @@ from yarrow.runtime.common.state_machine import StateMachine
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotID, SlotReport, SlotStatus
 
 
-class SlotState(Enum):
+class TaskExecutorSlotState(Enum):
     """State of one slot."""
 
     FREE = "FREE"
@@ -31,18 +31,22 @@ class SlotState(Enum):
     RELEASING = "RELEASING"
 
 
-SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = MappingProxyType(
+SLOT_TRANSITIONS: Mapping[TaskExecutorSlotState, frozenset[TaskExecutorSlotState]] = MappingProxyType(
     {
-        SlotState.FREE: frozenset({SlotState.ALLOCATED}),
-        SlotState.ALLOCATED: frozenset({SlotState.ACTIVE, SlotState.RELEASING}),
-        SlotState.ACTIVE: frozenset({SlotState.ALLOCATED, SlotState.RELEASING}),
-        SlotState.RELEASING: frozenset({SlotState.FREE}),
+        TaskExecutorSlotState.FREE: frozenset({TaskExecutorSlotState.ALLOCATED}),
+        TaskExecutorSlotState.ALLOCATED: frozenset(
+            {TaskExecutorSlotState.ACTIVE, TaskExecutorSlotState.RELEASING}
+        ),
+        TaskExecutorSlotState.ACTIVE: frozenset(
+            {TaskExecutorSlotState.ALLOCATED, TaskExecutorSlotState.RELEASING}
+        ),
+        TaskExecutorSlotState.RELEASING: frozenset({TaskExecutorSlotState.FREE}),
     }
 )
 
 
 @dataclass(frozen=True)
-class TaskName:
+class SubtaskName:
     """Which subtask of what; as text, how a task is named in errors."""
 
     vertex_id: JobVertexID
@@ -64,22 +68,22 @@ class SlotOwner:
 
 
 @dataclass
-class Slot:
+class TaskExecutorSlot:
     """One slot."""
 
     index: int
-    machine: StateMachine[SlotState]
+    machine: StateMachine[TaskExecutorSlotState]
     #: Set in every state but FREE.
     owner: SlotOwner | None = None
     #: Tasks whose terminal state the worker has not told yet.
-    tasks: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    tasks: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
     #: All tasks its worker was ever given: a source's coordinator outlives the reader beside it.
-    hosted: dict[ExecutionAttemptID, TaskName] = field(default_factory=dict)
+    hosted: dict[ExecutionAttemptID, SubtaskName] = field(default_factory=dict)
     #: Reports of the JobMaster in a row that did not name this ACTIVE slot.
     missing_reports: int = 0
 
     @property
-    def state(self) -> SlotState:
+    def state(self) -> TaskExecutorSlotState:
         """The present state."""
         return self.machine.state
 
@@ -94,10 +98,12 @@ class SlotTable:
     def __init__(self, resource_id: ResourceID, slots: int, profile: ResourceProfile, clock: Clock) -> None:
         self._resource_id = resource_id
         self._profile = profile
-        self._by_allocation: dict[AllocationID, Slot] = {}
+        self._by_allocation: dict[AllocationID, TaskExecutorSlot] = {}
         self._report_sequence = 0
         self._slots = [
-            Slot(index, StateMachine(f"slot {index}", SlotState.FREE, SLOT_TRANSITIONS, clock))
+            TaskExecutorSlot(
+                index, StateMachine(f"slot {index}", TaskExecutorSlotState.FREE, SLOT_TRANSITIONS, clock)
+            )
             for index in range(slots)
         ]
 
@@ -106,17 +112,17 @@ class SlotTable:
         """What each slot offers."""
         return self._profile
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[TaskExecutorSlot]:
         return iter(self._slots)
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def find(self, allocation_id: AllocationID) -> Slot | None:
+    def find(self, allocation_id: AllocationID) -> TaskExecutorSlot | None:
         """The slot of that allocation, in whatever state but FREE."""
         return self._by_allocation.get(allocation_id)
 
-    def get(self, allocation_id: AllocationID) -> Slot:
+    def get(self, allocation_id: AllocationID) -> TaskExecutorSlot:
         """Like `find`; SlotNotFoundError when there is none."""
         slot = self.find(allocation_id)
         if slot is None:
@@ -126,7 +132,7 @@ class SlotTable:
             )
         return slot
 
-    def of_job(self, job_id: JobID) -> tuple[Slot, ...]:
+    def of_job(self, job_id: JobID) -> tuple[TaskExecutorSlot, ...]:
         """The slots allocated for a job, those being released included."""
         return tuple(slot for slot in self._slots if slot.owner is not None and slot.owner.job_id == job_id)
 
@@ -140,7 +146,7 @@ class SlotTable:
                 f"the TaskExecutor {self._resource_id} has the slots 0 to {len(self._slots) - 1}, not {index}"
             )
         slot, owner = self._slots[index], SlotOwner(job_id, allocation_id)
-        if slot.owner == owner and slot.state is not SlotState.RELEASING:
+        if slot.owner == owner and slot.state is not TaskExecutorSlotState.RELEASING:
             return False
         if slot.owner is not None or allocation_id in self._by_allocation:
             taken = slot.owner or SlotOwner(job_id, allocation_id)
@@ -149,23 +155,23 @@ class SlotTable:
                 f"{taken.job_id} (allocation {taken.allocation_id}), and cannot serve the allocation "
                 f"{allocation_id} of the job {job_id}"
             )
-        slot.machine.transition(SlotState.ALLOCATED, f"job {job_id}")
+        slot.machine.transition(TaskExecutorSlotState.ALLOCATED, f"job {job_id}")
         slot.owner = owner
         self._by_allocation[allocation_id] = slot
         return True
 
-    def activate(self, allocation_id: AllocationID) -> Slot:
+    def activate(self, allocation_id: AllocationID) -> TaskExecutorSlot:
         """ALLOCATED -> ACTIVE; without effect on a slot that is ACTIVE already."""
         slot = self.get(allocation_id)
-        if slot.state is not SlotState.ACTIVE:
-            slot.machine.transition(SlotState.ACTIVE, "the offer was accepted")
+        if slot.state is not TaskExecutorSlotState.ACTIVE:
+            slot.machine.transition(TaskExecutorSlotState.ACTIVE, "the offer was accepted")
             slot.missing_reports = 0
         return slot
 
     def lose_worker(self, allocation_id: AllocationID, cause: str) -> None:
         """ACTIVE -> ALLOCATED: its worker has ended with all its tasks; it stays the job's and gets another."""
         slot = self.get(allocation_id)
-        slot.machine.transition(SlotState.ALLOCATED, cause)
+        slot.machine.transition(TaskExecutorSlotState.ALLOCATED, cause)
         slot.tasks.clear()
         slot.hosted.clear()
         slot.missing_reports = 0
@@ -173,15 +179,15 @@ class SlotTable:
     def release(self, allocation_id: AllocationID, cause: str) -> bool:
         """To RELEASING; False when there is no such slot, or it is being released already."""
         slot = self.find(allocation_id)
-        if slot is None or slot.state is SlotState.RELEASING:
+        if slot is None or slot.state is TaskExecutorSlotState.RELEASING:
             return False
-        slot.machine.transition(SlotState.RELEASING, cause)
+        slot.machine.transition(TaskExecutorSlotState.RELEASING, cause)
         return True
 
-    def free(self, allocation_id: AllocationID) -> Slot:
+    def free(self, allocation_id: AllocationID) -> TaskExecutorSlot:
         """RELEASING -> FREE: the worker has ended."""
         slot = self.get(allocation_id)
-        slot.machine.transition(SlotState.FREE)
+        slot.machine.transition(TaskExecutorSlotState.FREE)
         slot.owner = None
         slot.tasks.clear()
         slot.hosted.clear()
@@ -198,7 +204,7 @@ class SlotTable:
         surplus: list[AllocationID] = []
         for slot in self.of_job(job_id):
             assert slot.owner is not None
-            if slot.owner.allocation_id in reported or slot.state is not SlotState.ACTIVE:
+            if slot.owner.allocation_id in reported or slot.state is not TaskExecutorSlotState.ACTIVE:
                 slot.missing_reports = 0
                 continue
             slot.missing_reports += 1
@@ -207,7 +213,7 @@ class SlotTable:
         living = {
             slot.owner.allocation_id
             for slot in self.of_job(job_id)
-            if slot.owner is not None and slot.state is not SlotState.RELEASING
+            if slot.owner is not None and slot.state is not TaskExecutorSlotState.RELEASING
         }
         unknown = [allocation_id for allocation_id in reported if allocation_id not in living]
         return surplus, unknown

@@ -19,7 +19,12 @@ from yarrow.container.protocol.errors import (
 from yarrow.container.protocol.worker_protocol import CancelTasks, DeliverOperatorEvent, SubmitTasks
 from yarrow.container.supervisor.job_checkpoints import JobCheckpoints, slot_of_attempt
 from yarrow.container.supervisor.job_connection import JobConnection
-from yarrow.container.supervisor.slot_table import Slot, SlotState, SlotTable, TaskName
+from yarrow.container.supervisor.slot_table import (
+    SlotTable,
+    SubtaskName,
+    TaskExecutorSlot,
+    TaskExecutorSlotState,
+)
 from yarrow.container.supervisor.slot_workers import SlotWorker, SlotWorkers
 from yarrow.container.supervisor.worker_handle import WorkerHandle
 from yarrow.runtime.common.clock import Clock
@@ -105,8 +110,10 @@ class SlotTasks:
         slots = self._slots.table.of_job(job.job_id)
         return attempt in job.deploying or slot_of_attempt(slots, attempt, hosted=True) is not None
 
-    def _slots_of(self, deployment: Deployment) -> list[tuple[Slot, list[TaskDeploymentDescriptor]]]:
-        found: dict[AllocationID, tuple[Slot, list[TaskDeploymentDescriptor]]] = {}
+    def _slots_of(
+        self, deployment: Deployment
+    ) -> list[tuple[TaskExecutorSlot, list[TaskDeploymentDescriptor]]]:
+        found: dict[AllocationID, tuple[TaskExecutorSlot, list[TaskDeploymentDescriptor]]] = {}
         for task in deployment.tasks:
             if task.allocation_id not in found:
                 slot = self._slots.table.get(task.allocation_id)
@@ -114,7 +121,7 @@ class SlotTasks:
                 worker = self._slots.workers.get(slot.index)
                 if (
                     not owned
-                    or slot.state is SlotState.RELEASING
+                    or slot.state is TaskExecutorSlotState.RELEASING
                     or worker is None
                     or not worker.handle.is_ready
                 ):
@@ -129,7 +136,7 @@ class SlotTasks:
 
     def _start_tasks(
         self,
-        slot: Slot,
+        slot: TaskExecutorSlot,
         deployment: Deployment,
         graph: JobGraph,
         graph_bytes: bytes,
@@ -142,7 +149,7 @@ class SlotTasks:
         names = {}
         for task in tasks:
             vertex = graph.vertex(task.vertex_id)
-            names[task.attempt_id] = TaskName(vertex.id, vertex.name, task.subtask, vertex.parallelism)
+            names[task.attempt_id] = SubtaskName(vertex.id, vertex.name, task.subtask, vertex.parallelism)
         part = msgspec.structs.replace(deployment, job_graph=graph_bytes, job_graph_blob_key="", tasks=tasks)
         # The JobMaster's acceptance may still be on its way when its tasks come.
         self._slots.table.activate(tasks[0].allocation_id)
@@ -170,7 +177,9 @@ class SlotTasks:
             # Never arrived, or ended: then the JobMaster ignores this, for it has the end before it.
             self._report_cancelled(job, attempt)
 
-    def _watch_cancellation(self, slot: Slot, worker: SlotWorker, attempts: set[ExecutionAttemptID]) -> None:
+    def _watch_cancellation(
+        self, slot: TaskExecutorSlot, worker: SlotWorker, attempts: set[ExecutionAttemptID]
+    ) -> None:
         timeout = self._cancellation_timeout
         if timeout <= 0:
             return
@@ -230,10 +239,12 @@ def _check_worker(deployment: Deployment, task: TaskDeploymentDescriptor, worker
                 )
 
 
-def _slot_of_subtask(slots: tuple[Slot, ...], vertex_id: JobVertexID, subtask: int) -> Slot | None:
+def _slot_of_subtask(
+    slots: tuple[TaskExecutorSlot, ...], vertex_id: JobVertexID, subtask: int
+) -> TaskExecutorSlot | None:
     """The slot that runs a subtask, else one that ran it."""
 
-    def named(tasks: Mapping[ExecutionAttemptID, TaskName]) -> bool:
+    def named(tasks: Mapping[ExecutionAttemptID, SubtaskName]) -> bool:
         return any(name.vertex_id == vertex_id and name.subtask == subtask for name in tasks.values())
 
     running = [slot for slot in slots if named(slot.tasks)] or [slot for slot in slots if named(slot.hosted)]

@@ -23,9 +23,9 @@ from yarrow.container.protocol.worker_protocol import (
     TaskStateChanged,
     UserLogRecord,
 )
-from yarrow.container.supervisor.job_connection import EndOfData, JobConnection
+from yarrow.container.supervisor.job_connection import EndReport, JobConnection
 from yarrow.container.supervisor.output_files import OutputFiles
-from yarrow.container.supervisor.slot_table import Slot
+from yarrow.container.supervisor.slot_table import TaskExecutorSlot
 from yarrow.container.supervisor.slot_workers import SlotWorker
 from yarrow.container.supervisor.worker_handle import WorkerHandle
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
@@ -53,7 +53,7 @@ class WorkerReports:
         self._jobs = jobs
         self._metrics: dict[int, MetricsReport] = {}
 
-    def handle(self, slot: Slot, worker: SlotWorker, message: MessageFromWorker) -> None:
+    def handle(self, slot: TaskExecutorSlot, worker: SlotWorker, message: MessageFromWorker) -> None:
         """Hands one message on; messages for a JobMaster that is gone are dropped."""
         match message:
             case OutputLines():
@@ -73,7 +73,7 @@ class WorkerReports:
 
     def _report(
         self,
-        slot: Slot,
+        slot: TaskExecutorSlot,
         worker: SlotWorker,
         job: JobConnection,
         message: MessageFromWorker,
@@ -102,7 +102,7 @@ class WorkerReports:
             case CheckpointDeclined():
                 job.report(message.decline)
             case EndOfDataReached():
-                job.report(EndOfData(message.attempt_id))
+                job.report(EndReport(message.attempt_id))
             case EmitCollectRows():
                 self._endpoint.spawn(
                     self._push_collected(job, worker.handle, message.rows), f"collect-{job.job_id}"
@@ -121,17 +121,17 @@ class WorkerReports:
                 )
             )
 
-    def forget(self, slot: Slot) -> None:
+    def forget(self, slot: TaskExecutorSlot) -> None:
         """The slot's worker has ended."""
         self._metrics.pop(slot.index, None)
 
-    def task_metrics(self, slots: tuple[Slot, ...]) -> tuple[TaskMetrics, ...]:
+    def task_metrics(self, slots: tuple[TaskExecutorSlot, ...]) -> tuple[TaskMetrics, ...]:
         """Newest metrics of the tasks that still run."""
         return tuple(
             task for slot, report in self._of(slots) for task in report.tasks if task.attempt_id in slot.tasks
         )
 
-    def accumulators(self, slots: tuple[Slot, ...]) -> tuple[AccumulatorReport, ...]:
+    def accumulators(self, slots: tuple[TaskExecutorSlot, ...]) -> tuple[AccumulatorReport, ...]:
         """Newest accumulators of the tasks that still run."""
         found: list[tuple[ExecutionAttemptID, dict[str, Any]]] = [
             (attempt, values)
@@ -145,5 +145,5 @@ class WorkerReports:
         """Newest process metrics of each worker."""
         return [report.process for report in self._metrics.values()]
 
-    def _of(self, slots: tuple[Slot, ...]) -> list[tuple[Slot, MetricsReport]]:
+    def _of(self, slots: tuple[TaskExecutorSlot, ...]) -> list[tuple[TaskExecutorSlot, MetricsReport]]:
         return [(slot, self._metrics[slot.index]) for slot in slots if slot.index in self._metrics]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import metrics
@@ -54,7 +54,7 @@ class LatencyTracker:
         self._registry = registry
         self._clock = clock
         self._next_at = clock.monotonic()
-        self._histograms: dict[str, Histogram] = {}
+        self._histograms: dict[str, WindowedHistogram] = {}
 
     def seconds_until_due(self) -> float | None:
         """When a source sends its next marker; None = never."""
@@ -77,7 +77,7 @@ class LatencyTracker:
         source = self._source_scope(marker)
         histogram = self._histograms.get(source)
         if histogram is None:
-            histogram = self._histograms[source] = Histogram(self._settings.history)
+            histogram = self._histograms[source] = WindowedHistogram(self._settings.history)
             self._register(source, operators, histogram)
         histogram.update(max(0, self._clock.epoch_ms() - marker.marked_time_ms))
 
@@ -90,7 +90,7 @@ class LatencyTracker:
             source += f"source_subtask_index.{marker.subtask}."
         return source
 
-    def _register(self, source: str, operators: Sequence[str], histogram: Histogram) -> None:
+    def _register(self, source: str, operators: Sequence[str], histogram: WindowedHistogram) -> None:
         for operator in operators:
             name = f"latency.{source}operator_id.{operator}.operator_subtask_index.{self._subtask}.latency"
             self._registry.register_histogram(name, histogram)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.runtime.common.clock import perf_counter
 
 
@@ -54,7 +54,7 @@ class Mailbox:
         self._mails: deque[Callable[[], None]] = deque()
         self._closed = False
         #: Milliseconds that mails waited.
-        self.delays = Histogram()
+        self.delays = WindowedHistogram()
 
     def __len__(self) -> int:
         return len(self._mails)

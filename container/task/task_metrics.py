@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
-from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.container.metrics.metric_registry import MetricRegistry, metric_scope
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.network.input_gate import GateChannel, InputGate
@@ -54,7 +54,7 @@ class MeasuredTask(Protocol):
     def mails_waiting(self) -> int: ...
 
     @property
-    def mail_delays(self) -> Histogram: ...
+    def mail_delays(self) -> WindowedHistogram: ...
 
 
 def register_task_metrics(registry: MetricRegistry, task: MeasuredTask) -> None:

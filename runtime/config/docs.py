@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
 from yarrow.runtime.config.options import OPTION_GROUPS
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 DEFAULT_TARGET: Final = Path("docs") / "config.md"
 
@@ -66,7 +66,7 @@ def _lines() -> Iterator[str]:
         yield f"| `{family.prefix}*` | {_cell(family.doc)}{effect} |"
 
 
-def _row(option: ConfigOption[Any]) -> str:
+def _row(option: EngineOption[Any]) -> str:
     origin = "" if is_flinks(option.key) else " *Yarrow*"
     default = option.default_text
     shown = f"`{_cell(default)}`" if option.default is not None else _cell(default)

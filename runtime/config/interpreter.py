@@ -16,7 +16,7 @@ import yarrow
 from yarrow.runtime.config.options import python
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 _PROBE = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True);"
@@ -55,7 +55,7 @@ def worker_interpreter(config: Settings) -> str:
     return path
 
 
-def archive_of_interpreter(config: Settings, option: ConfigOption[str] = python.EXECUTABLE) -> str:
+def archive_of_interpreter(config: Settings, option: EngineOption[str] = python.EXECUTABLE) -> str:
     """The entry of python.archives in which what the option names lies; "" = it lies in none."""
     folders = {archive_folder(entry): entry for entry in config.get(python.ARCHIVES) or ()}
     return folders.get(folder_of(config.get(option), folders), "")

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any, Final
 
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_OF_NAME
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def family_of(key: str) -> KeyFamily | None:
     return max(found, key=lambda family: len(family.prefix), default=None)
 
 
-def map_option_of(key: str) -> ConfigOption[Any] | None:
+def map_option_of(key: str) -> EngineOption[Any] | None:
     """The map option of which `key` is one entry: `pipeline.global-job-parameters.owner` and its like."""
     stem = key
     while "." in stem:

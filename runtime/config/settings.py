@@ -19,7 +19,7 @@ from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.common.values.value_types import PortRange
 from yarrow.runtime.config.options import OPTION_OF_NAME, cluster
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ T = TypeVar("T")
 class ReadableConfig(Protocol):
     """What a component needs to read its options."""
 
-    def get(self, option: ConfigOption[T]) -> T:
+    def get(self, option: EngineOption[T]) -> T:
         """The value of an option, else its default. Raises InvalidOptionValue."""
         ...
 
-    def is_set(self, option: ConfigOption[Any]) -> bool:
+    def is_set(self, option: EngineOption[Any]) -> bool:
         """Whether the option or one of its other names is set."""
         ...
 
@@ -63,7 +63,7 @@ class Settings:
         self._values: Mapping[str, str] = MappingProxyType(texts)
         self._origins: Mapping[str, str] = MappingProxyType(origins)
 
-    def get(self, option: ConfigOption[T]) -> T:
+    def get(self, option: EngineOption[T]) -> T:
         """The value of an option, under its key or its other names in their order, else its default.
 
         Raises InvalidOptionValue naming the key under which it was set.
@@ -80,7 +80,7 @@ class Settings:
             return cast(T, self._in_file_system(option, name, value))
         return value
 
-    def _in_file_system(self, option: ConfigOption[Any], name: str, path: str) -> str:
+    def _in_file_system(self, option: EngineOption[Any], name: str, path: str) -> str:
         """A path of the configuration with the scheme that fs.default-scheme gives to plain ones."""
         try:
             return with_default_scheme(path, self.get(cluster.DEFAULT_SCHEME))
@@ -89,13 +89,13 @@ class Settings:
                 name, repr(path), str(error), option.type.expected, option.type.example, self.origin_of(name)
             ) from None
 
-    def is_set(self, option: ConfigOption[Any]) -> bool:
+    def is_set(self, option: EngineOption[Any]) -> bool:
         """Whether the option or one of its other names is set."""
         return self.name_in_use(option) is not None or (
             option.type.is_map and bool(self._map_entries(option))
         )
 
-    def name_in_use(self, option: ConfigOption[Any]) -> str | None:
+    def name_in_use(self, option: EngineOption[Any]) -> str | None:
         """The key under which the value of an option is found, or None when it is not set."""
         return next((name for name in option.names if name in self._values), None)
 
@@ -124,7 +124,7 @@ class Settings:
         kept = {key: value for key, value in self._values.items() if key not in replaced}
         return Settings(kept | dict(upper._values), dict(self._origins) | dict(upper._origins))
 
-    def with_value(self, option: ConfigOption[T], value: T) -> Settings:
+    def with_value(self, option: EngineOption[T], value: T) -> Settings:
         """These settings with one option set to `value`; None takes it out."""
         if value is None:
             names = {name for name in option.names if OPTION_OF_NAME.get(name, option) is option}
@@ -144,7 +144,7 @@ class Settings:
 
         validate(self)
 
-    def _map_entries(self, option: ConfigOption[Any]) -> Mapping[str, str]:
+    def _map_entries(self, option: EngineOption[Any]) -> Mapping[str, str]:
         return self.below(f"{option.key}.")
 
     def _with_entries(self, name: str | None, entries: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ from yarrow.runtime.config.values.errors import (
     MemoryBudgetError,
     UnknownOption,
 )
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 _log = logging.getLogger("yarrow.config")
 
@@ -205,7 +205,7 @@ def _slot_bounds(settings: Settings) -> Iterator[ConfigError]:
 
 
 #: Ports that one process listens on, so that no two may be the same.
-_PORTS_OF_ONE_PROCESS: Final[tuple[tuple[ConfigOption[Any], ...], ...]] = (
+_PORTS_OF_ONE_PROCESS: Final[tuple[tuple[EngineOption[Any], ...], ...]] = (
     (jobmanager.RPC_PORT, rest.BIND_PORT),
     (taskmanager.RPC_PORT, taskmanager.DATA_PORT),
 )

@@ -32,7 +32,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.plain_classes import (
-    Shape,
+    InstanceShape,
     compile_lines,
     differs,
     fields_of_plain_class,
@@ -363,7 +363,7 @@ class _ShapeLearner:
                 _whole_copiers[self._cls] = self._compile(shape, list(map(type, fields.values())))
         return made
 
-    def _compile(self, shape: Shape, kinds: list[type]) -> Callable[[Any], Any]:
+    def _compile(self, shape: InstanceShape, kinds: list[type]) -> Callable[[Any], Any]:
         atomic = [i for i, kind in enumerate(kinds) if kind in ATOMIC_TYPES]
         scope: dict[str, Any] = {
             "names": shape.names, "referents": gc.get_referents, "atoms": ATOMIC_TYPES, "cls": self._cls,

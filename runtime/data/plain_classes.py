@@ -80,7 +80,7 @@ def _has_usual_dict(cls: type) -> bool:
     return all(type(descriptor) is types.GetSetDescriptorType for descriptor in found)
 
 
-class Shape(NamedTuple):
+class InstanceShape(NamedTuple):
     """What generated code needs to know to read and store the attributes of instances of one class."""
 
     names: list[str]
@@ -91,7 +91,7 @@ class Shape(NamedTuple):
     is_countable: bool
 
 
-def shape_of(cls: type, names: Sequence[str]) -> Shape | None:
+def shape_of(cls: type, names: Sequence[str]) -> InstanceShape | None:
     """The shape of instances with these attributes; None where generated code could not name them safely.
 
     The class must be one whose instances keep everything in their __dict__.
@@ -105,7 +105,7 @@ def shape_of(cls: type, names: Sequence[str]) -> Shape | None:
     )
     # A default on the class would answer for an attribute that the instance lacks.
     is_countable = not on_class and not hasattr(cls, "__getattr__") and _counts_attributes(cls, names)
-    return Shape(names, is_storable, is_countable)
+    return InstanceShape(names, is_storable, is_countable)
 
 
 def _is_nameable(name: Any) -> bool:
@@ -136,7 +136,7 @@ def _counts_attributes(cls: type, names: list[str]) -> bool:
     return len(gc.get_referents(probe)) == len(names) + 1 != len(gc.get_referents(with_dict))
 
 
-def read_lines(shape: Shape, variable: str, otherwise: str) -> list[str]:
+def read_lines(shape: InstanceShape, variable: str, otherwise: str) -> list[str]:
     """Lines that put the attributes of `variable` into f0, f1, ...; `otherwise` where its attributes are others.
 
     The lines use the names `referents` (gc.get_referents) and `names` (shape.names).
@@ -160,7 +160,7 @@ def read_lines(shape: Shape, variable: str, otherwise: str) -> list[str]:
     ]
 
 
-def store_lines(shape: Shape, variable: str, values: Sequence[str]) -> list[str]:
+def store_lines(shape: InstanceShape, variable: str, values: Sequence[str]) -> list[str]:
     """Lines that fill the new instance `variable`."""
     if shape.is_storable:
         return [f"{variable}.{name} = {value}" for name, value in zip(shape.names, values, strict=True)]

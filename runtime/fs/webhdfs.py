@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
 from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, http_addresses, named_folders
-from yarrow.runtime.fs.webhdfs_requests import UnknownOutcomeError, length_of, our_error, repeated
+from yarrow.runtime.fs.webhdfs_requests import UnknownRequestOutcomeError, length_of, our_error, repeated
 from yarrow.runtime.fs.webhdfs_sessions import SessionPool, pool_of
 from yarrow.runtime.fs.webhdfs_streams import WebHdfsReader, WebHdfsWriter
 
@@ -78,7 +78,9 @@ class WebHdfsFileSystem:
             try:
                 client.rename(self._plain(source), self._plain(target))
             except Exception as error:
-                sent = sent or isinstance(our_error(f"{source} -> {target}", error), UnknownOutcomeError)
+                sent = sent or isinstance(
+                    our_error(f"{source} -> {target}", error), UnknownRequestOutcomeError
+                )
                 raise
 
         self._ask(source, attempt, target)

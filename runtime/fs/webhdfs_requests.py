@@ -63,7 +63,7 @@ _NOT_LET_IN = (
 )
 
 
-class UnknownOutcomeError(TransientError):
+class UnknownRequestOutcomeError(TransientError):
     """Failed after the request was sent: it may have been carried out."""
 
 
@@ -120,9 +120,9 @@ def our_error(path: str, error: Exception) -> Exception:
             "and that the names of the data nodes resolve from here"
         )
         never_sent = isinstance(error, requests.ConnectTimeout) or "NewConnectionError" in repr(error)
-        return TransientError(text) if never_sent else UnknownOutcomeError(text)
+        return TransientError(text) if never_sent else UnknownRequestOutcomeError(text)
     if isinstance(error, ConnectionError):
-        return UnknownOutcomeError(f"{path}: the connection to HDFS broke: {error}")
+        return UnknownRequestOutcomeError(f"{path}: the connection to HDFS broke: {error}")
     return error
 
 
@@ -143,5 +143,5 @@ def _refusal(path: str, exception: str, said: str) -> Exception:
     if exception in _PASSING or any(sign in said for sign in _NOT_READY):
         return TransientError(f"{path}: HDFS cannot answer yet: {exception}: {said}")
     if exception in _BROKEN:
-        return UnknownOutcomeError(f"{path}: HDFS broke off: {exception}: {said}")
+        return UnknownRequestOutcomeError(f"{path}: HDFS broke off: {exception}: {said}")
     return FileSystemError(f"{path}: HDFS refused: {said}")

@@ -15,7 +15,13 @@ from typing import Any, cast
 
 from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.retries import TransientError
-from yarrow.runtime.fs.webhdfs_requests import UnknownOutcomeError, length_of, repeated, retries, translated
+from yarrow.runtime.fs.webhdfs_requests import (
+    UnknownRequestOutcomeError,
+    length_of,
+    repeated,
+    retries,
+    translated,
+)
 from yarrow.runtime.fs.webhdfs_sessions import SessionPool
 
 #: Chunks that may wait for the data node before `write` waits too.
@@ -148,7 +154,7 @@ class WebHdfsWriter(io.RawIOBase):
             except TransientError as error:
                 if self._taken > len(self._kept):
                     raise FileSystemError(f"{error}; what was sent of it cannot be sent again") from error
-                if isinstance(error, UnknownOutcomeError) and self._has_begun(client):
+                if isinstance(error, UnknownRequestOutcomeError) and self._has_begun(client):
                     raise FileSystemError(f"{error}; a part of it may be there") from error
                 raise
 

@@ -28,11 +28,11 @@ from yarrow.runtime.graph.stream_graph import (
 )
 from yarrow.runtime.graph.transformations import (
     FeedbackTransformation,
-    OperatorTransformation,
     PartitionTransformation,
     SideOutputTransformation,
     SinkTransformation,
     SourceTransformation,
+    SpecTransformation,
     Transformation,
     UnionTransformation,
 )
@@ -59,7 +59,7 @@ class GraphSettings:
 class _Origin:
     """One operator whose records an input takes, and how they come."""
 
-    node: OperatorTransformation
+    node: SpecTransformation
     partitioner: PartitionerSpec | None = None
     side_output: str | None = None
     type: TypeInformation | None = None
@@ -78,7 +78,7 @@ def generate_stream_graph(roots: Iterable[Transformation], settings: GraphSettin
                 f"{transformation.name!r} is an iteration, and this version runs none:"
                 " send the records round through an outside system, or unroll the loop."
             )
-        if isinstance(transformation, OperatorTransformation):
+        if isinstance(transformation, SpecTransformation):
             _add_operator(graph, transformation, settings)
     return graph
 
@@ -112,9 +112,7 @@ def _cycle(path: Iterable[Transformation], closing: Transformation) -> InvalidPr
     )
 
 
-def _add_operator(
-    graph: StreamGraph, transformation: OperatorTransformation, settings: GraphSettings
-) -> None:
+def _add_operator(graph: StreamGraph, transformation: SpecTransformation, settings: GraphSettings) -> None:
     origins = [list(_origins(read)) for read in transformation.inputs]
     node = _node(graph, transformation, origins, settings)
     _check_parallelism(transformation, node)
@@ -132,7 +130,7 @@ def _add_operator(
 
 def _node(
     graph: StreamGraph,
-    transformation: OperatorTransformation,
+    transformation: SpecTransformation,
     origins: Sequence[Sequence[_Origin]],
     settings: GraphSettings,
 ) -> StreamNode:
@@ -157,7 +155,7 @@ def _node(
     )
 
 
-def _displayed_name(transformation: OperatorTransformation) -> str:
+def _displayed_name(transformation: SpecTransformation) -> str:
     match transformation:
         case SourceTransformation():
             return f"Source: {transformation.name}"
@@ -174,7 +172,7 @@ def inherited_group(groups: Sequence[str]) -> str:
 def _origins(transformation: Transformation) -> Iterator[_Origin]:
     """The operators behind an input; partitioner and tag are those nearest to the consumer."""
     match transformation:
-        case OperatorTransformation():
+        case SpecTransformation():
             yield _Origin(
                 node=transformation, type=transformation.output_type, kind=transformation.output_kind
             )
@@ -216,7 +214,7 @@ def _check_union(union: UnionTransformation) -> None:
             )
 
 
-def _check_parallelism(transformation: OperatorTransformation, node: StreamNode) -> None:
+def _check_parallelism(transformation: SpecTransformation, node: StreamNode) -> None:
     if transformation.non_parallel and node.parallelism != 1:
         raise InvalidProgramError(
             f"Operator {node.name!r} can only run with parallelism 1, not {node.parallelism}."

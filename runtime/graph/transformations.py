@@ -45,7 +45,7 @@ class Transformation:
 
 
 @dataclass(eq=False, kw_only=True)
-class OperatorTransformation(Transformation):
+class SpecTransformation(Transformation):
     """A node that becomes an operator."""
 
     spec: OperatorSpec
@@ -69,7 +69,7 @@ class OperatorTransformation(Transformation):
     #: Of the keys of its keyed state; None = it has none, or they are of no declared type.
     state_key_type: TypeInformation | None = None
     #: Where set, this operator has the parallelism of that one, whatever it is when the graph is made.
-    parallelism_like: OperatorTransformation | None = None
+    parallelism_like: SpecTransformation | None = None
 
     @property
     def inputs(self) -> Sequence[Transformation]:
@@ -83,22 +83,22 @@ class OperatorTransformation(Transformation):
 
 
 @dataclass(eq=False, kw_only=True)
-class SourceTransformation(OperatorTransformation):
+class SourceTransformation(SpecTransformation):
     """An operator that reads from outside."""
 
 
 @dataclass(eq=False, kw_only=True)
-class OneInputTransformation(OperatorTransformation):
+class OneInputTransformation(SpecTransformation):
     """An operator with one input."""
 
 
 @dataclass(eq=False, kw_only=True)
-class TwoInputTransformation(OperatorTransformation):
+class TwoInputTransformation(SpecTransformation):
     """An operator with two inputs."""
 
 
 @dataclass(eq=False, kw_only=True)
-class SinkTransformation(OperatorTransformation):
+class SinkTransformation(SpecTransformation):
     """An operator that hands records to the outside."""
 
 
@@ -150,10 +150,10 @@ class FeedbackTransformation(Transformation):
         return (self.read,)
 
 
-def operator_behind(transformation: Transformation) -> OperatorTransformation | None:
+def operator_behind(transformation: Transformation) -> SpecTransformation | None:
     """The operator whose records a node passes on; None for a union, which has several."""
     node = transformation
-    while not isinstance(node, OperatorTransformation):
+    while not isinstance(node, SpecTransformation):
         if isinstance(node, UnionTransformation):
             return None
         node = node.inputs[0]

@@ -18,10 +18,10 @@ from typing import Any, Final
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 
-Text = ConfigOption[str | None]
+Text = EngineOption[str | None]
 
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 #: How a Java keystore of the old type begins; nothing but Java reads one.

@@ -15,7 +15,7 @@ from typing import Protocol
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
-from yarrow.runtime.snapshot.storage import CheckpointStorage
+from yarrow.runtime.snapshot.storage import SnapshotStorage
 from yarrow.runtime.snapshot.worker_file import WorkerStorage
 
 
@@ -37,7 +37,7 @@ class StorageContext:
 class CheckpointStorageFactory(Protocol):
     """Makes both sides of a storage."""
 
-    def checkpoint_storage(self, context: StorageContext) -> CheckpointStorage:
+    def checkpoint_storage(self, context: StorageContext) -> SnapshotStorage:
         """The JobMaster's side; it refuses at once, by SnapshotStorageError, what cannot work."""
         ...
 

@@ -21,7 +21,7 @@ from yarrow.common.types import Row
 from yarrow.runtime.common.errors import UnprovedRowsError, UnreadableRowsError
 from yarrow.runtime.data.errors import RowFormatError, SerializationError, UnsupportedTypeInfoError
 from yarrow.runtime.data.key_classes import loaded_class, resolve_class
-from yarrow.runtime.data.serializers.serializers import TupleRows, TypeSerializer, serializer_for
+from yarrow.runtime.data.serializers.serializers import RowsSerializer, TupleRows, serializer_for
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.security.result_proof import ResultProof
 from yarrow.runtime.snapshot.plain_trees import UntrustedValueError, UnwritableValueError
@@ -52,7 +52,7 @@ class ResultStream:
     #: The declared type of the rows, of the job graph.
     type_spec: TypeSpec = None
 
-    def serializer(self) -> TypeSerializer | None:
+    def serializer(self) -> RowsSerializer | None:
         """That of the declared type; None where there is none that goes without pickles."""
         if self.type_spec is None or spec_holds_pickles(self.type_spec):
             return None
@@ -135,7 +135,7 @@ class ResultReader:
             return self._load_pickled(body)
         raise self._unreadable("they are of no form that this client knows: run the version of the cluster")
 
-    def _load_typed(self, typed: TypeSerializer, body: memoryview) -> list[Any]:
+    def _load_typed(self, typed: RowsSerializer, body: memoryview) -> list[Any]:
         try:
             return typed.load_rows(body)
         except SerializationError:

@@ -40,7 +40,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OperatorFinding:
     """What check-savepoint says of one operator."""
 
     operator: str
@@ -56,7 +56,7 @@ class Finding:
 
 def check_savepoint(
     metadata: CheckpointMetadata, job_graph: JobGraph, *, allow_non_restored: bool = False
-) -> list[Finding]:
+) -> list[OperatorFinding]:
     """One finding for each operator of the job, in its order, then for those that only the snapshot has."""
     states = {state.operator_id: state for state in metadata.operators}
     findings = []
@@ -85,9 +85,11 @@ def has_state(state: OperatorState) -> bool:
     )
 
 
-def _of_operator(vertex: JobVertex, operator: OperatorDescriptor, state: OperatorState | None) -> Finding:
+def _of_operator(
+    vertex: JobVertex, operator: OperatorDescriptor, state: OperatorState | None
+) -> OperatorFinding:
     if state is None or not has_state(state):
-        return Finding(operator.name, operator.uid, Outcome.NEW)
+        return OperatorFinding(operator.name, operator.uid, Outcome.NEW)
     if _is_keyed(state) and state.max_parallelism != vertex.max_parallelism:
         reason = (
             f"operator '{operator.name}': its keyed state was written with max parallelism {state.max_parallelism}, "
@@ -104,11 +106,11 @@ def _of_operator(vertex: JobVertex, operator: OperatorDescriptor, state: Operato
     return _finding(state, operator.name, Outcome.RESTORES)
 
 
-def _finding(state: OperatorState, name: str, outcome: Outcome, reason: str = "") -> Finding:
+def _finding(state: OperatorState, name: str, outcome: Outcome, reason: str = "") -> OperatorFinding:
     named: dict[str, bool] = {}
     for state_name, config in _configs(state):
         named[state_name] = named.get(state_name, False) or holds_pickles(config)
-    return Finding(
+    return OperatorFinding(
         name,
         state.uid,
         outcome,

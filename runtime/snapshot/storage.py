@@ -1,8 +1,8 @@
-"""CheckpointStorage: where the checkpoints and savepoints of one job lie, as the JobMaster sees it.
+"""SnapshotStorage: where the checkpoints and savepoints of one job lie, as the JobMaster sees it.
 
 Owner: any thread of the JobMaster's process; every call may block, none keeps anything open. A checkpoint is complete
 from the moment at which `_metadata` stands in its folder, and that file is never written twice. A key-value or
-database store implements CheckpointStorage here and WorkerStorage (worker_file) for the workers.
+database store implements SnapshotStorage here and WorkerStorage (worker_file) for the workers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from yarrow.runtime.snapshot.snapshot_folders import (
 )
 
 __all__ = [
-    "CheckpointStorage",
     "EarlierCheckpoint",
-    "FileSystemCheckpointStorage",
-    "JobManagerCheckpointStorage",
+    "FileSystemSnapshotStorage",
+    "JobManagerSnapshotStorage",
     "OpenedSnapshot",
+    "SnapshotStorage",
     "dispose_savepoint",
 ]
 
@@ -57,7 +57,7 @@ class EarlierCheckpoint:
     complete: bool
 
 
-class CheckpointStorage(Protocol):
+class SnapshotStorage(Protocol):
     """The storage of one job. Errors are SnapshotError or OSError and name the path."""
 
     def begin(self, checkpoint_id: int, kind: SnapshotKind, directory: str = "") -> CheckpointLocation:
@@ -100,19 +100,19 @@ class _FolderStorage:
     _job_folder: str
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         remove_checkpoint(location.directory, shared)
 
     def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         remove_snapshot(snapshot, shared)
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         return open_snapshot(pointer, verify=verify, secret=self._secret)
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         folder = self._job_folder
         if not folder:
             return ()
@@ -131,7 +131,7 @@ class _FolderStorage:
             ) from error
 
 
-class FileSystemCheckpointStorage(_FolderStorage):
+class FileSystemSnapshotStorage(_FolderStorage):
     """`<directory>/<job id>/chk-<n>`, `shared` and `taskowned` beside them; savepoints where they are asked for."""
 
     def __init__(
@@ -155,7 +155,7 @@ class FileSystemCheckpointStorage(_FolderStorage):
         return self._job_folder
 
     def begin(self, checkpoint_id: int, kind: SnapshotKind, directory: str = "") -> CheckpointLocation:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         if kind.is_savepoint:
             return self._savepoints.begin(directory)
         folder = join(self._job_folder, f"{CHECKPOINT_PREFIX}{checkpoint_id}")
@@ -172,11 +172,11 @@ class FileSystemCheckpointStorage(_FolderStorage):
         )
 
     def complete(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         return write_metadata(location.directory, metadata, self._ids, self._secret)
 
     def clean_up(self) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         folder = self._job_folder
         shared = join(folder, SHARED_FOLDER)
         with contextlib.suppress(OSError, FileSystemError, SnapshotStorageError):
@@ -190,7 +190,7 @@ class FileSystemCheckpointStorage(_FolderStorage):
                 file_system.delete(path)
 
 
-class JobManagerCheckpointStorage(_FolderStorage):
+class JobManagerSnapshotStorage(_FolderStorage):
     """All state travels to the JobMaster inside messages; with a `directory` the metadata are kept there too.
 
     `max_state_size` bounds one state in bytes. Raises SnapshotStorageError where it is over `message_limit`.
@@ -220,13 +220,13 @@ class JobManagerCheckpointStorage(_FolderStorage):
         self._secret = secret
 
     def begin(self, checkpoint_id: int, kind: SnapshotKind, directory: str = "") -> CheckpointLocation:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         if kind.is_savepoint:
             return self._savepoints.begin(directory)
         return CheckpointLocation(directory="", max_inline_size=self._max_state_size)
 
     def complete(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         folder = location.directory
         if not folder and self._job_folder:
             folder = join(self._job_folder, f"{CHECKPOINT_PREFIX}{metadata.checkpoint_id}")
@@ -234,4 +234,4 @@ class JobManagerCheckpointStorage(_FolderStorage):
         return write_metadata(folder, metadata, self._ids, self._secret) if folder else ""
 
     def clean_up(self) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""

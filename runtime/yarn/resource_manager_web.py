@@ -37,7 +37,7 @@ class ResourceManagerWebError(YarnError):
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationStatus:
+class YarnApplicationStatus:
     """A report, and what only the web server knows."""
 
     report: ApplicationReport
@@ -104,7 +104,7 @@ class ResourceManagerWeb:
         """The web server that Hadoop's configuration names."""
         return ResourceManagerWeb(hadoop.resource_manager_web_addresses())
 
-    def application(self, application_id: str) -> ApplicationStatus:
+    def application(self, application_id: str) -> YarnApplicationStatus:
         """Raises ApplicationNotFoundError."""
         try:
             answer = self._get(f"/ws/v1/cluster/apps/{quote(application_id, safe='')}")
@@ -115,7 +115,9 @@ class ResourceManagerWeb:
             ) from None
         return _status(answer["app"])
 
-    def applications(self, user: str | None = None, name: str | None = None) -> Sequence[ApplicationStatus]:
+    def applications(
+        self, user: str | None = None, name: str | None = None
+    ) -> Sequence[YarnApplicationStatus]:
         """Applications of Skein that have not ended, oldest first."""
         states = ",".join(state.value for state in YarnState if not state.has_ended)
         query = f"states={states}&applicationTypes=skein" + (f"&user={quote(user, safe='')}" if user else "")
@@ -253,7 +255,7 @@ def _diagnostics(address: str, status: int, data: bytes) -> Mapping[str, Any]:
         raise ResourceManagerWebError(f"{address}: status {status} for an attempt") from None
 
 
-def _status(application: Mapping[str, Any]) -> ApplicationStatus:
+def _status(application: Mapping[str, Any]) -> YarnApplicationStatus:
     tags = str(application.get("applicationTags") or "")
     report = ApplicationReport(
         application_id=str(application["id"]),
@@ -268,7 +270,7 @@ def _status(application: Mapping[str, Any]) -> ApplicationStatus:
         start_ms=int(application.get("startedTime") or 0),
         finish_ms=int(application.get("finishedTime") or 0),
     )
-    return ApplicationStatus(
+    return YarnApplicationStatus(
         report=report,
         master_address=_master_address(application),
         master_logs=str(application.get("amContainerLogs") or ""),

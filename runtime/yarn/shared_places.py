@@ -11,12 +11,12 @@ from urllib.parse import unquote, urlsplit
 from yarrow.runtime.config.options import checkpointing, execution, high_availability, jobmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.fs.file_system import scheme_of
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Each must be one place for all processes.
-_SHARED_PLACES: Final[tuple[ConfigOption[str | None], ...]] = (
+_SHARED_PLACES: Final[tuple[EngineOption[str | None], ...]] = (
     checkpointing.DIRECTORY,
     checkpointing.SAVEPOINT_DIRECTORY,
     high_availability.STORAGE_DIR,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.source_tree import ROOT, engine_files, parse
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 #: Modules that name options without acting on them: the declarations themselves, checks and sums of values, and the
 #: objects in which a program keeps its settings.
@@ -35,7 +35,7 @@ _KEY_OF_NAME = {
     (group.module.__name__.rpartition(".")[2], name): value.key
     for group in OPTION_GROUPS
     for name, value in vars(group.module).items()
-    if isinstance(value, ConfigOption)
+    if isinstance(value, EngineOption)
 }
 
 

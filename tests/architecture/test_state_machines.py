@@ -15,7 +15,7 @@ from yarrow.am.checkpoint.pending import CHECKPOINT_TRANSITIONS, CheckpointState
 from yarrow.am.resourcemanager.slots import SLOT_TRANSITIONS, Slot, SlotState
 from yarrow.common.job_status import JobStatus
 from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS as TASK_EXECUTOR_SLOT_TRANSITIONS
-from yarrow.container.supervisor.slot_table import SlotState as TaskExecutorSlotState
+from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.task.task_life import TASK_TRANSITIONS, TaskLife, TaskStage
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ResourceID

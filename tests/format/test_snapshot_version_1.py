@@ -31,7 +31,7 @@ from yarrow.runtime.snapshot.key_group_form import Run, StateForm, write_key_gro
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
+from yarrow.runtime.snapshot.storage import FileSystemSnapshotStorage
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage
 
@@ -61,7 +61,7 @@ STATES: dict[tuple[Any, ...], dict[Any, Any]] = {
 def write(folder: str) -> str:
     """Writes the savepoint below `folder`."""
     job_id = JobID("0123456789abcdef" * 2)
-    storage = FileSystemCheckpointStorage(folder, job_id, inline_threshold=64, ids=CountingIdFactory())
+    storage = FileSystemSnapshotStorage(folder, job_id, inline_threshold=64, ids=CountingIdFactory())
     location = storage.begin(3, SnapshotKind.SAVEPOINT, folder)
     output = FileSystemWorkerStorage(CountingIdFactory()).open_output(location)
     forms, runs = [], []

@@ -36,7 +36,7 @@ from yarrow.runtime.graph.operator_spec import (
     RowShape,
     TimestampsAndWatermarksOperator,
 )
-from yarrow.runtime.graph.transformations import OperatorTransformation, Transformation
+from yarrow.runtime.graph.transformations import SpecTransformation, Transformation
 
 if TYPE_CHECKING:
     from yarrow.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
@@ -293,6 +293,6 @@ def refuse(what: str, missing: str) -> NoReturn:
     raise UnsupportedFeatureError(f"{what} is refused: this version has no {missing}.")
 
 
-def operator_of(stream: DataStream) -> OperatorTransformation:
+def operator_of(stream: DataStream) -> SpecTransformation:
     """The operator that a stream comes from; for tools and tests that look at a program."""
     return stream.operator("operator_of")

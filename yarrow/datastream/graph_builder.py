@@ -23,11 +23,11 @@ from yarrow.runtime.graph.operator_spec import (
 )
 from yarrow.runtime.graph.transformations import (
     OneInputTransformation,
-    OperatorTransformation,
     PartitionTransformation,
     SideOutputTransformation,
     SinkTransformation,
     SourceTransformation,
+    SpecTransformation,
     Transformation,
     TwoInputTransformation,
     UnionTransformation,
@@ -144,7 +144,7 @@ class GraphBuilder:
         )
 
     def side_output(
-        self, read: OperatorTransformation, tag_id: str, output_type: TypeInformation | None
+        self, read: SpecTransformation, tag_id: str, output_type: TypeInformation | None
     ) -> SideOutputTransformation:
         """What `read` emits under the tag. Raises InvalidProgramError for a second type of one tag."""
         known = self._side_output_types.setdefault((read, tag_id), output_type)
@@ -208,7 +208,7 @@ class GraphBuilder:
         self._conversions[key] = made
         return made
 
-    def _follow(self, read: Transformation, consumer: OperatorTransformation) -> None:
+    def _follow(self, read: Transformation, consumer: SpecTransformation) -> None:
         """A conversion behind a partition runs as wide as what it was made for."""
         if (
             isinstance(read, OneInputTransformation)

@@ -13,7 +13,7 @@ from typing import Self
 from yarrow.datastream.slot_sharing_group import SlotSharingGroup
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
-from yarrow.runtime.graph.transformations import ChainingStrategy, OperatorTransformation, Transformation
+from yarrow.runtime.graph.transformations import ChainingStrategy, SpecTransformation, Transformation
 
 
 def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
@@ -36,9 +36,9 @@ class OperatorSettings:
     def __init__(self, transformation: Transformation) -> None:
         self.transformation = transformation
 
-    def operator(self, method: str) -> OperatorTransformation:
+    def operator(self, method: str) -> SpecTransformation:
         """The operator. Raises InvalidProgramError for a partition, a union or a side output."""
-        if not isinstance(self.transformation, OperatorTransformation):
+        if not isinstance(self.transformation, SpecTransformation):
             words = re.findall("[A-Z][a-z]+", type(self.transformation).__name__)
             kind = " ".join(words[:-1]).lower()
             raise InvalidProgramError(

@@ -53,14 +53,14 @@ _TABLES: Final = (
 
 
 class SQLiteStorage:
-    """See CheckpointStorageFactory."""
+    """See SnapshotStorageFactory."""
 
     def checkpoint_storage(self, context: StorageContext) -> SQLiteCheckpointStorage:
-        """See CheckpointStorageFactory."""
+        """See SnapshotStorageFactory."""
         return SQLiteCheckpointStorage(_Database(_file(context)), context)
 
     def worker_storage(self, context: StorageContext) -> SQLiteWorkerStorage:
-        """See CheckpointStorageFactory."""
+        """See SnapshotStorageFactory."""
         return SQLiteWorkerStorage(_Database(_file(context)), context)
 
 
@@ -91,7 +91,7 @@ class _Database:
 
 
 class SQLiteCheckpointStorage:
-    """See CheckpointStorage."""
+    """See SnapshotStorage."""
 
     def __init__(self, database: _Database, context: StorageContext) -> None:
         self._database = database
@@ -100,7 +100,7 @@ class SQLiteCheckpointStorage:
         self._savepoints = SavepointFolders(context.job_id, context.inline_threshold, self._ids)
 
     def begin(self, checkpoint_id: int, kind: SnapshotKind, directory: str = "") -> CheckpointLocation:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         if kind.is_savepoint:
             return self._savepoints.begin(directory)
         job_id = self._context.job_id
@@ -116,7 +116,7 @@ class SQLiteCheckpointStorage:
         )
 
     def complete(self, location: CheckpointLocation, metadata: CheckpointMetadata) -> str:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         name, secret = location.directory, self._context.secret
         if not name.startswith(SCHEME):
             return write_metadata(name, metadata, self._ids, secret)
@@ -130,7 +130,7 @@ class SQLiteCheckpointStorage:
         return name
 
     def discard(self, location: CheckpointLocation, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         name = location.directory
         if name and not name.startswith(SCHEME):
             remove_checkpoint(name)
@@ -140,14 +140,14 @@ class SQLiteCheckpointStorage:
             connection.executemany("DELETE FROM pieces WHERE name = ?", [(each,) for each in shared])
 
     def discard_claimed(self, snapshot: OpenedSnapshot, shared: Sequence[str] = ()) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         if snapshot.directory.startswith(SCHEME):
             self.discard(CheckpointLocation(directory=snapshot.directory), shared)
         else:
             remove_snapshot(snapshot, shared)
 
     def open(self, pointer: str, *, verify: bool = True) -> OpenedSnapshot:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         secret = self._context.secret
         if not pointer.startswith(SCHEME):
             return open_snapshot(pointer, verify=verify, secret=secret)
@@ -163,14 +163,14 @@ class SQLiteCheckpointStorage:
         return OpenedSnapshot(metadata, pointer, seal_of(row[0], secret))
 
     def earlier(self) -> Sequence[EarlierCheckpoint]:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
         select = "SELECT number, name, metadata IS NOT NULL FROM checkpoints WHERE job = ?"
         with self._database.connection() as connection:
             rows = connection.execute(select, (self._context.job_id,)).fetchall()
         return [EarlierCheckpoint(number, name, bool(complete)) for number, name, complete in rows]
 
     def clean_up(self) -> None:
-        """See CheckpointStorage."""
+        """See SnapshotStorage."""
 
 
 def _missing(connection: sqlite3.Connection, metadata: CheckpointMetadata) -> Iterator[str]:

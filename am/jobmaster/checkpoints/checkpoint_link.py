@@ -19,7 +19,7 @@ from yarrow.am.checkpoint.events import (
     DiscardLocation,
     Event,
     FailJob,
-    JobEnds,
+    JobEndEvent,
     Notify,
     PrepareLocation,
     Refused,
@@ -174,7 +174,7 @@ class CheckpointLink:
             if not self._over:
                 self._over = True
                 self._storage.job_is_over()
-                self.handle(JobEnds(f"the job is {status.value}"))
+                self.handle(JobEndEvent(f"the job is {status.value}"))
             return
         seen = tuple(
             (vertex.counts[ExecutionState.RUNNING], vertex.counts[ExecutionState.FINISHED])

@@ -38,7 +38,7 @@ from yarrow.runtime.fs import retries
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import metadata_size
-from yarrow.runtime.snapshot.storage import CheckpointStorage, OpenedSnapshot
+from yarrow.runtime.snapshot.storage import OpenedSnapshot, SnapshotStorage
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class CheckpointStorageAccess:
     def __init__(
         self,
         name: str,
-        storage: CheckpointStorage,
+        storage: SnapshotStorage,
         recovery: CheckpointRecoveryStore,
         directory: str,
         run_blocking: RunBlocking,

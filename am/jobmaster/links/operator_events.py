@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
-from yarrow.am.jobmaster.scheduling.scheduler_actions import ResetReader
+from yarrow.am.jobmaster.scheduling.scheduler_actions import ResetReaderAction
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import OperatorEvent, ResetSubtask
@@ -58,7 +58,7 @@ class OperatorEvents:
             for event in self._early.pop(execution.attempt_id, ()):
                 self._route(execution, event)
 
-    def reset_reader(self, reset: ResetReader, checkpoint_id: int) -> None:
+    def reset_reader(self, reset: ResetReaderAction, checkpoint_id: int) -> None:
         """A reader starts again from that checkpoint, and its enumerator runs on."""
         link = self._links.get(reset.resource_id)
         if link is not None:

@@ -34,7 +34,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobReplaced,
     RescaleEnded,
     RescaleSlotsAnswered,
-    ResetReader,
+    ResetReaderAction,
     SlotsAccepted,
     TasksRestarting,
 )
@@ -558,7 +558,9 @@ class JobScheduler:
             if worker is not None:
                 execution = self._execution(reader)
                 operator, ended = execution.vertex.operators[0].id, execution.attempt_id
-                actions.append(ResetReader(worker.resource_id, reader.vertex, operator, reader.number, ended))
+                actions.append(
+                    ResetReaderAction(worker.resource_id, reader.vertex, operator, reader.number, ended)
+                )
         return actions
 
     def _replace_job(self, job: JobGraph) -> Actions:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.scheduling.regions import Subtask
-from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, CancelTasks
+from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, CancelTasksAction
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause
@@ -92,7 +92,7 @@ def cancel_tasks(executions: Iterable[Execution]) -> Actions:
         elif execution.machine.can(ExecutionState.CANCELING) and execution.worker is not None:
             execution.machine.transition(ExecutionState.CANCELING)
             asked.setdefault(execution.worker.resource_id, []).append(execution.attempt_id)
-    return [CancelTasks(resource, tuple(attempts)) for resource, attempts in asked.items()]
+    return [CancelTasksAction(resource, tuple(attempts)) for resource, attempts in asked.items()]
 
 
 def fail_tasks(

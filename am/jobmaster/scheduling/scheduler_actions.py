@@ -37,7 +37,7 @@ class Deploy:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTasks:
+class CancelTasksAction:
     """Ask a TaskExecutor to cancel tasks."""
 
     resource_id: ResourceID
@@ -80,7 +80,7 @@ class TasksRestarting:
 
 
 @dataclass(frozen=True, slots=True)
-class ResetReader:
+class ResetReaderAction:
     """Tell a source's enumerator that a reader starts again, before it does."""
 
     #: Where the enumerator lives.
@@ -124,12 +124,12 @@ SchedulerAction = (
     DeclareRequirements
     | SlotsAccepted
     | Deploy
-    | CancelTasks
+    | CancelTasksAction
     | FreeSlot
     | ArmCancellationTimeout
     | ArmRestart
     | TasksRestarting
-    | ResetReader
+    | ResetReaderAction
     | JobReplaced
     | RescaleSlotsAnswered
     | RescaleEnded

@@ -51,7 +51,7 @@ class ErrorBody(RestModel):
     errors: list[str]
 
 
-class Trigger(HyphenModel):
+class TriggerBody(HyphenModel):
     """An operation was begun; its path with this id tells how it goes."""
 
     request_id: str

@@ -40,7 +40,7 @@ class StatsSummary(RestModel):
     p999: NumberOrNaN = "NaN"
 
 
-class CheckpointSummary(RestModel):
+class CheckpointSummaryBody(RestModel):
     """What completed checkpoints took."""
 
     checkpointed_size: StatsSummary = Field(default_factory=StatsSummary)
@@ -80,7 +80,7 @@ class Checkpoint(TaskCheckpoint):
     tasks: dict[str, TaskCheckpoint]
 
 
-class CompletedCheckpoint(Checkpoint):
+class CompletedCheckpointBody(Checkpoint):
     """A checkpoint that can be restored."""
 
     external_path: str | None
@@ -95,7 +95,7 @@ class FailedCheckpoint(Checkpoint):
 
 
 #: One of the three, by status.
-AnyCheckpoint = CompletedCheckpoint | FailedCheckpoint | Checkpoint
+AnyCheckpoint = CompletedCheckpointBody | FailedCheckpoint | Checkpoint
 
 
 class RestoredCheckpoint(RestModel):
@@ -110,17 +110,17 @@ class RestoredCheckpoint(RestModel):
 class LatestCheckpoints(RestModel):
     """The last one of each kind."""
 
-    completed: CompletedCheckpoint | None = None
-    savepoint: CompletedCheckpoint | None = None
+    completed: CompletedCheckpointBody | None = None
+    savepoint: CompletedCheckpointBody | None = None
     failed: FailedCheckpoint | None = None
     restored: RestoredCheckpoint | None = None
 
 
-class CheckpointStatistics(RestModel):
+class CheckpointStatisticsBody(RestModel):
     """Checkpoints of a job."""
 
     counts: CheckpointCounts = Field(default_factory=CheckpointCounts)
-    summary: CheckpointSummary = Field(default_factory=CheckpointSummary)
+    summary: CheckpointSummaryBody = Field(default_factory=CheckpointSummaryBody)
     latest: LatestCheckpoints = Field(default_factory=LatestCheckpoints)
     history: list[AnyCheckpoint] = Field(default_factory=list)
 
@@ -132,7 +132,7 @@ class Externalization(RestModel):
     delete_on_cancellation: bool = True
 
 
-class CheckpointConfiguration(RestModel):
+class CheckpointConfigurationBody(RestModel):
     """Settings of a job's checkpoints; an interval of 2^63-1 = none are taken."""
 
     mode: Literal["exactly_once", "at_least_once"]
@@ -195,7 +195,7 @@ class SubtaskAlignment(RestModel):
     duration: int
 
 
-class SubtaskCheckpoint(RestModel):
+class SubtaskCheckpointBody(RestModel):
     """One subtask in a checkpoint; one that has not acknowledged has no numbers."""
 
     class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
@@ -216,7 +216,7 @@ class TaskCheckpointDetails(TaskCheckpoint):
     """The part of one vertex with that of each subtask."""
 
     summary: TaskCheckpointSummary
-    subtasks: list[SubtaskCheckpoint]
+    subtasks: list[SubtaskCheckpointBody]
 
 
 class OperationStatus(RestModel):

@@ -10,7 +10,7 @@ from pydantic import Field
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, RestModel
 
 
-class ClusterOverview(HyphenModel):
+class ClusterOverviewBody(HyphenModel):
     """How much there is and what runs."""
 
     taskmanagers: int
@@ -98,7 +98,7 @@ class ThreadInfo(CamelModel):
     stringified_thread_info: str
 
 
-class ThreadDump(CamelModel):
+class ThreadDumpBody(CamelModel):
     """The stacks of all threads of a process."""
 
     thread_infos: list[ThreadInfo]

@@ -279,7 +279,7 @@ class JobResultBody(HyphenModel):
     failure_cause: FailureBody | None = None
 
 
-class JobExecutionResult(HyphenModel):
+class JobExecutionResultBody(HyphenModel):
     """The result of a job, once it has ended."""
 
     status: QueueStatus

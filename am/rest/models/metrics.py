@@ -10,7 +10,7 @@ from pydantic import Field
 from yarrow.am.rest.models.base import HyphenModel, NumberOrNaN, RestModel
 
 
-class Metric(RestModel):
+class MetricBody(RestModel):
     """A metric: its name alone where none was asked for by `get`, with its value as text where it was."""
 
     id: str

@@ -11,7 +11,7 @@ from pydantic import Field, RootModel
 
 from yarrow.am.rest.models.base import CamelModel, RestModel
 from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus, StatsSummary
-from yarrow.am.rest.models.task_managers import ResourceProfile
+from yarrow.am.rest.models.task_managers import ResourceProfileBody
 
 
 class RescalingResult(RestModel):
@@ -66,8 +66,8 @@ class SlotSharingGroupRescale(CamelModel):
     minimal_required_slots: int
     pre_rescale_slots: int
     post_rescale_slots: int | None
-    request_resource_profile: ResourceProfile | None = None
-    acquired_resource_profile: ResourceProfile | None = None
+    request_resource_profile: ResourceProfileBody | None = None
+    acquired_resource_profile: ResourceProfileBody | None = None
 
 
 class SchedulerStateSpan(CamelModel):

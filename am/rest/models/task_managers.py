@@ -11,7 +11,7 @@ from pydantic import Field
 from yarrow.am.rest.models.base import CamelModel, RestModel
 
 
-class ResourceProfile(CamelModel):
+class ResourceProfileBody(CamelModel):
     """What slots have together (megabytes)."""
 
     cpu_cores: float
@@ -61,8 +61,8 @@ class TaskManagerInfo(CamelModel):
     slots_number: int
     free_slots: int
     assigned_tasks: int
-    total_resource: ResourceProfile
-    free_resource: ResourceProfile
+    total_resource: ResourceProfileBody
+    free_resource: ResourceProfileBody
     hardware: Hardware
     memory_configuration: MemoryConfiguration
     #: YARN's id of its container, "" without YARN. Yarrow's.
@@ -111,7 +111,7 @@ class AllocatedSlot(CamelModel):
     """A slot that a job holds; a job's tasks count equally for the slots it has there."""
 
     job_id: str
-    resource: ResourceProfile
+    resource: ResourceProfileBody
     assigned_tasks: int
 
 

@@ -24,7 +24,7 @@ class Aggregated(HyphenModel):
     status_duration: dict[ExecutionState, Statistics]
 
 
-class AttemptDetails(HyphenModel):
+class AttemptDetailsBody(HyphenModel):
     """One attempt of a subtask."""
 
     subtask: int
@@ -40,10 +40,10 @@ class AttemptDetails(HyphenModel):
     taskmanager_id: str
     #: How long the attempt was in each state, -1 = never.
     status_duration: dict[ExecutionState, int]
-    other_concurrent_attempts: list[AttemptDetails] | None = None
+    other_concurrent_attempts: list[AttemptDetailsBody] | None = None
 
 
-class VertexDetails(HyphenModel):
+class VertexDetailsBody(HyphenModel):
     """A vertex with its subtasks."""
 
     id: str
@@ -51,7 +51,7 @@ class VertexDetails(HyphenModel):
     parallelism: int
     max_parallelism: int = Field(serialization_alias="maxParallelism")
     now: int
-    subtasks: list[AttemptDetails]
+    subtasks: list[AttemptDetailsBody]
     aggregated: Aggregated
 
 

@@ -20,7 +20,7 @@ from yarrow.am.rest.errors import BadRequestError
 from yarrow.am.rest.models.programs import ProgramArguments, ProgramRun
 from yarrow.am.rest.programs.messages import JobHandedOver, ProgramFileToShip, ProgramRequest
 from yarrow.am.rest.programs.process import TakeJob, run_program
-from yarrow.am.rest.programs.store import Program
+from yarrow.am.rest.programs.store import StoredProgram
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
@@ -34,7 +34,7 @@ class ProgramJobs:
     services: RestServices
     settings: RestSettings
 
-    async def plan(self, program: Program, arguments: ProgramArguments) -> JobGraph:
+    async def plan(self, program: StoredProgram, arguments: ProgramArguments) -> JobGraph:
         """The JobGraph of the program's first execute; nothing is submitted or stored."""
         graphs: list[JobGraph] = []
 
@@ -44,7 +44,7 @@ class ProgramJobs:
         await self._run(program, arguments, take_plan_only=True, take=take)
         return _with_job_id(graphs[0], arguments.job_id)
 
-    async def submit(self, program: Program, arguments: ProgramRun) -> list[JobID]:
+    async def submit(self, program: StoredProgram, arguments: ProgramRun) -> list[JobID]:
         """Submits every job that main executed, after main has ended well; their ids in order."""
         if arguments.savepoint_path:
             checked_path(arguments.savepoint_path, "savepointPath")
@@ -60,7 +60,7 @@ class ProgramJobs:
         return [await self.services.submit(graph) for graph in graphs]
 
     async def _run(
-        self, program: Program, arguments: ProgramArguments, *, take_plan_only: bool, take: TakeJob
+        self, program: StoredProgram, arguments: ProgramArguments, *, take_plan_only: bool, take: TakeJob
     ) -> None:
         request = ProgramRequest(
             path=str(program.path),
@@ -97,7 +97,7 @@ class ProgramJobs:
         return ShippedFile(name=file.name, kind=file.kind, blob_key=key, target=file.target)
 
 
-def _entry(program: Program, entry: str) -> str:
+def _entry(program: StoredProgram, entry: str) -> str:
     module, _, function = entry.partition(":")
     names = [*module.split("."), *([function] if ":" in entry else [])]
     if entry and not all(name.isidentifier() for name in names):

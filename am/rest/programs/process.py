@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 import yarrow
-from yarrow.am.rest.errors import ProgramFailedError
+from yarrow.am.rest.errors import UploadedProgramFailedError
 from yarrow.am.rest.programs.messages import (
     MAX_FRAME_BYTES,
     JobHandedOver,
@@ -43,7 +43,7 @@ async def run_program(
 ) -> None:
     """Runs main and calls `take` for each job, after main has ended well.
 
-    Raises ProgramFailedError with the program's own trace and the end of what it wrote: when it failed,
+    Raises UploadedProgramFailedError with the program's own trace and the end of what it wrote: when it failed,
     was ended by a signal, took longer than the timeout, or executed nothing.
     """
     working = Path(tempfile.mkdtemp(prefix="yarrow-program-", dir=temporary_directory))
@@ -66,7 +66,7 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
                 if end is None:
                     await process.wait()
         except (TimeoutError, ConnectionError):
-            raise ProgramFailedError(
+            raise UploadedProgramFailedError(
                 f"{request.name} did not come to its end within {timeout_seconds:g} s and was ended:"
                 f" main has to build the job and call execute.{output.text()}"
             ) from None
@@ -77,11 +77,11 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
     if end is None:
         code = process.returncode or 0
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-        raise ProgramFailedError(f"{request.name} {how} while its main ran.{output.text()}")
+        raise UploadedProgramFailedError(f"{request.name} {how} while its main ran.{output.text()}")
     if end.error:
-        raise ProgramFailedError(f"{request.name} failed:\n{end.error}{output.text()}")
+        raise UploadedProgramFailedError(f"{request.name} failed:\n{end.error}{output.text()}")
     if not jobs:
-        raise ProgramFailedError(
+        raise UploadedProgramFailedError(
             f"{request.name} ended without a job: its main has to call execute.{output.text()}"
         )
     return jobs

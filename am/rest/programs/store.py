@@ -36,7 +36,7 @@ _LOCATOR_MARK, _LOCATOR_BYTES = b"PK\x06\x07", 20
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StoredProgram:
     """A stored program."""
 
     id: str
@@ -62,7 +62,7 @@ class ProgramStore:
         #: What archives offer as entries, by id: read once, for what is stored does not change.
         self._entries: dict[str, tuple[str, ...]] = {}
 
-    def add(self, upload_name: str, content: BinaryIO) -> Program:
+    def add(self, upload_name: str, content: BinaryIO) -> StoredProgram:
         """Stores a program; BadRequestError when it is none that can be run."""
         name = base_name(upload_name)
         directory = self._folder()
@@ -74,7 +74,7 @@ class ProgramStore:
         self._entries[stored.name] = entries
         return self.get(stored.name)
 
-    def list(self) -> list[Program]:
+    def list(self) -> list[StoredProgram]:
         """All programs, the newest first."""
         directory = self._directory or self._temporary
         if directory is None or not directory.is_dir():
@@ -85,10 +85,10 @@ class ProgramStore:
                 match = _STORED_NAME.fullmatch(entry.name)
                 if match is not None and entry.is_file(follow_symlinks=False):
                     changed = entry.stat().st_mtime_ns // 1_000_000
-                    found.append(Program(entry.name, match["name"], Path(entry.path), changed))
+                    found.append(StoredProgram(entry.name, match["name"], Path(entry.path), changed))
         return sorted(found, key=lambda program: (-program.uploaded_ms, program.id))
 
-    def get(self, program_id: str) -> Program:
+    def get(self, program_id: str) -> StoredProgram:
         """The program of that id; NotFoundError when there is none."""
         for program in self.list():
             if program.id == program_id:
@@ -100,7 +100,7 @@ class ProgramStore:
         self.get(program_id).path.unlink(missing_ok=True)
         self._entries.pop(program_id, None)
 
-    def entries_of(self, program: Program) -> tuple[str, ...]:
+    def entries_of(self, program: StoredProgram) -> tuple[str, ...]:
         """What a program offers as entries, `__main__` first; none where somebody else put there what is no program."""
         found = self._entries.get(program.id)
         if found is None:

@@ -11,13 +11,13 @@ from fastapi import APIRouter, Path
 
 import yarrow.am.rest.views.checkpoints as views
 from yarrow.am.rest.errors import NotFoundError
-from yarrow.am.rest.models.base import Trigger
+from yarrow.am.rest.models.base import TriggerBody
 from yarrow.am.rest.models.checkpoints import (
     AnyCheckpoint,
-    CheckpointConfiguration,
+    CheckpointConfigurationBody,
     CheckpointOperation,
     CheckpointResult,
-    CheckpointStatistics,
+    CheckpointStatisticsBody,
     CheckpointTrigger,
     TaskCheckpointDetails,
 )
@@ -40,14 +40,14 @@ CheckpointIdPath = Annotated[int, Path(alias="checkpointid", ge=0, lt=2**63, des
 
 
 @router.get("/checkpoints", responses=refusals(400, 404), response_model_exclude_none=False)
-async def checkpoint_statistics(access: Access, job_id: JobIdPath) -> CheckpointStatistics:
+async def checkpoint_statistics(access: Access, job_id: JobIdPath) -> CheckpointStatisticsBody:
     """Checkpoints of a job so far."""
     dispatcher = access.services.dispatcher
     return views.statistics(await dispatcher.request_checkpoint_statistics(JobID(job_id.lower())))
 
 
 @router.get("/checkpoints/config", responses=refusals(400, 404))
-async def checkpoint_configuration(access: Access, job_id: JobIdPath) -> CheckpointConfiguration:
+async def checkpoint_configuration(access: Access, job_id: JobIdPath) -> CheckpointConfigurationBody:
     """How a job takes checkpoints; with the longest interval not by itself."""
     dispatcher = access.services.dispatcher
     found = await dispatcher.request_checkpoint_statistics(JobID(job_id.lower()))
@@ -89,7 +89,7 @@ async def _record(access: ClusterAccess, job_id: str, checkpoint_id: int) -> Che
 @router.post("/checkpoints", status_code=202, responses=refusals(400, 403, 404, 409))
 async def trigger_checkpoint(
     access: Access, job_id: JobIdPath, request: CheckpointTrigger | None = None
-) -> Trigger:
+) -> TriggerBody:
     """Takes a checkpoint now; GET with the id that is answered tells how it goes."""
     asked = request or CheckpointTrigger()
     wanted = CheckpointType(asked.checkpoint_type)
@@ -99,7 +99,7 @@ async def trigger_checkpoint(
     trigger = access.operations.begin(
         scope, asked.trigger_id, lambda: dispatcher.trigger_checkpoint(job, wanted)
     )
-    return Trigger(request_id=trigger)
+    return TriggerBody(request_id=trigger)
 
 
 @router.get("/checkpoints/{triggerid}", responses=refusals(400, 404))

@@ -13,7 +13,7 @@ import yarrow
 from yarrow.am.rest.errors import NotFoundError
 from yarrow.am.rest.models.base import EmptyBody
 from yarrow.am.rest.models.cluster import (
-    ClusterOverview,
+    ClusterOverviewBody,
     DashboardConfiguration,
     DashboardFeatures,
     DataSets,
@@ -25,10 +25,10 @@ router = APIRouter(tags=["Cluster"])
 
 
 @router.get("/overview", responses=refusals())
-async def cluster_overview(access: Access) -> ClusterOverview:
+async def cluster_overview(access: Access) -> ClusterOverviewBody:
     """How much there is and what runs."""
     found = await access.services.dispatcher.request_overview()
-    return ClusterOverview(
+    return ClusterOverviewBody(
         taskmanagers=found.task_executors,
         slots_total=found.slots_total,
         slots_available=found.slots_available,

@@ -21,7 +21,7 @@ from yarrow.am.rest.models.cluster import (
     LogList,
     LogUrl,
     ProcessRuntime,
-    ThreadDump,
+    ThreadDumpBody,
     ThreadInfo,
 )
 from yarrow.am.rest.routes.cluster_access import PLAIN_TEXT, Access, JobIdPath, refusals
@@ -110,9 +110,9 @@ def _text(pieces: Iterator[bytes]) -> StreamingResponse:
 
 
 @router.get("/jobmanager/thread-dump", responses=refusals())
-async def thread_dump() -> ThreadDump:
+async def thread_dump() -> ThreadDumpBody:
     """The stacks of the control plane's threads."""
-    return ThreadDump(
+    return ThreadDumpBody(
         thread_infos=[
             ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
             for name, stack in thread_stacks()

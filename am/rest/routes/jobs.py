@@ -18,7 +18,7 @@ from yarrow.am.rest.models.jobs import (
     JobConfiguration,
     JobDetails,
     JobExceptions,
-    JobExecutionResult,
+    JobExecutionResultBody,
     JobIds,
     JobIdWithStatus,
     JobPlan,
@@ -168,7 +168,7 @@ async def job_execution_result(
     wait: Annotated[
         float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the job.")
     ] = 0,
-) -> JobExecutionResult:
+) -> JobExecutionResultBody:
     """The result of a job once it has ended; IN_PROGRESS before. `wait` is Yarrow's."""
     job = JobID(job_id.lower())
     dispatcher = access.services.dispatcher
@@ -177,7 +177,7 @@ async def job_execution_result(
         await access.wait_for_end(job_id, wait)
         status = await dispatcher.request_job_status(job)
     if not status.is_globally_terminal_state():
-        return JobExecutionResult(status=QueueStatus(id="IN_PROGRESS"))
+        return JobExecutionResultBody(status=QueueStatus(id="IN_PROGRESS"))
     result = views.execution_result(await dispatcher.request_job_result(job), access.application_of(job))
     access.services.activity.note_result(job)
     return result

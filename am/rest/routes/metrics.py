@@ -14,7 +14,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from yarrow.am.rest.errors import BadRequestError
-from yarrow.am.rest.models.metrics import AggregatedMetric, Metric
+from yarrow.am.rest.models.metrics import AggregatedMetric, MetricBody
 from yarrow.am.rest.routes.cluster_access import (
     Access,
     JobIdPath,
@@ -48,18 +48,18 @@ def _names(text: str | None) -> list[str] | None:
     return names or None
 
 
-def _metrics(values: Mapping[str, float], get: str | None) -> list[Metric]:
+def _metrics(values: Mapping[str, float], get: str | None) -> list[MetricBody]:
     wanted = _names(get)
     if wanted is None:
-        return [Metric(id=name) for name in sorted(values)]
+        return [MetricBody(id=name) for name in sorted(values)]
     return _texts({name: metric_text(values[name]) for name in wanted if name in values}, get)
 
 
-def _texts(values: Mapping[str, str], get: str | None) -> list[Metric]:
+def _texts(values: Mapping[str, str], get: str | None) -> list[MetricBody]:
     wanted = _names(get)
     if wanted is None:
-        return [Metric(id=name) for name in sorted(values)]
-    return [Metric(id=name, value=values[name]) for name in wanted if name in values]
+        return [MetricBody(id=name) for name in sorted(values)]
+    return [MetricBody(id=name, value=values[name]) for name in wanted if name in values]
 
 
 def _aggregates(
@@ -106,7 +106,7 @@ def _chosen_subtasks(text: str | None) -> set[int] | None:
 
 
 @router.get("/jobmanager/metrics", responses=refusals(400), response_model_exclude_none=True)
-async def job_manager_metric_values(access: Access, get: Get = None) -> list[Metric]:
+async def job_manager_metric_values(access: Access, get: Get = None) -> list[MetricBody]:
     """Metrics of the control plane."""
     overview = await access.services.dispatcher.request_overview()
     return _metrics(job_manager_metrics(overview) | process_metrics(access.services.memory_limit), get)
@@ -133,7 +133,7 @@ async def task_managers_metrics(
 )
 async def task_manager_metric_values(
     access: Access, resource_id: ResourceIdPath, get: Get = None
-) -> list[Metric]:
+) -> list[MetricBody]:
     """Metrics of a TaskExecutor's processes together."""
     return _metrics((await access.task_executor(resource_id)).metrics, get)
 
@@ -155,7 +155,7 @@ async def jobs_metrics(
 
 
 @router.get("/jobs/{jobid}/metrics", responses=refusals(400, 404), response_model_exclude_none=True)
-async def job_metric_values(access: Access, job_id: JobIdPath, get: Get = None) -> list[Metric]:
+async def job_metric_values(access: Access, job_id: JobIdPath, get: Get = None) -> list[MetricBody]:
     """Metrics of a job; one of them is a text."""
     job = await access.job(job_id)
     values = {name: metric_text(value) for name, value in job_metrics(job, access.now()).items()}
@@ -168,7 +168,7 @@ _VERTEX = "/jobs/{jobid}/vertices/{vertexid}"
 @router.get(f"{_VERTEX}/metrics", responses=refusals(400, 404), response_model_exclude_none=True)
 async def vertex_metrics(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, get: Get = None
-) -> list[Metric]:
+) -> list[MetricBody]:
     """Metrics of all subtasks, as `<subtask>.<metric>` and `<subtask>.<operator>.<metric>`."""
     vertex = await access.vertex(job_id, vertex_id)
     return _metrics(
@@ -182,11 +182,11 @@ def _numbered(metrics: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, f
 
 
 @router.get(f"{_VERTEX}/watermarks", responses=refusals(400, 404), response_model_exclude_none=True)
-async def vertex_watermarks(access: Access, job_id: JobIdPath, vertex_id: VertexIdPath) -> list[Metric]:
+async def vertex_watermarks(access: Access, job_id: JobIdPath, vertex_id: VertexIdPath) -> list[MetricBody]:
     """The watermark of each subtask's input (epoch milliseconds)."""
     vertex = await access.vertex(job_id, vertex_id)
     return [
-        Metric(id=f"{attempt.subtask}.{_WATERMARK}", value=metric_text(attempt.metrics[_WATERMARK]))
+        MetricBody(id=f"{attempt.subtask}.{_WATERMARK}", value=metric_text(attempt.metrics[_WATERMARK]))
         for attempt in vertex.subtasks
         if _WATERMARK in attempt.metrics
     ]
@@ -195,7 +195,7 @@ async def vertex_watermarks(access: Access, job_id: JobIdPath, vertex_id: Vertex
 @router.get(f"{_VERTEX}/jm-operator-metrics", responses=refusals(400, 404), response_model_exclude_none=True)
 async def coordinator_metrics(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, get: Get = None
-) -> list[Metric]:
+) -> list[MetricBody]:
     """Metrics of the vertex's operators in the control plane: they have none."""
     await access.vertex(job_id, vertex_id)
     return _metrics({}, get)
@@ -226,7 +226,7 @@ async def subtasks_metrics(
 )
 async def subtask_metrics(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath, get: Get = None
-) -> list[Metric]:
+) -> list[MetricBody]:
     """Metrics of one subtask, as `<metric>` and `<operator>.<metric>`."""
     attempt = await access.attempt(job_id, vertex_id, subtask, None)
     return _metrics(attempt.metrics, get)

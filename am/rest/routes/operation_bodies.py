@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from yarrow.am.rest.errors import ConflictError
 from yarrow.am.rest.models.checkpoints import FailureCauseBody, OperationStatus
-from yarrow.am.rest.operations import Outcome
+from yarrow.am.rest.operations import OperationOutcome
 from yarrow.am.rest.routes.cluster_access import ClusterAccess
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
@@ -18,7 +18,7 @@ def status(completed: bool) -> OperationStatus:
     return OperationStatus(id="COMPLETED" if completed else "IN_PROGRESS")
 
 
-def failure(outcome: Outcome) -> FailureCauseBody:
+def failure(outcome: OperationOutcome) -> FailureCauseBody:
     """Why it failed."""
     return FailureCauseBody(class_=outcome.error_class, stack_trace=outcome.error_text)
 

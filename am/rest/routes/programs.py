@@ -25,7 +25,7 @@ from yarrow.am.rest.models.programs import (
     ProgramRunResult,
     ProgramUpload,
 )
-from yarrow.am.rest.programs.store import Program
+from yarrow.am.rest.programs.store import StoredProgram
 from yarrow.am.rest.routes.cluster_access import Access, refusals
 from yarrow.am.rest.views.jobs import plan_of
 
@@ -57,7 +57,7 @@ async def programs(access: Access, request: Request) -> ProgramList:
     return ProgramList(address=str(request.base_url).rstrip("/"), files=found)
 
 
-def _file(program: Program, names: Sequence[str]) -> ProgramFile:
+def _file(program: StoredProgram, names: Sequence[str]) -> ProgramFile:
     return ProgramFile(
         id=program.id,
         name=program.name,

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
-from yarrow.am.rest.models.base import Trigger
+from yarrow.am.rest.models.base import TriggerBody
 from yarrow.am.rest.models.rescaling import (
     JobResourceRequirements,
     LatestRescales,
@@ -37,12 +37,12 @@ router = APIRouter(tags=["Rescaling"])
 @router.patch("/jobs/{jobid}/rescaling", responses=refusals(400, 403, 404, 409))
 async def rescale(
     access: Access, job_id: JobIdPath, parallelism: Annotated[int, Query(ge=1, le=32768)]
-) -> Trigger:
+) -> TriggerBody:
     """Rescales all vertices of a job; GET with the id answered tells how it goes."""
     job = await running_job(access, job_id, "another parallelism")
     dispatcher = access.services.dispatcher
     wanted = RescaleRequest(every=parallelism, trigger_cause=f"rescaling to {parallelism}")
-    return Trigger(
+    return TriggerBody(
         request_id=access.operations.begin(
             f"rescales of {job}", None, lambda: dispatcher.rescale_job(job, wanted)
         )

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.rest.errors import BadRequestError
-from yarrow.am.rest.models.base import Trigger
+from yarrow.am.rest.models.base import TriggerBody
 from yarrow.am.rest.models.checkpoints import (
     DisposalOperation,
     DisposalResult,
@@ -35,7 +35,7 @@ _DISPOSALS = "disposals of savepoints"
 @router.post("/jobs/{jobid}/savepoints", status_code=202, responses=refusals(400, 403, 404, 409))
 async def trigger_savepoint(
     access: Access, job_id: JobIdPath, request: SavepointTrigger | None = None
-) -> Trigger:
+) -> TriggerBody:
     """Takes a savepoint, and cancels the job with it where asked; GET with the id answered tells how it goes."""
     asked = request or SavepointTrigger()
     wanted = SavepointRequest(
@@ -50,7 +50,7 @@ async def trigger_savepoint(
 @router.post("/jobs/{jobid}/stop", status_code=202, responses=refusals(400, 403, 404, 409))
 async def stop_with_savepoint(
     access: Access, job_id: JobIdPath, request: StopWithSavepoint | None = None
-) -> Trigger:
+) -> TriggerBody:
     """Stops a job with a savepoint; GET /savepoints with the id answered tells how it goes."""
     asked = request or StopWithSavepoint()
     wanted = SavepointRequest(
@@ -69,7 +69,7 @@ def _place(access: ClusterAccess, path: str, what: str) -> str:
 
 async def _begin(
     access: ClusterAccess, job_id: str, trigger_id: str | None, wanted: SavepointRequest
-) -> Trigger:
+) -> TriggerBody:
     if wanted.target_directory:
         target = _place(access, wanted.target_directory, "target directory of the savepoint")
         wanted = msgspec.structs.replace(wanted, target_directory=target)
@@ -80,7 +80,7 @@ async def _begin(
     job = await running_job(access, job_id, "a savepoint")
     dispatcher = access.services.dispatcher
     scope = f"savepoints of {job}"
-    return Trigger(
+    return TriggerBody(
         request_id=access.operations.begin(
             scope, trigger_id, lambda: dispatcher.trigger_savepoint(job, wanted)
         )
@@ -103,14 +103,14 @@ async def savepoint_status(
 
 
 @router.post("/savepoint-disposal", responses=refusals(400, 403))
-async def dispose_savepoint(access: Access, request: SavepointDisposal | None = None) -> Trigger:
+async def dispose_savepoint(access: Access, request: SavepointDisposal | None = None) -> TriggerBody:
     """Deletes the files of a savepoint; GET with the id that is answered tells how it goes."""
     if request is None:
         raise BadRequestError("the body is missing: it names the savepoint, as savepoint-path")
     path = _place(access, request.savepoint_path, "savepoint to dispose of")
     dispatcher = access.services.dispatcher
     trigger = access.operations.begin(_DISPOSALS, None, lambda: dispatcher.dispose_savepoint(path))
-    return Trigger(request_id=trigger)
+    return TriggerBody(request_id=trigger)
 
 
 @router.get("/savepoint-disposal/{triggerid}", responses=refusals(400, 404))

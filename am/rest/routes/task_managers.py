@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from yarrow.am.rest.errors import NotFoundError
-from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDump, ThreadInfo
+from yarrow.am.rest.models.cluster import LogFile, LogList, LogUrl, ThreadDumpBody, ThreadInfo
 from yarrow.am.rest.models.task_managers import TaskManagerDetails, TaskManagers
 from yarrow.am.rest.routes.cluster_access import (
     PLAIN_TEXT,
@@ -118,10 +118,10 @@ async def _pieces(gateway: TaskExecutorGateway, file: FileInfo) -> AsyncIterator
 
 
 @router.get("/taskmanagers/{taskmanagerid}/thread-dump", responses=refusals(400, 404))
-async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) -> ThreadDump:
+async def task_manager_thread_dump(access: Access, resource_id: ResourceIdPath) -> ThreadDumpBody:
     """The stacks of the supervisor's and the workers' threads."""
     gateway = await access.task_executor_gateway(resource_id)
-    return ThreadDump(
+    return ThreadDumpBody(
         thread_infos=[
             ThreadInfo(thread_name=name, stringified_thread_info=thread_text(name, stack))
             for name, stack in await gateway.request_thread_dump()

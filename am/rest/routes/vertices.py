@@ -22,7 +22,9 @@ router = APIRouter(prefix="/jobs/{jobid}/vertices/{vertexid}", tags=["Vertices"]
 
 
 @router.get("", responses=refusals(400, 404))
-async def vertex_details(access: Access, job_id: JobIdPath, vertex_id: VertexIdPath) -> models.VertexDetails:
+async def vertex_details(
+    access: Access, job_id: JobIdPath, vertex_id: VertexIdPath
+) -> models.VertexDetailsBody:
     """A vertex with its subtasks."""
     return views.vertex_details(await access.vertex(job_id, vertex_id), access.now())
 
@@ -68,7 +70,7 @@ async def subtasks_accumulators(
 @router.get("/subtasks/{subtaskindex}", responses=refusals(400, 404))
 async def subtask_details(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath
-) -> models.AttemptDetails:
+) -> models.AttemptDetailsBody:
     """The present attempt of a subtask."""
     return views.attempt_details(await access.attempt(job_id, vertex_id, subtask, None), access.now())
 
@@ -76,7 +78,7 @@ async def subtask_details(
 @router.get("/subtasks/{subtaskindex}/attempts/{attempt}", responses=refusals(400, 404))
 async def attempt_details(
     access: Access, job_id: JobIdPath, vertex_id: VertexIdPath, subtask: SubtaskPath, number: AttemptPath
-) -> models.AttemptDetails:
+) -> models.AttemptDetailsBody:
     """One attempt of a subtask."""
     return views.attempt_details(await access.attempt(job_id, vertex_id, subtask, number), access.now())
 

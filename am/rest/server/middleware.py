@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yarrow.am.rest.entrances import READING, entrance_of
-from yarrow.am.rest.errors import RestError
+from yarrow.am.rest.errors import RequestRefusedError
 from yarrow.am.rest.services import EntranceKind, RestSettings
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class RequestGuard:
             await self._entrance.check(scope)
             _assume_json(scope)
             await self._app(scope, self._limited(scope, receive), send_with_headers)
-        except RestError as error:
+        except RequestRefusedError as error:
             await send_error(send_with_headers, error.status, str(error), error.headers)
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
@@ -70,7 +70,7 @@ class RequestGuard:
         limit = self._settings.max_request_bytes
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit:
-            raise RestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit))
+            raise RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit))
         loop = asyncio.get_running_loop()
         whole = loop.time() + self._settings.body_timeout
         received = 0

@@ -27,11 +27,11 @@ NEVER = 2**63 - 1
 _IN_MEMORY = "<checkpoint-not-externally-addressable>"
 
 
-def statistics(found: CheckpointStatistics) -> models.CheckpointStatistics:
+def statistics(found: CheckpointStatistics) -> models.CheckpointStatisticsBody:
     """GET /checkpoints."""
     summary = found.summary
     restored = found.restored
-    return models.CheckpointStatistics(
+    return models.CheckpointStatisticsBody(
         counts=models.CheckpointCounts(
             restored=found.restored_count,
             total=found.total,
@@ -39,7 +39,7 @@ def statistics(found: CheckpointStatistics) -> models.CheckpointStatistics:
             completed=found.completed,
             failed=found.failed,
         ),
-        summary=models.CheckpointSummary(
+        summary=models.CheckpointSummaryBody(
             checkpointed_size=numbers(summary.checkpointed_size),
             state_size=numbers(summary.state_size),
             end_to_end_duration=numbers(summary.duration),
@@ -63,9 +63,9 @@ def statistics(found: CheckpointStatistics) -> models.CheckpointStatistics:
     )
 
 
-def configuration(found: CheckpointConfiguration) -> models.CheckpointConfiguration:
+def configuration(found: CheckpointConfiguration) -> models.CheckpointConfigurationBody:
     """GET /checkpoints/config."""
-    return models.CheckpointConfiguration(
+    return models.CheckpointConfigurationBody(
         mode="exactly_once" if found.exactly_once else "at_least_once",
         interval=NEVER if found.interval < 0 else found.interval,
         timeout=found.timeout,
@@ -86,16 +86,16 @@ def configuration(found: CheckpointConfiguration) -> models.CheckpointConfigurat
 def checkpoint(record: CheckpointRecord) -> models.AnyCheckpoint:
     """One checkpoint, in the shape of its status."""
     if record.status is CheckpointStatus.COMPLETED:
-        return models.CompletedCheckpoint(**_fields(record), **_where(record), class_name="completed")
+        return models.CompletedCheckpointBody(**_fields(record), **_where(record), class_name="completed")
     if record.status is CheckpointStatus.FAILED:
         return _failed(record)
     return models.Checkpoint(**_fields(record))
 
 
-def _completed(record: CheckpointRecord | None) -> models.CompletedCheckpoint | None:
+def _completed(record: CheckpointRecord | None) -> models.CompletedCheckpointBody | None:
     if record is None:
         return None
-    return models.CompletedCheckpoint(**_fields(record), **_where(record), class_name="completed")
+    return models.CompletedCheckpointBody(**_fields(record), **_where(record), class_name="completed")
 
 
 def _where(record: CheckpointRecord) -> dict[str, Any]:
@@ -198,20 +198,20 @@ def vertex_details(record: CheckpointRecord, vertex: VertexCheckpoint) -> models
     )
 
 
-def _subtasks(vertex: VertexCheckpoint) -> Iterable[models.SubtaskCheckpoint]:
+def _subtasks(vertex: VertexCheckpoint) -> Iterable[models.SubtaskCheckpointBody]:
     parts = {part.subtask: part for part in vertex.parts}
     indexes = range(max([vertex.subtasks, *(index + 1 for index in parts)]))
     for index in indexes:
         part = parts.get(index)
         yield (
-            models.SubtaskCheckpoint(class_name="pending", index=index, status="pending_or_failed")
+            models.SubtaskCheckpointBody(class_name="pending", index=index, status="pending_or_failed")
             if part is None
             else _subtask(part)
         )
 
 
-def _subtask(part: SubtaskCheckpoint) -> models.SubtaskCheckpoint:
-    return models.SubtaskCheckpoint(
+def _subtask(part: SubtaskCheckpoint) -> models.SubtaskCheckpointBody:
+    return models.SubtaskCheckpointBody(
         class_name="completed",
         index=part.subtask,
         status="completed",

@@ -22,7 +22,7 @@ from yarrow.am.rest.models.jobs import (
     JobConfiguration,
     JobDetails,
     JobExceptions,
-    JobExecutionResult,
+    JobExecutionResultBody,
     JobResultBody,
     JobSummary,
     JobVertexSummary,
@@ -38,7 +38,7 @@ from yarrow.am.rest.views.times import aggregate_state, state_counts, tasks_span
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.graph.plan import BLOCKING
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
@@ -154,7 +154,7 @@ def job_configuration(job: ExecutionGraphDetails) -> JobConfiguration:
     )
 
 
-def _text(settings: Settings, option: ConfigOption[Any]) -> str:
+def _text(settings: Settings, option: EngineOption[Any]) -> str:
     """An option as text; empty when it is not set or cannot be read."""
     try:
         value = settings.get(option)
@@ -231,7 +231,7 @@ _APPLICATION_STATUS = {
 }
 
 
-def execution_result(result: JobResult, application_id: str) -> JobExecutionResult:
+def execution_result(result: JobResult, application_id: str) -> JobExecutionResultBody:
     """How a job of an application ended."""
     cause = result.cause
     body = JobResultBody.model_validate(
@@ -248,4 +248,4 @@ def execution_result(result: JobResult, application_id: str) -> JobExecutionResu
     )
     if cause is not None and result.status is JobStatus.FAILED:
         body.failure_cause = FailureBody(exception_class=cause.exception_name, stack_trace=cause.stacktrace)
-    return JobExecutionResult(status=QueueStatus(id="COMPLETED"), job_execution_result=body)
+    return JobExecutionResultBody(status=QueueStatus(id="COMPLETED"), job_execution_result=body)

@@ -15,17 +15,17 @@ from yarrow.am.rest.models.task_managers import (
     GarbageCollector,
     Hardware,
     MemoryConfiguration,
-    ResourceProfile,
+    ResourceProfileBody,
     TaskManagerDetails,
     TaskManagerInfo,
     TaskManagerMetrics,
 )
 from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
+    ResourceProfile,
     SlotStatus,
     TaskExecutorInfo,
 )
-from yarrow.runtime.rpc.messages import ResourceProfile as SlotProfile
 
 #: Running tasks by TaskExecutor and job.
 TaskCounts = Counter[tuple[str, str]]
@@ -118,7 +118,7 @@ def _free(slots: Sequence[SlotStatus], allocated: Sequence[SlotStatus]) -> list[
     return [slot for slot in slots if slot.slot_id not in taken]
 
 
-def _profile(profiles: Sequence[SlotProfile], info: TaskExecutorInfo) -> ResourceProfile:
+def _profile(profiles: Sequence[ResourceProfile], info: TaskExecutorInfo) -> ResourceProfileBody:
     """The sum; what a profile leaves open is an equal share of what the process has."""
     registration = info.registration
     count = max(1, len(registration.slot_report.slots))
@@ -127,7 +127,7 @@ def _profile(profiles: Sequence[SlotProfile], info: TaskExecutorInfo) -> Resourc
     cores = sum(each.cpu_cores if each.cpu_cores >= 0 else share_of_cores for each in profiles)
     memory = sum(each.memory_bytes if each.memory_bytes >= 0 else share_of_memory for each in profiles)
     managed = min(memory, registration.hardware.managed_memory // count * len(profiles))
-    return ResourceProfile(
+    return ResourceProfileBody(
         cpu_cores=cores, task_heap_memory=(memory - managed) >> 20, managed_memory=managed >> 20
     )
 

@@ -27,9 +27,9 @@ _LOW, _HIGH = 0.10, 0.50
 _UNASSIGNED = "(unassigned)"
 
 
-def vertex_details(vertex: VertexDetails, now: int) -> models.VertexDetails:
+def vertex_details(vertex: VertexDetails, now: int) -> models.VertexDetailsBody:
     """A vertex with its subtasks."""
-    return models.VertexDetails(
+    return models.VertexDetailsBody(
         id=vertex.vertex_id,
         name=vertex.name,
         parallelism=vertex.parallelism,
@@ -40,10 +40,10 @@ def vertex_details(vertex: VertexDetails, now: int) -> models.VertexDetails:
     )
 
 
-def attempt_details(attempt: AttemptDetails, now: int) -> models.AttemptDetails:
+def attempt_details(attempt: AttemptDetails, now: int) -> models.AttemptDetailsBody:
     """One attempt."""
     span = attempt_span(attempt, now)
-    return models.AttemptDetails(
+    return models.AttemptDetailsBody(
         subtask=attempt.subtask,
         status=attempt.state,
         attempt=attempt.attempt_number,

@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "SlotTable.allocate",
-        "if slot.owner == owner and slot.state is not SlotState.RELEASING:",
+        "if slot.owner == owner and slot.state is not TaskExecutorSlotState.RELEASING:",
         "if False:",
         killer="test_slot_table.py::test_life_of_a_slot",
     ),
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "SlotTable.release",
-        "if slot is None or slot.state is SlotState.RELEASING:",
+        "if slot is None or slot.state is TaskExecutorSlotState.RELEASING:",
         "if False:",
         killer="test_slot_table.py::test_an_unknown_allocation_is_refused_by_name",
     ),

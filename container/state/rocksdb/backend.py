@@ -31,7 +31,7 @@ from yarrow.container.state.rocksdb.map_store import MapKeys, MapStore, RocksDBM
 from yarrow.container.state.rocksdb.migration import Migration, stored_values
 from yarrow.container.state.rocksdb.resources import DatabaseResources
 from yarrow.container.state.rocksdb.snapshot import (
-    CanonicalPart,
+    CanonicalRemainder,
     CanonicalSnapshot,
     LinkedDatabase,
     NativeSnapshot,
@@ -274,7 +274,7 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         ]
         canonical = linked is None or (options.kind.is_savepoint and not options.native)
         forms = self._stored_forms() if canonical and linked is not None else []
-        rest = CanonicalPart(sections, self._restored.carried(len(forms) + len(sections)))
+        rest = CanonicalRemainder(sections, self._restored.carried(len(forms) + len(sections)))
         if canonical:
             return CanonicalSnapshot(self._scope, linked, forms, rest)
         assert linked is not None

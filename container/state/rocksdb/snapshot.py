@@ -82,7 +82,7 @@ class SnapshotScope:
 
 
 @dataclass(frozen=True, slots=True)
-class CanonicalPart:
+class CanonicalRemainder:
     """What travels in the canonical form besides the database: timers, arrays, states that nobody asked for."""
 
     sections: Sequence[tuple[StateForm, FrozenSection]]
@@ -134,7 +134,7 @@ class NativeSnapshot:
         linked: LinkedDatabase,
         states: tuple[StateMetaInfo, ...],
         key_type: TypeSpec | msgspec.UnsetType,
-        rest: CanonicalPart,
+        rest: CanonicalRemainder,
         reusable: Mapping[str, FileStateHandle] | None,
         uploaded: Callable[[Mapping[str, FileStateHandle]], None],
     ) -> None:
@@ -190,7 +190,7 @@ class CanonicalSnapshot:
         scope: SnapshotScope,
         linked: LinkedDatabase | None,
         states: Sequence[StoredForm],
-        rest: CanonicalPart,
+        rest: CanonicalRemainder,
     ) -> None:
         self._scope = scope
         self._linked = linked

@@ -34,7 +34,7 @@ from yarrow.runtime.config.options import (
     web,
     yarn,
 )
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 __all__ = ["ALL_OPTIONS", "OPTION_GROUPS", "OPTION_OF_NAME", "OptionGroup", "index_of_names", "options_of"]
 
@@ -47,26 +47,26 @@ class OptionGroup:
     module: ModuleType
 
     @property
-    def options(self) -> tuple[ConfigOption[Any], ...]:
+    def options(self) -> tuple[EngineOption[Any], ...]:
         return options_of(self.module)
 
 
-def options_of(module: ModuleType) -> tuple[ConfigOption[Any], ...]:
+def options_of(module: ModuleType) -> tuple[EngineOption[Any], ...]:
     """The options a module declares, in the order of declaration."""
-    return tuple(value for value in vars(module).values() if isinstance(value, ConfigOption))
+    return tuple(value for value in vars(module).values() if isinstance(value, EngineOption))
 
 
-def index_of_names(options: tuple[ConfigOption[Any], ...]) -> Mapping[str, ConfigOption[Any]]:
+def index_of_names(options: tuple[EngineOption[Any], ...]) -> Mapping[str, EngineOption[Any]]:
     """Each key, and each older name that leads to one option alone, to that option.
 
     Raises ValueError when a key is declared twice.
     """
-    by_key: dict[str, ConfigOption[Any]] = {}
+    by_key: dict[str, EngineOption[Any]] = {}
     for declared in options:
         if declared.key in by_key:
             raise ValueError(f"the configuration key {declared.key} is declared twice")
         by_key[declared.key] = declared
-    owners: dict[str, list[ConfigOption[Any]]] = {}
+    owners: dict[str, list[EngineOption[Any]]] = {}
     for declared in options:
         for name in declared.names[1:]:
             owners.setdefault(name, []).append(declared)

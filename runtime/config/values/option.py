@@ -1,4 +1,4 @@
-"""ConfigOption: one configuration key with its type, default, documentation and older names.
+"""EngineOption: one configuration key with its type, default, documentation and older names.
 
 Owner: any thread; immutable values. An option knows how to read a text into its type and which error to
 raise; it never holds a value and never looks one up (settings.py does). Options are declared only in the
@@ -16,8 +16,8 @@ from yarrow.common.values.value_types import PortRange, ValueType
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 __all__ = [
-    "ConfigOption",
     "Duration",
+    "EngineOption",
     "MemorySize",
     "PortRange",
     "ValueType",
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigOption(Generic[T]):
+class EngineOption(Generic[T]):
     """One key. `T` contains None when the option has no default.
 
     `fallback_keys` are other keys read, without a word, when the key is not set; `deprecated_keys` are
@@ -92,9 +92,9 @@ def option(
     fallback_keys: tuple[str, ...] = (),
     deprecated_keys: tuple[str, ...] = (),
     no_effect: str = "",
-) -> ConfigOption[T]:
+) -> EngineOption[T]:
     """An option with a default, which is written as the file would write it."""
-    return ConfigOption(
+    return EngineOption(
         key, type, type.parse(default), doc, fallback_keys, deprecated_keys, no_effect=no_effect
     )
 
@@ -108,7 +108,7 @@ def optional(
     fallback_keys: tuple[str, ...] = (),
     deprecated_keys: tuple[str, ...] = (),
     no_effect: str = "",
-) -> ConfigOption[T | None]:
+) -> EngineOption[T | None]:
     """An option without default: None when it is not set; `unset` says what then holds."""
     widened = cast("ValueType[T | None]", type)  # its parse never returns None, its render never gets one
-    return ConfigOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset, no_effect)
+    return EngineOption(key, widened, None, doc, fallback_keys, deprecated_keys, unset, no_effect)

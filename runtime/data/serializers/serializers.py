@@ -58,8 +58,8 @@ from yarrow.runtime.data.unpicklable import unpicklable_member
 __all__ = [
     "ColumnarRows",
     "PickledRows",
+    "RowsSerializer",
     "TupleRows",
-    "TypeSerializer",
     "dump_timestamps",
     "load_timestamps",
     "serializer_for",
@@ -71,7 +71,7 @@ _COLUMNAR: Final = 1
 MAX_ROWS: Final = 1 << 24
 
 
-class TypeSerializer(Protocol):
+class RowsSerializer(Protocol):
     """Writes and reads lists of rows."""
 
     def dump_rows(self, rows: list[Any]) -> bytes:
@@ -101,11 +101,11 @@ class ColumnarRows:
 
     @property
     def pickles(self) -> bool:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         return self._coder.pickles
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         out = [_HEAD.pack(_COLUMNAR, len(rows))]
         if rows:
             if len(rows) > MAX_ROWS:
@@ -117,7 +117,7 @@ class ColumnarRows:
         return b"".join(out)
 
     def load_rows(self, data: Buffer) -> list[Any]:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         try:
             version, count = _HEAD.unpack_from(data)
             if version != _COLUMNAR or count > MAX_ROWS:
@@ -158,18 +158,18 @@ class TupleRows:
 
     @property
     def pickles(self) -> bool:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         return self._columns.pickles
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """See TypeSerializer; a value of another class, a str among numbers, may be found only by `load_rows`, which
+        """See RowsSerializer; a value of another class, a str among numbers, may be found only by `load_rows`, which
         names it, too.
         """
         data = self._message.dump(rows) if rows else None
         return self._columns.dump_rows(rows) if data is None else data
 
     def load_rows(self, data: Buffer) -> list[Any]:
-        """See TypeSerializer. Raises SerializationError where a value does not fit the declared type."""
+        """See RowsSerializer. Raises SerializationError where a value does not fit the declared type."""
         if not data or data[0] != MESSAGE_PACK:
             return self._columns.load_rows(data)
         try:
@@ -190,11 +190,11 @@ class PickledRows:
 
     @property
     def pickles(self) -> bool:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         return True
 
     def dump_rows(self, rows: list[Any]) -> bytes:
-        """See TypeSerializer."""
+        """See RowsSerializer."""
         transposed = dump_transposed(rows)
         if transposed is not None:
             return transposed
@@ -210,7 +210,7 @@ class PickledRows:
             raise
 
     def load_rows(self, data: Buffer) -> list[Any]:
-        """See TypeSerializer; errors of the user's own classes pass as they are."""
+        """See RowsSerializer; errors of the user's own classes pass as they are."""
         try:
             rows = load_transposed(data) if data[:1] == TRANSPOSED else pickle.loads(data)
         except (pickle.UnpicklingError, EOFError) as error:
@@ -226,7 +226,7 @@ _PICKLED_ROWS: Final = PickledRows()
 _TIMESTAMPS: Final = ColumnarRows(FixedIntCoder("q"))
 
 
-def serializer_for(type_info: TypeInformation | None) -> TypeSerializer:
+def serializer_for(type_info: TypeInformation | None) -> RowsSerializer:
     """The serializer of a declared type (None: undeclared). Raises UnsupportedTypeInfoError."""
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return _PICKLED_ROWS

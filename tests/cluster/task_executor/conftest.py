@@ -17,7 +17,7 @@ from yarrow.container.launch.in_process_workers import InProcessLauncher
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import LaunchSettings, SpawnLauncher, WorkerLauncher
 from yarrow.container.supervisor.output_files import OutputFiles
-from yarrow.container.supervisor.slot_table import SlotState
+from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutorServices
 from yarrow.container.supervisor.task_executor_settings import TaskExecutorSettings, settings_of
 from yarrow.container.worker.worker import WorkerThread
@@ -109,7 +109,7 @@ class Cluster:
     settings: TaskExecutorSettings
     output: list[tuple[str, str]] = field(default_factory=list)
 
-    def state_of(self, index: int) -> SlotState:
+    def state_of(self, index: int) -> TaskExecutorSlotState:
         return self.executor.slots.slot_at(index).state
 
     async def request_slot(self, index: int, number: int, job_master_id: str | None = None) -> AllocationID:
@@ -130,7 +130,9 @@ class Cluster:
     async def active_slot(self, index: int = 0, number: int = 1) -> AllocationID:
         """A slot that the JobMaster has accepted."""
         found = await self.request_slot(index, number)
-        await eventually(lambda: self.state_of(index) is SlotState.ACTIVE, f"slot {index} was accepted")
+        await eventually(
+            lambda: self.state_of(index) is TaskExecutorSlotState.ACTIVE, f"slot {index} was accepted"
+        )
         return found
 
     async def submit(self, graph: JobGraph, *tasks: TaskDeploymentDescriptor) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.task_executor.conftest import RESOURCE, cluster
 from tests.unit.container.supervisor.conftest import eventually, run
 from yarrow.container.launch.worker_process import DEFAULT_ENTRY
-from yarrow.container.supervisor.slot_table import SlotState
+from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 
 pytestmark = pytest.mark.cluster
 
@@ -35,7 +35,7 @@ def test_worker_becomes_ready_and_ends_with_its_slot(start_mode: str, tmp_path: 
                     for library in ("polars", "pandas", "grpc"):
                         assert f"/{library}/" not in maps, f"{name} has loaded {library}"
             await c.gateway.free_slot(slot, "done")
-            await eventually(lambda: c.state_of(0) is SlotState.FREE, "the worker has ended")
+            await eventually(lambda: c.state_of(0) is TaskExecutorSlotState.FREE, "the worker has ended")
             assert not c.job_master.failed_slots
 
     run(body())

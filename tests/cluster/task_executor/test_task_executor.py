@@ -32,7 +32,7 @@ from yarrow.container.protocol.errors import (
     UnknownLogFileError,
 )
 from yarrow.container.supervisor.job_slots import DEATHS_UNTIL_FREED
-from yarrow.container.supervisor.slot_table import SlotState
+from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
@@ -55,7 +55,7 @@ def report_of(*allocations: AllocationID) -> AllocatedSlotReport:
 
 
 async def free_again(c: Cluster, index: int = 0) -> None:
-    await eventually(lambda: c.state_of(index) is SlotState.FREE, f"slot {index} is free")
+    await eventually(lambda: c.state_of(index) is TaskExecutorSlotState.FREE, f"slot {index} is free")
 
 
 def test_from_request_to_finished_task_and_back(start_mode: str, tmp_path: Path) -> None:
@@ -77,7 +77,9 @@ def test_from_request_to_finished_task_and_back(start_mode: str, tmp_path: Path)
             await eventually(
                 lambda: c.job_master.state_of(attempt(1)) is ExecutionState.CANCELED, "it was cancelled"
             )
-            assert c.state_of(1) is SlotState.ACTIVE, "a slot is kept until its JobMaster gives it back"
+            assert c.state_of(1) is TaskExecutorSlotState.ACTIVE, (
+                "a slot is kept until its JobMaster gives it back"
+            )
             await c.gateway.free_slot(slot, "done")
             await eventually(lambda: c.resource_manager.freed == [(1, slot)], "the ResourceManager knows")
             await free_again(c, 1)
@@ -126,9 +128,11 @@ def test_a_crash_is_the_operators_failure_and_of_no_other_slot(
             await eventually(
                 lambda: c.job_master.offers[slot].worker.worker_id != first, "the slot has another worker"
             )
-            await eventually(lambda: c.state_of(0) is SlotState.ACTIVE, "the slot was taken again")
+            await eventually(
+                lambda: c.state_of(0) is TaskExecutorSlotState.ACTIVE, "the slot was taken again"
+            )
             assert c.resource_manager.freed == []
-            assert c.state_of(1) is SlotState.ACTIVE
+            assert c.state_of(1) is TaskExecutorSlotState.ACTIVE
             assert c.job_master.state_of(attempt(1)) is ExecutionState.RUNNING
 
     run(body())
@@ -400,7 +404,7 @@ def test_slot_report_of_the_job_master_heals(tmp_path: Path) -> None:
             await c.gateway.heartbeat_from_job_master(JOB_MASTER_ID, report_of(slot, lost))
             await eventually(lambda: lost in c.job_master.failed_slots, "a slot we lack was told")
             await c.gateway.heartbeat_from_job_master(JOB_MASTER_ID, report_of())
-            assert c.state_of(0) is SlotState.ACTIVE, "one report may have crossed the offer"
+            assert c.state_of(0) is TaskExecutorSlotState.ACTIVE, "one report may have crossed the offer"
             await c.gateway.heartbeat_from_job_master(JOB_MASTER_ID, report_of())
             await free_again(c)
 
@@ -504,7 +508,7 @@ def test_stale_senders_are_refused(tmp_path: Path) -> None:
             with pytest.raises(FencingTokenError):
                 await c.gateway.heartbeat_from_job_master(stale, report_of(slot))
             await c.gateway.disconnect_job_master(JOB, stale, "late")
-            assert c.state_of(0) is SlotState.ACTIVE
+            assert c.state_of(0) is TaskExecutorSlotState.ACTIVE
             with pytest.raises(FencingTokenError, match="the leader is rm-1"):
                 await c.gateway.heartbeat_from_resource_manager(ResourceManagerID("rm-0"))
             with pytest.raises(SlotNotFoundError):
@@ -521,7 +525,10 @@ def test_a_job_master_of_an_older_epoch_gets_no_slot(tmp_path: Path) -> None:
             await c.request_slot(0, 1, token_of_epoch(2, "a" * 32))
             with pytest.raises(FencingTokenError, match="whose leadership is over"):
                 await c.request_slot(1, 2, token_of_epoch(1, "a" * 32))
-            assert (c.state_of(0), c.state_of(1)) == (SlotState.ALLOCATED, SlotState.FREE)
+            assert (c.state_of(0), c.state_of(1)) == (
+                TaskExecutorSlotState.ALLOCATED,
+                TaskExecutorSlotState.FREE,
+            )
 
     run(body())
 
@@ -551,7 +558,7 @@ def test_a_new_leader_is_registered_with_and_jobs_go_on(tmp_path: Path) -> None:
             c.leader.announce(LeaderInformation(address=address, leader_id="rm-2"))
             await eventually(lambda: bool(successor.registrations), "registered with the new leader")
             assert successor.registrations[0].slot_report.slots[0].allocation_id == slot
-            assert c.state_of(0) is SlotState.ACTIVE
+            assert c.state_of(0) is TaskExecutorSlotState.ACTIVE
             with pytest.raises(FencingTokenError):
                 await c.request_slot(1, 2)
             await successor.stop()

@@ -12,7 +12,7 @@ import yarrow.runtime.config.options as cluster_options
 from yarrow.common import ConfigOption, pipeline_options
 from yarrow.datastream import checkpoint_options
 from yarrow.runtime.config.known_keys import WITHOUT_EFFECT
-from yarrow.runtime.config.values.option import ConfigOption as ClusterOption
+from yarrow.runtime.config.values.option import EngineOption
 
 #: Keys that no part of the cluster reads yet; may only shrink.
 NOT_READ_YET = {"pipeline.generic-types", "execution.checkpointing.snapshot-compression"}
@@ -24,12 +24,12 @@ def vocabulary() -> dict[str, ConfigOption[Any]]:
     return {value.key(): value for value in values if isinstance(value, ConfigOption)}
 
 
-def cluster() -> dict[str, ClusterOption[Any]]:
+def cluster() -> dict[str, EngineOption[Any]]:
     """The options of the cluster by key."""
-    found: dict[str, ClusterOption[Any]] = {}
+    found: dict[str, EngineOption[Any]] = {}
     for info in pkgutil.iter_modules(cluster_options.__path__):
         module = importlib.import_module(f"{cluster_options.__name__}.{info.name}")
-        found.update({v.key: v for v in vars(module).values() if isinstance(v, ClusterOption)})
+        found.update({v.key: v for v in vars(module).values() if isinstance(v, EngineOption)})
     return found
 
 

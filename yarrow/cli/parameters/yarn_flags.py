@@ -15,7 +15,7 @@ from yarrow.client.errors import CommandError
 from yarrow.client.targets import YARN_APPLICATION, YARN_CLUSTER, YARN_PER_JOB, YARN_SESSION, YARN_TARGETS
 from yarrow.runtime.config.options import OPTION_OF_NAME, execution, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class YarnFlags:
         """Whether one was given."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
-    def settings(self) -> Sequence[tuple[ConfigOption[Any], object]]:
+    def settings(self) -> Sequence[tuple[EngineOption[Any], object]]:
         """The options they stand for, with their values; those alone that were given."""
         return tuple(
             (OPTION_OF_NAME[flag.key], flag.value(value))

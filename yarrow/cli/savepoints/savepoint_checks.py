@@ -21,7 +21,7 @@ from yarrow.runtime.snapshot.errors import (
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.opening import OpenedSnapshot, open_snapshot
 from yarrow.runtime.snapshot.savepoint_check import (
-    Finding,
+    OperatorFinding,
     Outcome,
     check_savepoint,
     max_parallelism_of_savepoint,
@@ -36,7 +36,7 @@ class Answer:
     """What became of the questions."""
 
     opened: OpenedSnapshot
-    findings: Sequence[Finding]
+    findings: Sequence[OperatorFinding]
     #: What keeps the snapshot from being restored that is no matter of one operator.
     problems: tuple[str, ...] = ()
     #: What could not be looked at here.
@@ -84,7 +84,7 @@ def _trust(settings: Settings) -> tuple[SnapshotTrust, tuple[str, ...]]:
 
 def findings_of(
     metadata: CheckpointMetadata, graph: JobGraph, *, allow_non_restored: bool
-) -> Sequence[Finding]:
+) -> Sequence[OperatorFinding]:
     """Those of check_savepoint, and what is refused beyond them: records in flight that nobody could own."""
     try:
         graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
@@ -100,7 +100,7 @@ def findings_of(
     return findings
 
 
-def _refused(findings: Sequence[Finding], error: SavepointMismatchError) -> Sequence[Finding]:
+def _refused(findings: Sequence[OperatorFinding], error: SavepointMismatchError) -> Sequence[OperatorFinding]:
     """The finding of the operator that the error names is another now."""
     named = [finding for finding in findings if finding.operator == error.operator]
     if not named:
@@ -109,5 +109,5 @@ def _refused(findings: Sequence[Finding], error: SavepointMismatchError) -> Sequ
     return [refused if finding is named[0] else finding for finding in findings]
 
 
-def _refusal(error: SavepointMismatchError) -> Finding:
-    return Finding(error.operator, None, Outcome.REFUSED, str(error))
+def _refusal(error: SavepointMismatchError) -> OperatorFinding:
+    return OperatorFinding(error.operator, None, Outcome.REFUSED, str(error))

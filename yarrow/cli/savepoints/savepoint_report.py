@@ -14,7 +14,7 @@ from yarrow.cli.savepoints.savepoint_checks import Answer
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
 from yarrow.runtime.snapshot.key_types import key_type_of
-from yarrow.runtime.snapshot.savepoint_check import Finding, Outcome
+from yarrow.runtime.snapshot.savepoint_check import OperatorFinding, Outcome
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 #: What operator states of each mode are called.
@@ -106,7 +106,7 @@ def report_on(answer: Answer) -> Report:
     )
 
 
-def _state_of(finding: Finding, states: Sequence[OperatorState]) -> OperatorState | None:
+def _state_of(finding: OperatorFinding, states: Sequence[OperatorState]) -> OperatorState | None:
     """The state that a finding speaks of: findings name operators, by their uid where they have one."""
     if finding.outcome is Outcome.NEW:
         return None
@@ -119,7 +119,7 @@ def _names(state: OperatorState) -> set[str]:
     return {line.name for line in _states(state)}
 
 
-def _line_of(finding: Finding, state: OperatorState | None) -> OperatorLine:
+def _line_of(finding: OperatorFinding, state: OperatorState | None) -> OperatorLine:
     return OperatorLine(
         name=finding.operator,
         uid=finding.uid,

@@ -18,18 +18,18 @@ from yarrow.runtime.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatSettings:
+class JobHeartbeatSettings:
     """Seconds between two heartbeats, and seconds of silence after which the job is cancelled."""
 
     interval: float
     timeout: float
 
     @staticmethod
-    def of(config: Settings, attached: bool) -> HeartbeatSettings | None:
+    def of(config: Settings, attached: bool) -> JobHeartbeatSettings | None:
         """None for a job that outlives its client. Raises CommandError for a timeout that heartbeats cannot keep."""
         if not attached or not config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT):
             return None
-        found = HeartbeatSettings(
+        found = JobHeartbeatSettings(
             config.get(rpc.CLIENT_HEARTBEAT_INTERVAL).seconds,
             config.get(rpc.CLIENT_HEARTBEAT_TIMEOUT).seconds,
         )
@@ -46,7 +46,7 @@ class JobHeartbeats:
     """Those of one job, from now until `stop`, or until the cluster knows nothing of the job."""
 
     def __init__(
-        self, rest: RestClient, job_id: str, settings: HeartbeatSettings, clock: Clock | None = None
+        self, rest: RestClient, job_id: str, settings: JobHeartbeatSettings, clock: Clock | None = None
     ) -> None:
         self._rest = rest
         self._path = f"/jobs/{job_id}/clientHeartbeat"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
-from yarrow.client.rest.job_heartbeats import HeartbeatSettings
+from yarrow.client.rest.job_heartbeats import JobHeartbeatSettings
 from yarrow.client.rest.masters import masters_rest_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient
@@ -58,14 +58,14 @@ def run_on(rest: RestClient, config: Settings, job_graph: JobGraph, files: Seque
     """Submits to the cluster behind `rest`, and follows the job where the configuration says so."""
     show_no_trace_of_ctrl_c()
     attached = is_attached(config)
-    heartbeats = HeartbeatSettings.of(config, attached)
+    heartbeats = JobHeartbeatSettings.of(config, attached)
     job_id = submit(rest, with_client(job_graph, heartbeats), files)
     if not attached:
         return DetachedJobClient(job_id)
     return RemoteJobClient(rest, msgspec.structs.replace(job_graph, job_id=JobID(job_id)), heartbeats)
 
 
-def with_client(job_graph: JobGraph, heartbeats: HeartbeatSettings | None) -> JobGraph:
+def with_client(job_graph: JobGraph, heartbeats: JobHeartbeatSettings | None) -> JobGraph:
     """The job as it is submitted: with heartbeats it is cancelled when its client has gone."""
     timeout = 0.0 if heartbeats is None else heartbeats.timeout
     return msgspec.structs.replace(job_graph, client_heartbeat_timeout=timeout)

@@ -20,7 +20,7 @@ import msgspec
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.errors import CommandError
 from yarrow.client.job_results import public_status
-from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
+from yarrow.client.rest.job_heartbeats import JobHeartbeats, JobHeartbeatSettings
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.client.rest.rest_operations import OperationFailedError, run_operation
 from yarrow.common.completable_future import CompletableFuture
@@ -59,7 +59,7 @@ class RemoteJobClient(JobClient):
         self,
         rest: RestClient,
         job_graph: JobGraph,
-        heartbeats: HeartbeatSettings | None = None,
+        heartbeats: JobHeartbeatSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`job_graph` as it was submitted. With `heartbeats` the job is told, until it has ended, that its client

@@ -21,7 +21,7 @@ from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.failures import summary
 from yarrow.runtime.yarn.gateways import ApplicationReport, YarnError, YarnState
 from yarrow.runtime.yarn.layout import KV_REST_ADDRESS
-from yarrow.runtime.yarn.resource_manager_web import ApplicationStatus
+from yarrow.runtime.yarn.resource_manager_web import YarnApplicationStatus
 
 #: For a master that is between two attempts; and between two looks at it.
 _PATIENCE_SECONDS: Final = 60.0
@@ -74,7 +74,7 @@ class AttachedApplication:
             )
         return secrets
 
-    def _present_address(self, secrets: ClientSecrets, status: ApplicationStatus) -> str:
+    def _present_address(self, secrets: ClientSecrets, status: YarnApplicationStatus) -> str:
         """Where REST was last, if somebody answers there; else where the master says it is, which is then kept.
 
         Raises YarnError while there is no master, or it does not answer.

@@ -16,7 +16,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, YarnError, YarnState
 from yarrow.runtime.yarn.layout import KV_REST_ADDRESS
-from yarrow.runtime.yarn.resource_manager_web import ApplicationStatus, LeafQueue
+from yarrow.runtime.yarn.resource_manager_web import LeafQueue, YarnApplicationStatus
 
 _POLL_SECONDS: Final = 0.1
 #: In the queue for longer than this: the reason is looked for.
@@ -136,7 +136,7 @@ class AwaitedApplication:
             if self._clock.monotonic() - started > timeout:
                 raise YarnError(self._too_late(status, timeout))
 
-    def _published(self, status: ApplicationStatus) -> str:
+    def _published(self, status: YarnApplicationStatus) -> str:
         """The address, if the master publishes it within a moment."""
         try:
             if status.master_address:
@@ -147,7 +147,7 @@ class AwaitedApplication:
             self._pause.wait(_POLL_SECONDS)
             return ""
 
-    def _say_reason(self, status: ApplicationStatus) -> None:
+    def _say_reason(self, status: YarnApplicationStatus) -> None:
         now = self._clock.monotonic()
         if now < self._next_look:
             return
@@ -157,19 +157,19 @@ class AwaitedApplication:
             self._said = reason
             self._say(reason)
 
-    def _reason(self, status: ApplicationStatus) -> str:
+    def _reason(self, status: YarnApplicationStatus) -> str:
         queues = self._client.leaf_queues()
         queue = next((one for one in queues if status.report.queue in (one.name, one.path)), None)
         return waiting_reason(status.report, self._submission.master, queue, self._client.metrics())
 
-    def _too_late(self, status: ApplicationStatus, timeout: float) -> str:
+    def _too_late(self, status: YarnApplicationStatus, timeout: float) -> str:
         waited = f"{self._id} was not ready after {timeout:g} s (yarn.deployment-timeout) and is killed"
         if status.report.state is YarnState.RUNNING:
             return f"{waited}: its ApplicationMaster runs, but its REST server has not answered. {self._log_hint()}"
         reason = self._reason(status) or status.report.diagnostics
         return f"{waited}: it is {status.report.state.value}. {reason}".strip()
 
-    def _end(self, status: ApplicationStatus) -> str:
+    def _end(self, status: YarnApplicationStatus) -> str:
         report = status.report
         ended = f"{self._id} ended as {report.state.value} before it was ready"
         said = report.diagnostics.strip() or "YARN gives no diagnostics"

@@ -23,7 +23,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.interpreter import archive_of_interpreter, folder_of
 from yarrow.runtime.config.options import python, web, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.config.web_pages import NONE as NO_PAGES
 from yarrow.runtime.config.web_pages import chosen_archive
 from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of
@@ -101,7 +101,7 @@ def check_local_files(config: Settings) -> None:
                 _existing(value, option.key)
 
 
-def _check_interpreter(config: Settings, option: ConfigOption[str]) -> None:
+def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
     """One that would be looked for in containers in vain."""
     executable = config.get(option)
     packed = config.get(yarn.ENVIRONMENT).strip().lower() != NONE

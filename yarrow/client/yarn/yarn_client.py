@@ -27,11 +27,11 @@ from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_
 from yarrow.runtime.yarn.hadoop_overlay import client_properties
 from yarrow.runtime.yarn.resource_manager_web import (
     ATTEMPTS_KEYS,
-    ApplicationStatus,
     ClusterMetrics,
     LeafQueue,
     ResourceManagerWeb,
     ResourceManagerWebError,
+    YarnApplicationStatus,
 )
 from yarrow.runtime.yarn.secrets import skein_pair
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
@@ -81,7 +81,7 @@ class YarnClient:
         self.check()
         return self._gateway().submit(submission)
 
-    def status(self, application_id: str) -> ApplicationStatus:
+    def status(self, application_id: str) -> YarnApplicationStatus:
         """Raises ApplicationNotFoundError."""
         if self._web is not None:
             try:
@@ -89,7 +89,7 @@ class YarnClient:
             except ResourceManagerWebError as error:
                 self._give_up_web(error)
         self.check()
-        return ApplicationStatus(self._gateway().report(application_id), "", "")
+        return YarnApplicationStatus(self._gateway().report(application_id), "", "")
 
     def report(self, application_id: str) -> ApplicationReport:
         """Raises ApplicationNotFoundError."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from yarrow.client.errors import CommandError
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
-from yarrow.client.rest.job_heartbeats import HeartbeatSettings
+from yarrow.client.rest.job_heartbeats import JobHeartbeatSettings
 from yarrow.client.rest.remote_executor import is_attached, run_on, settings_of, with_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient, in_thread
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
@@ -66,7 +66,7 @@ class YarnJobExecutor:
             )
         show_no_trace_of_ctrl_c()
         attached = is_attached(config)
-        heartbeats = HeartbeatSettings.of(config, attached)
+        heartbeats = JobHeartbeatSettings.of(config, attached)
         cluster_config = of_task_executors(config, archive_folders(files))
         with YarnClusterDescriptor(cluster_config, say) as descriptor:
             cluster = descriptor.deploy_job(with_client(job_graph, heartbeats), files, attached=attached)
@@ -107,7 +107,7 @@ class ApplicationJobClient(RemoteJobClient):
         application_id: str,
         rest: RestClient,
         graph: JobGraph,
-        heartbeats: HeartbeatSettings | None,
+        heartbeats: JobHeartbeatSettings | None,
     ) -> None:
         super().__init__(rest, graph, heartbeats)
         self._config = config

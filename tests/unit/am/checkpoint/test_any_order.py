@@ -13,7 +13,7 @@ from yarrow.am.checkpoint.events import (
     Discard,
     DiscardLocation,
     DoubtSettled,
-    JobEnds,
+    JobEndEvent,
     LocationFailed,
     MetadataFailed,
     Notify,
@@ -193,7 +193,7 @@ def test_each_id_ends_once_and_bounds_are_kept(
     watched = Watched(max_concurrent, min_pause, retained)
     for step, number in steps:
         run(watched, step, number)
-    watched.see(watched.simulation.handle(JobEnds("the job is CANCELED")))
+    watched.see(watched.simulation.handle(JobEndEvent("the job is CANCELED")))
     while watched.locating:
         run(watched, "located", 0)
     while watched.storing:

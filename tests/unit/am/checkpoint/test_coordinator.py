@@ -12,7 +12,7 @@ from yarrow.am.checkpoint.events import (
     DiscardLocation,
     DoubtSettled,
     FailJob,
-    JobEnds,
+    JobEndEvent,
     LocationFailed,
     MetadataFailed,
     Notify,
@@ -458,7 +458,7 @@ def test_ended_jobs_take_no_more() -> None:
     simulation.after(10)
     simulation.located(1)
     simulation.request(SnapshotKind.SAVEPOINT)
-    actions = simulation.handle(JobEnds("the job is CANCELLING"))
+    actions = simulation.handle(JobEndEvent("the job is CANCELLING"))
     assert len(of(actions, Refused)) == 1
     assert simulation.after(1000) == [] and simulation.coordinator.next_wake() is None
 

@@ -40,7 +40,7 @@ from yarrow.runtime.snapshot.handles import (
     StateMetaInfo,
     ValueFormat,
 )
-from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage
+from yarrow.runtime.snapshot.storage import FileSystemSnapshotStorage
 
 JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))
 KEYED = OperatorID(f"{2:032x}")
@@ -67,7 +67,7 @@ def keyed(max_parallelism: int = 64, path: str = "") -> OperatorState:
 def saved(
     folder: Path, *operators: OperatorState, kind: SnapshotKind = SnapshotKind.SAVEPOINT, number: int = 7
 ) -> str:
-    storage = FileSystemCheckpointStorage(str(folder), JOB.job_id)
+    storage = FileSystemSnapshotStorage(str(folder), JOB.job_id)
     location = storage.begin(number, kind, str(folder))
     metadata = CheckpointMetadata(
         engine_version="0",
@@ -288,9 +288,9 @@ def test_a_pointer_goes_before_the_savepoint_that_the_job_was_submitted_with(tmp
 
 
 def test_the_latest_savepoint_is_known_without_pointers_too(tmp_path: Path) -> None:
-    storage = FileSystemCheckpointStorage(str(tmp_path), JOB.job_id)
+    storage = FileSystemSnapshotStorage(str(tmp_path), JOB.job_id)
     location = storage.begin(12, SnapshotKind.CHECKPOINT, str(tmp_path))
-    plain = FileSystemCheckpointStorage(str(tmp_path), JOB.job_id)
+    plain = FileSystemSnapshotStorage(str(tmp_path), JOB.job_id)
     metadata = plain.open(saved(tmp_path / "model", keyed(), number=12)).metadata
     storage.complete(
         location, msgspec.structs.replace(metadata, kind=SnapshotKind.CHECKPOINT, latest_savepoint_id=11)

@@ -10,7 +10,7 @@ from yarrow.am.checkpoint.events import (
     Action,
     Discard,
     DiscardLocation,
-    JobEnds,
+    JobEndEvent,
     PrepareLocation,
     TasksRestart,
     TriggerTasks,
@@ -117,7 +117,7 @@ def test_no_file_goes_that_a_checkpoint_refers_to(
     increments = Increments(max_concurrent, retained)
     for step, number in steps:
         increments.run(step, number)
-    increments.see(increments.simulation.handle(JobEnds("the job is CANCELED")))
+    increments.see(increments.simulation.handle(JobEndEvent("the job is CANCELED")))
     kept = {path for each in increments.simulation.coordinator.store.all for path in each.shared}
     acknowledged = {f"/shared/{number}" for number in increments.acknowledged}
     stored = {f"/shared/{number}" for number in increments.completed}

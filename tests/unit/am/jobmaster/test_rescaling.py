@@ -12,7 +12,7 @@ from tests.unit.am.jobmaster.scheduling.test_slot_pool import offer
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all, rescaled_job
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
@@ -217,7 +217,7 @@ def waiting_for_slots(job: Scheduling, *parallelism: int) -> JobGraph:
     job.running(2)
     following = to(job.graph.job, *parallelism)
     actions = job.handle(RescaleSlotsWanted(job.now, following))
-    assert not of_kind(actions, RescaleSlotsAnswered) and not of_kind(actions, CancelTasks)
+    assert not of_kind(actions, RescaleSlotsAnswered) and not of_kind(actions, CancelTasksAction)
     assert job.graph.status is JobStatus.RUNNING and job.graph.all_running
     return following
 

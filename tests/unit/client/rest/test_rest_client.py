@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from yarrow.client.errors import CommandError
-from yarrow.client.rest.job_heartbeats import HeartbeatSettings, JobHeartbeats
+from yarrow.client.rest.job_heartbeats import JobHeartbeats, JobHeartbeatSettings
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
 from yarrow.client.rest.rest_tls import RestTls
 from yarrow.runtime.config.settings import Settings
@@ -175,7 +175,7 @@ def test_heartbeats_go_on_when_yarn_has_had_no_answer(start: Callable[..., Maste
     gone = Master()
     gone.close()
     rest = RestClient(HOST, gone.port, retry=AT_ONCE, locate=locate)
-    beats = JobHeartbeats(rest, "0" * 32, HeartbeatSettings(interval=0.01, timeout=1.0))
+    beats = JobHeartbeats(rest, "0" * 32, JobHeartbeatSettings(interval=0.01, timeout=1.0))
     try:
         assert master.patched.wait(10.0)
     finally:

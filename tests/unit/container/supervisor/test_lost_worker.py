@@ -11,12 +11,12 @@ from tests.unit.container.supervisor.conftest import ROOT
 from yarrow.container.launch.worker_launcher import WorkerExit
 from yarrow.container.protocol.worker_protocol import CurrentUserCall
 from yarrow.container.supervisor.lost_worker import lost_worker_cause
-from yarrow.container.supervisor.slot_table import TaskName
+from yarrow.container.supervisor.slot_table import SubtaskName
 from yarrow.container.worker.current_call import FILE_NAME, CurrentCallWriter, read_current_call
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 
 ATTEMPT = ExecutionAttemptID("g_v_1_0")
-TASKS = {ATTEMPT: TaskName(JobVertexID("v"), "Source -> map", 1, 4)}
+TASKS = {ATTEMPT: SubtaskName(JobVertexID("v"), "Source -> map", 1, 4)}
 SEGFAULT = WorkerExit(signal=signal.SIGSEGV)
 
 
@@ -72,7 +72,8 @@ def test_exit_status_says_who_may_have_asked_for_it() -> None:
 def test_without_a_current_call_the_tasks_are_named() -> None:
     assert "it ran 'Source -> map' (subtask 2/4)" in lost_worker_cause(0, SEGFAULT, TASKS, None, "").message
     many = {
-        ExecutionAttemptID(str(number)): TaskName(JobVertexID("v"), f"v{number}", 0, 1) for number in range(5)
+        ExecutionAttemptID(str(number)): SubtaskName(JobVertexID("v"), f"v{number}", 0, 1)
+        for number in range(5)
     }
     assert "'v2' (subtask 1/1) and 2 more" in lost_worker_cause(0, SEGFAULT, many, None, "").message
     assert "it ran no task" in lost_worker_cause(0, SEGFAULT, {}, None, "").message

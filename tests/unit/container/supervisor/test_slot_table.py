@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from yarrow.container.protocol.errors import SlotNotAvailableError, SlotNotFoundError
-from yarrow.container.supervisor.slot_table import SLOT_TRANSITIONS, SlotState, SlotTable, TaskName
+from yarrow.container.supervisor.slot_table import (
+    SLOT_TRANSITIONS,
+    SlotTable,
+    SubtaskName,
+    TaskExecutorSlotState,
+)
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobVertexID, ResourceID
 from yarrow.runtime.common.state_machine import IllegalTransitionError, StateMachine, diagram
@@ -22,9 +27,11 @@ def make_table(slots: int = 2) -> SlotTable:
     return SlotTable(ResourceID("te"), slots, profile, ManualClock())
 
 
-@pytest.mark.parametrize("source", list(SlotState))
-@pytest.mark.parametrize("target", list(SlotState))
-def test_only_edges_of_the_table_are_followed(source: SlotState, target: SlotState) -> None:
+@pytest.mark.parametrize("source", list(TaskExecutorSlotState))
+@pytest.mark.parametrize("target", list(TaskExecutorSlotState))
+def test_only_edges_of_the_table_are_followed(
+    source: TaskExecutorSlotState, target: TaskExecutorSlotState
+) -> None:
     machine = StateMachine("slot", source, SLOT_TRANSITIONS, ManualClock())
     if target in SLOT_TRANSITIONS[source]:
         machine.transition(target)
@@ -110,7 +117,7 @@ def test_slots_not_yet_accepted_are_left_alone_and_unknown_ones_are_named() -> N
 
 
 def test_task_names_count_from_one() -> None:
-    assert str(TaskName(JobVertexID("0"), "map", 1, 4)) == "'map' (subtask 2/4)"
+    assert str(SubtaskName(JobVertexID("0"), "map", 1, 4)) == "'map' (subtask 2/4)"
 
 
 class SlotTableMachine(RuleBasedStateMachine):
@@ -131,13 +138,13 @@ class SlotTableMachine(RuleBasedStateMachine):
         slot = self.table.get(allocation)
         assert slot.index == index
         if new:
-            slot.tasks[ExecutionAttemptID("x")] = TaskName(JobVertexID("0"), "map", 0, 1)
+            slot.tasks[ExecutionAttemptID("x")] = SubtaskName(JobVertexID("0"), "map", 0, 1)
 
     @rule(allocation=allocations)
     def activate(self, allocation: AllocationID) -> None:
         slot = self.table.find(allocation)
-        if slot is not None and slot.state is SlotState.ALLOCATED:
-            assert self.table.activate(allocation).state is SlotState.ACTIVE
+        if slot is not None and slot.state is TaskExecutorSlotState.ALLOCATED:
+            assert self.table.activate(allocation).state is TaskExecutorSlotState.ACTIVE
 
     @rule(allocation=allocations)
     def release(self, allocation: AllocationID) -> None:
@@ -146,13 +153,13 @@ class SlotTableMachine(RuleBasedStateMachine):
     @rule(allocation=allocations)
     def free(self, allocation: AllocationID) -> None:
         slot = self.table.find(allocation)
-        if slot is not None and slot.state is SlotState.RELEASING:
+        if slot is not None and slot.state is TaskExecutorSlotState.RELEASING:
             assert not self.table.free(allocation).tasks
 
     @invariant()
     def consistent(self) -> None:
         slots = list(self.table)
-        assert all((slot.owner is None) is (slot.state is SlotState.FREE) for slot in slots)
+        assert all((slot.owner is None) is (slot.state is TaskExecutorSlotState.FREE) for slot in slots)
         owned = [slot.owner.allocation_id for slot in slots if slot.owner is not None]
         assert len(set(owned)) == len(owned)
         assert all(self.table.get(allocation) in slots for allocation in owned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.container.metrics.histogram import Histogram
+from yarrow.container.metrics.histogram import WindowedHistogram
 from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
 from yarrow.runtime.common.clock import ManualClock
@@ -70,7 +70,7 @@ def test_an_interval_of_nothing_sends_none() -> None:
 
 
 def test_a_histogram_remembers_the_last_values() -> None:
-    histogram = Histogram(3)
+    histogram = WindowedHistogram(3)
     assert set(histogram.statistics().values()) == {0.0}
     for value in (100, 1, 2, 3):
         histogram.update(value)
@@ -80,7 +80,7 @@ def test_a_histogram_remembers_the_last_values() -> None:
 
 
 def test_a_quantile_is_the_smallest_value_that_such_a_share_does_not_exceed() -> None:
-    histogram = Histogram(200)
+    histogram = WindowedHistogram(200)
     for value in range(1, 101):
         histogram.update(value)
     found = histogram.statistics()

@@ -20,7 +20,7 @@ from yarrow.runtime.config.values.errors import (
     MemoryBudgetError,
     UnknownOption,
 )
-from yarrow.runtime.config.values.option import ConfigOption
+from yarrow.runtime.config.values.option import EngineOption
 
 
 def only_problem(values: dict[str, object]) -> ConfigError:
@@ -122,7 +122,7 @@ def test_an_option_without_effect_is_said_once_with_the_reason(caplog: pytest.Lo
 @pytest.mark.parametrize(
     "option", [option for option in ALL_OPTIONS if option.no_effect], ids=lambda o: o.key
 )
-def test_what_has_no_effect_warns_and_is_marked(option: ConfigOption[Any]) -> None:
+def test_what_has_no_effect_warns_and_is_marked(option: EngineOption[Any]) -> None:
     value = option.type.example if option.default is None else option.type.render(option.default)
     (warning,) = check(Settings({option.key: value})).warnings
     assert warning.key == option.key and option.no_effect in warning.message

@@ -36,15 +36,15 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader, resolve
-from yarrow.runtime.snapshot.storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+from yarrow.runtime.snapshot.storage import FileSystemSnapshotStorage, JobManagerSnapshotStorage
 from yarrow.runtime.snapshot.worker_file import FileSystemWorkerStorage, WorkerSnapshotFile
 
 JOB = JobID("0123456789abcdef" * 2)
 LARGE = b"x" * 100
 
 
-def storage_in(path: Path) -> FileSystemCheckpointStorage:
-    return FileSystemCheckpointStorage(str(path), JOB, inline_threshold=10, ids=CountingIdFactory())
+def storage_in(path: Path) -> FileSystemSnapshotStorage:
+    return FileSystemSnapshotStorage(str(path), JOB, inline_threshold=10, ids=CountingIdFactory())
 
 
 def metadata_of(*handles: StateHandle, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointMetadata:
@@ -65,7 +65,7 @@ def output_of(location: CheckpointLocation) -> WorkerSnapshotFile:
 
 def written(
     path: Path, kind: SnapshotKind = SnapshotKind.CHECKPOINT
-) -> tuple[FileSystemCheckpointStorage, CheckpointLocation, str]:
+) -> tuple[FileSystemSnapshotStorage, CheckpointLocation, str]:
     storage = storage_in(path)
     location = storage.begin(7, kind, str(path / "savepoints"))
     output = output_of(location)
@@ -265,7 +265,7 @@ def test_urls_and_absolute_paths_are_taken_as_they_are() -> None:
 
 def test_a_folder_without_permission_or_name_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    storage = FileSystemCheckpointStorage(str(tmp_path / "file"), JOB)
+    storage = FileSystemSnapshotStorage(str(tmp_path / "file"), JOB)
     with pytest.raises(SnapshotStorageError, match=f"{tmp_path}/file/.*cannot be made"):
         storage.begin(1, SnapshotKind.CHECKPOINT)
     with pytest.raises(SnapshotStorageError, match="savepoint-dir"):
@@ -273,7 +273,7 @@ def test_a_folder_without_permission_or_name_is_named(tmp_path: Path) -> None:
 
 
 def test_job_manager_storage_keeps_everything_inline_up_to_its_limit(tmp_path: Path) -> None:
-    storage = JobManagerCheckpointStorage(JOB, max_state_size=200)
+    storage = JobManagerSnapshotStorage(JOB, max_state_size=200)
     location = storage.begin(7, SnapshotKind.CHECKPOINT)
     output = output_of(location)
     assert output.write([LARGE, LARGE]) == InlineStateHandle(data=LARGE + LARGE)
@@ -283,11 +283,11 @@ def test_job_manager_storage_keeps_everything_inline_up_to_its_limit(tmp_path: P
     assert storage.complete(location, metadata_of()) == ""
     storage.discard(location)
     with pytest.raises(SnapshotStorageError, match=r"200 bytes and a message has at most 100"):
-        JobManagerCheckpointStorage(JOB, max_state_size=200, message_limit=100)
+        JobManagerSnapshotStorage(JOB, max_state_size=200, message_limit=100)
 
 
 def test_job_manager_storage_writes_savepoints_and_with_a_folder_metadata(tmp_path: Path) -> None:
-    storage = JobManagerCheckpointStorage(JOB, directory=str(tmp_path / "chk"))
+    storage = JobManagerSnapshotStorage(JOB, directory=str(tmp_path / "chk"))
     savepoint = storage.begin(7, SnapshotKind.SAVEPOINT, str(tmp_path / "sp"))
     assert storage.complete(savepoint, metadata_of(kind=SnapshotKind.SAVEPOINT)) == savepoint.directory
     assert storage.open(savepoint.directory).metadata.kind is SnapshotKind.SAVEPOINT
@@ -341,7 +341,7 @@ def test_output_of_a_worker(tmp_path: Path) -> None:
 
 
 def test_checkpoints_in_memory_whose_metadata_are_in_files_are_found_again(tmp_path: Path) -> None:
-    storage = JobManagerCheckpointStorage(JOB, directory=str(tmp_path / "chk"))
+    storage = JobManagerSnapshotStorage(JOB, directory=str(tmp_path / "chk"))
     pointer = storage.complete(storage.begin(7, SnapshotKind.CHECKPOINT), metadata_of())
     Path(pointer).with_name("chk-8").mkdir()
     left = sorted(storage.earlier(), key=lambda each: each.checkpoint_id)
@@ -349,7 +349,7 @@ def test_checkpoints_in_memory_whose_metadata_are_in_files_are_found_again(tmp_p
         (pointer, True),
         (str(Path(pointer).with_name("chk-8")), False),
     ]
-    assert JobManagerCheckpointStorage(JOB).earlier() == ()
+    assert JobManagerSnapshotStorage(JOB).earlier() == ()
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_one_without_checkpoints(tmp_path: Path) -> None:

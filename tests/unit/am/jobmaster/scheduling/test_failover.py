@@ -16,12 +16,12 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
     JobEnded,
-    ResetReader,
+    ResetReaderAction,
     TasksRestarting,
 )
 from yarrow.am.jobmaster.scheduling.scheduler_events import (
@@ -96,7 +96,7 @@ def deployed(actions: Actions) -> list[str]:
 
 
 def cancelled(actions: Actions) -> int:
-    return sum(len(cancel.attempts) for cancel in of_kind(actions, CancelTasks))
+    return sum(len(cancel.attempts) for cancel in of_kind(actions, CancelTasksAction))
 
 
 # Regions.
@@ -216,7 +216,7 @@ def test_every_region_with_a_task_in_a_lost_slot_restarts_and_no_other() -> None
     lost = job.execution(0, 1).allocation_id
     assert lost is not None
     actions = job.handle(SlotLost(job.now, lost, BROKEN))
-    assert not of_kind(actions, CancelTasks)
+    assert not of_kind(actions, CancelTasksAction)
     assert not of_kind(actions, DeclareRequirements), "what is lost is replaced: the need is the same"
     assert job.states() == ["RUNNING", "SCHEDULED", "RUNNING", "SCHEDULED"]
     assert job.scheduler.explanation(job.now) == "needs 2 slots, has 1 of them"
@@ -291,7 +291,7 @@ def test_an_enumerator_that_ends_with_its_subtask_takes_its_readers_along() -> N
     job.running(3)
     actions = job.report(FAILED, job.execution(0, 0), cause=BROKEN)
     assert cancelled(actions) == 2
-    assert not of_kind(job.report(CANCELED), ResetReader)
+    assert not of_kind(job.report(CANCELED), ResetReaderAction)
     assert not job.execution(0, 0).enumerator_goes_on
 
 
@@ -312,7 +312,7 @@ def test_an_enumerator_outlives_its_subtask_and_is_told_that_it_starts_again() -
     job.running(3)
     actions = ended_beside_its_enumerator(job)
     assert cancelled(actions) == 0
-    assert [reset.subtask for reset in of_kind(actions, ResetReader)] == [0]
+    assert [reset.subtask for reset in of_kind(actions, ResetReaderAction)] == [0]
     assert deployed(actions) == ["vertex 0 (1/3) #1"]
     assert job.execution(0, 0).enumerator_goes_on
     assert [job.execution(0, reader).state for reader in (1, 2)] == [RUNNING, RUNNING]
@@ -336,7 +336,7 @@ def test_an_enumerator_that_ends_as_its_subtask_is_cancelled_takes_its_readers_a
     actions = job.report(CANCELED, job.execution(0, 0))
     assert cancelled(actions) == 2
     actions = job.report(CANCELED)
-    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 4
+    assert not of_kind(actions, ResetReaderAction) and len(deployed(actions)) == 4
     assert job.graph.restarts == 1
 
 
@@ -345,7 +345,7 @@ def test_a_region_with_a_cancelled_reader_keeps_the_enumerator() -> None:
     job.running(2)
     job.report(FAILED, job.execution(1, 0), cause=BROKEN)
     actions = ended_beside_its_enumerator(job, CANCELED)
-    assert len(of_kind(actions, ResetReader)) == 1 and len(deployed(actions)) == 2
+    assert len(of_kind(actions, ResetReaderAction)) == 1 and len(deployed(actions)) == 2
     assert job.execution(0, 1).state is RUNNING
 
 
@@ -354,7 +354,7 @@ def test_a_reader_whose_enumerator_has_finished_takes_the_others_along() -> None
     job.running(2)
     job.report(FINISHED, job.execution(0, 0))
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
-    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 2
+    assert not of_kind(actions, ResetReaderAction) and len(deployed(actions)) == 2
 
 
 def finished_with_its_enumerator(job: Scheduling, *done: str) -> Actions:
@@ -378,7 +378,7 @@ def test_a_reader_that_began_while_its_enumerator_was_ending_takes_the_others_al
     actions = finished_with_its_enumerator(job, *done)
     assert cancelled(actions) == 5 and job.status() is JobStatus.RESTARTING
     actions = job.report(CANCELED)
-    assert not of_kind(actions, ResetReader) and len(deployed(actions)) == 6
+    assert not of_kind(actions, ResetReaderAction) and len(deployed(actions)) == 6
     assert job.status() is JobStatus.RUNNING and not job.execution(0, 0).enumerator_goes_on
 
 
@@ -406,11 +406,11 @@ def test_an_enumerator_that_lives_is_told_which_reader_starts_again() -> None:
     ended = job.execution(0, 1).attempt_id
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     vertex = job.graph.job.vertices[0]
-    assert of_kind(actions, ResetReader) == [
-        ResetReader(ResourceID("te"), vertex.id, vertex.operators[0].id, 1, ended)
+    assert of_kind(actions, ResetReaderAction) == [
+        ResetReaderAction(ResourceID("te"), vertex.id, vertex.operators[0].id, 1, ended)
     ]
     assert job.execution(0, 1).attempt_id != ended
-    assert [type(action) for action in actions][-2:] == [ResetReader, Deploy]
+    assert [type(action) for action in actions][-2:] == [ResetReaderAction, Deploy]
     assert job.execution(0, 0).state is RUNNING
 
 
@@ -419,7 +419,7 @@ def test_all_readers_begin_with_a_new_enumerator() -> None:
     job.running(2)
     job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     actions = job.report(CANCELED, job.execution(0, 0))
-    assert not of_kind(actions, ResetReader)
+    assert not of_kind(actions, ResetReaderAction)
     assert len(deployed(actions)) == 2
 
 

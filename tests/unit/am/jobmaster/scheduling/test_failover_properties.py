@@ -16,7 +16,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     Actions,
     ArmCancellationTimeout,
     ArmRestart,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
@@ -59,7 +59,7 @@ class World:
                 case Deploy(executions):
                     for execution in executions:
                         self._deploy(execution)
-                case CancelTasks(_, attempts):
+                case CancelTasksAction(_, attempts):
                     self.cancels += attempts
                 case FreeSlot(slot, _):
                     self._end_worker(slot.allocation_id)

@@ -14,7 +14,7 @@ from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.am.jobmaster.links.deployment import EncodedGraph, build_deployments
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     ArmCancellationTimeout,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
@@ -84,7 +84,7 @@ def test_the_first_failure_cancels_the_rest_and_is_the_cause() -> None:
     job.running(2)
     actions = job.report(FAILED, job.execution(0, 1), cause=BROKEN)
     assert job.graph.status is JobStatus.FAILING
-    (cancel,) = of_kind(actions, CancelTasks)
+    (cancel,) = of_kind(actions, CancelTasksAction)
     assert len(cancel.attempts) == 3
     assert of_kind(actions, ArmCancellationTimeout)
     second = BROKEN.__class__(exception_name="X", message="a consequence", stacktrace="")
@@ -112,7 +112,7 @@ def test_cancel_waits_for_the_tasks() -> None:
     job = Scheduling(linear_job(Stage(2)))
     job.running(2)
     actions = job.handle(JobCancelled(job.now))
-    assert [type(action) for action in actions] == [CancelTasks, ArmCancellationTimeout]
+    assert [type(action) for action in actions] == [CancelTasksAction, ArmCancellationTimeout]
     assert job.states() == ["CANCELING"] * 2
     assert job.handle(JobCancelled(job.now)) == []
     # One was quicker than the cancel.
@@ -139,7 +139,7 @@ def test_a_lost_slot_fails_its_tasks_once_and_cancels_the_others() -> None:
     allocation = job.execution(0, 0).allocation_id
     assert allocation is not None
     actions = job.handle(SlotLost(job.now, allocation, BROKEN))
-    (cancel,) = of_kind(actions, CancelTasks)
+    (cancel,) = of_kind(actions, CancelTasksAction)
     assert set(cancel.attempts) == {job.execution(0, 1).attempt_id, job.execution(1, 1).attempt_id}
     assert len(job_details(job.graph).exceptions) == 1
     assert job.handle(SlotLost(job.now, AllocationID("unknown"), BROKEN)) == []
@@ -150,7 +150,7 @@ def test_a_lost_task_executor_fails_a_job_that_lived_there_alone() -> None:
     job.running(2)
     actions = job.handle(TaskExecutorLost(job.now, ResourceID("te"), BROKEN))
     assert actions.count(JobEnded(JobStatus.FAILED)) == 1
-    assert not of_kind(actions, CancelTasks)
+    assert not of_kind(actions, CancelTasksAction)
 
 
 def test_a_task_executor_lost_while_cancelling_ends_the_cancelling() -> None:

@@ -11,7 +11,7 @@ from yarrow.common.values.value_types import BOOLEAN, DURATION, MEMORY_SIZE, STR
 from yarrow.runtime.config.known_keys import FAMILIES, family_of, flink_keys
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_GROUPS, index_of_names, options_of
 from yarrow.runtime.config.values.errors import InvalidOptionValue
-from yarrow.runtime.config.values.option import ConfigOption, option
+from yarrow.runtime.config.values.option import EngineOption, option
 
 #: Keys that Flink does not have. A key that is missing here and in Flink's list is most likely mistyped.
 OWN_KEYS = {
@@ -82,7 +82,7 @@ def test_no_older_name_is_an_option_of_its_own() -> None:
 
 
 @each_option
-def test_an_option_is_documented(declared: ConfigOption[Any]) -> None:
+def test_an_option_is_documented(declared: EngineOption[Any]) -> None:
     assert len(declared.doc) > 15
     assert declared.doc.endswith(".")
     assert declared.doc[0].isupper()
@@ -91,7 +91,7 @@ def test_an_option_is_documented(declared: ConfigOption[Any]) -> None:
 
 
 @each_option
-def test_default_and_example_are_readable(declared: ConfigOption[Any]) -> None:
+def test_default_and_example_are_readable(declared: EngineOption[Any]) -> None:
     declared.parse(declared.type.example)
     if declared.default is not None:
         assert declared.parse(declared.default_text) == declared.default
@@ -130,7 +130,7 @@ def test_families_are_prefixes_without_overlap_of_options() -> None:
     ],
 )
 def test_an_error_names_key_value_expectation_and_example(type_: Any, text: str, expected: str) -> None:
-    declared = ConfigOption("some.key", type_, None, "A sentence.")
+    declared = EngineOption("some.key", type_, None, "A sentence.")
     with pytest.raises(InvalidOptionValue) as caught:
         declared.parse(text, origin="conf/config.yaml, line 3")
     message = str(caught.value)
@@ -146,7 +146,7 @@ def test_an_error_names_key_value_expectation_and_example(type_: Any, text: str,
 
 
 def test_an_error_never_shows_a_secret() -> None:
-    declared = ConfigOption("security.ssl.rest.key-password", BOOLEAN, False, "A sentence.")
+    declared = EngineOption("security.ssl.rest.key-password", BOOLEAN, False, "A sentence.")
     with pytest.raises(InvalidOptionValue) as caught:
         declared.parse("hunter2")
     assert "hunter2" not in str(caught.value)
