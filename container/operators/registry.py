@@ -2,7 +2,7 @@
 
 Owner: any thread that builds operators; registering happens while a module is imported. Must not name an operator.
 Every package below this one is searched. Those of columns are imported only when a job has columns, since
-pyarrow.compute and polars cost memory.
+pyarrow.compute and polars cost memory. An operator that travels with a job is found in the package of its spec.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
+
+import msgspec
 
 from yarrow.container.operators.base import Operator
+from yarrow.runtime.graph.engine_specs import is_of_engine
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import OperatorSpec
+from yarrow.runtime.graph.operator_spec import OperatorSpec, ShippedOperator
 
 _PACKAGE = "yarrow.container.operators"
 #: Packages below it that are imported only when no other operator runs a spec.
@@ -51,7 +54,9 @@ def import_row_operators() -> None:
 
 
 def operator_class(spec: OperatorSpec) -> type[Operator]:
-    """The class that runs a spec. Raises TypeError where none does."""
+    """The class that runs a spec. Raises TypeError where none does, ImportError for modules that are not here."""
+    if spec.is_shipped:
+        return operator_class(_unpacked(cast(ShippedOperator, spec)))
     kind = type(spec)
     if kind not in _classes:
         import_row_operators()
@@ -59,22 +64,33 @@ def operator_class(spec: OperatorSpec) -> type[Operator]:
         for name in sorted(_ON_DEMAND):
             import_modules(f"{_PACKAGE}.{name}")
     if kind not in _classes:
+        package = _PACKAGE if is_of_engine(kind) else kind.__module__
         raise TypeError(
-            f"no operator runs the spec {kind.__name__}: a module of {_PACKAGE} has to register one"
+            f"no operator runs the spec {kind.__name__}: a module beside it, or below {package}, has to register one"
+            f" with @runs({kind.__name__})"
         )
     return _classes[kind]
 
 
 def build_operator(descriptor: OperatorDescriptor) -> Operator:
-    """The operator of a descriptor, not set up yet. Raises TypeError where none runs its spec."""
+    """The operator of a descriptor, not set up yet. Raises as `operator_class`."""
+    if descriptor.spec.is_shipped:
+        unpacked = _unpacked(cast(ShippedOperator, descriptor.spec))
+        descriptor = msgspec.structs.replace(descriptor, spec=unpacked)
     return operator_class(descriptor.spec).of(descriptor)
+
+
+def _unpacked(spec: ShippedOperator) -> OperatorSpec:
+    """The spec that travels in another; its package is imported, and with it the operator."""
+    import_modules(spec.package)
+    kind: type[OperatorSpec] = getattr(importlib.import_module(spec.module), spec.name)
+    return msgspec.msgpack.decode(spec.fields, type=kind)
 
 
 def import_modules(package: str) -> None:
     """Imports a package with the modules right below it, or the single module of that name."""
-    found = importlib.import_module(package)
-    for path in (getattr(found, "__path__", None),):
-        for module in pkgutil.iter_modules(path) if path is not None else ():
+    for module in pkgutil.iter_modules(getattr(importlib.import_module(package), "__path__", ())):
+        if module.name != "__main__":
             importlib.import_module(f"{package}.{module.name}")
 
 

@@ -72,6 +72,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     writes_for_sink: ClassVar[bool] = False
     #: False: an operator of parallelism 1 keeps it when all of a job is rescaled.
     rescalable: ClassVar[bool] = True
+    #: The engine does not bring the operator: the spec is a ShippedOperator.
+    is_shipped: ClassVar[bool] = False
     #: The operator converts between rows and columns, and is as wide as the operator that it converts for.
     is_conversion: ClassVar[bool] = False
     #: Subtasks that have ended leave no elements of union lists that a restore would miss.
@@ -303,6 +305,28 @@ class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
     @property
     def collects_for(self) -> str:
         return self.collect_id
+
+
+class ShippedOperator(OperatorSpec, frozen=True, kw_only=True, tag="shipped"):
+    """An operator that the engine does not bring; only workers import its modules and decode its own spec.
+
+    The modules travel with the job (`add_python_file`) or are installed where workers run.
+    """
+
+    is_shipped = True
+
+    #: Holds the modules of spec and operator.
+    package: str
+    #: Module and name of the spec's class, and its fields as msgpack.
+    module: str
+    name: str
+    fields: bytes
+    #: `emitted_schema` of the spec.
+    schema: bytes | None = None
+
+    @property
+    def emitted_schema(self) -> bytes | None:
+        return self.schema
 
 
 class PartitionerKind(StrEnum):

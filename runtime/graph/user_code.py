@@ -116,6 +116,10 @@ class UserCodePacker:
             raise _unpicklable(value, operator, role, error) from None
         return buffer.getvalue()
 
+    def require(self, module: str) -> None:
+        """Notes a module that workers have to import for what is not pickled."""
+        self._needed.add(module.partition(".")[0])
+
     @property
     def required_modules(self) -> tuple[str, ...]:
         """Top-level modules that the pickled values refer to and that a worker may lack, sorted."""

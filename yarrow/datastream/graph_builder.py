@@ -14,6 +14,7 @@ from typing import Any
 from yarrow.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.datastream.arrow_schemas import schema_bytes, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.engine_specs import is_of_engine
 from yarrow.runtime.graph.operator_spec import (
     ArrowToRowsOperator,
     OperatorSpec,
@@ -21,6 +22,7 @@ from yarrow.runtime.graph.operator_spec import (
     RowsToArrowOperator,
     StreamKind,
 )
+from yarrow.runtime.graph.shipped_operators import shipped
 from yarrow.runtime.graph.transformations import (
     OneInputTransformation,
     PartitionTransformation,
@@ -77,14 +79,18 @@ class GraphBuilder:
     def source(self, name: str, spec: OperatorSpec, **settings: Any) -> SourceTransformation:
         """A source; it becomes part of the job when something reads it."""
         settings.setdefault("parallelism", self._parallelism())
-        return SourceTransformation(id=next(self._ids), name=name, spec=spec, **settings)
+        return SourceTransformation(
+            id=next(self._ids), name=name, spec=self._travelling(spec, name), **settings
+        )
 
     def one_input(
         self, read: Transformation, name: str, spec: OperatorSpec, **settings: Any
     ) -> OneInputTransformation:
         """An operator behind `read`."""
         settings.setdefault("parallelism", self._parallelism())
-        made = OneInputTransformation(id=next(self._ids), name=name, spec=spec, reads=(read,), **settings)
+        made = OneInputTransformation(
+            id=next(self._ids), name=name, spec=self._travelling(spec, name), reads=(read,), **settings
+        )
         self._follow(read, made)
         self._roots.append(made)
         return made
@@ -95,7 +101,11 @@ class GraphBuilder:
         """An operator behind two streams."""
         settings.setdefault("parallelism", self._parallelism())
         made = TwoInputTransformation(
-            id=next(self._ids), name=name, spec=spec, reads=(first, second), **settings
+            id=next(self._ids),
+            name=name,
+            spec=self._travelling(spec, name),
+            reads=(first, second),
+            **settings,
         )
         self._follow(first, made)
         self._follow(second, made)
@@ -107,10 +117,19 @@ class GraphBuilder:
     ) -> SinkTransformation:
         """A sink behind `read`."""
         settings.setdefault("parallelism", self._parallelism())
-        made = SinkTransformation(id=next(self._ids), name=name, spec=spec, reads=(read,), **settings)
+        made = SinkTransformation(
+            id=next(self._ids), name=name, spec=self._travelling(spec, name), reads=(read,), **settings
+        )
         self._follow(read, made)
         self._roots.append(made)
         return made
+
+    def _travelling(self, spec: OperatorSpec, operator: str) -> OperatorSpec:
+        """The spec as it goes into the JobGraph. Raises InvalidProgramError where it cannot travel."""
+        if is_of_engine(type(spec)):
+            return spec
+        self.packer.require(spec.__module__)
+        return shipped(spec, operator)
 
     def partition(self, read: Transformation, partitioner: PartitionerSpec) -> PartitionTransformation:
         """`read`, distributed by `partitioner`."""

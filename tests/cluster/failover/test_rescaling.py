@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, ROWS, Count
+from tests.support.shipped_numbering import copied, imported
 from yarrow.cli.main import app
 from yarrow.client.rest.masters import split_address
 from yarrow.client.rest.rest_client import RestClient
@@ -65,6 +67,35 @@ def test_up_down_and_up_again(cluster: MiniCluster, tmp_path: Path) -> None:
         counted += rows
     assert sorted(counted) == [
         (key, count) for key in range(KEYS) for count in range(1, MORE_ROWS // KEYS + 1)
+    ]
+
+
+def test_an_operator_that_travels_as_the_jobs_own_files(cluster: MiniCluster, tmp_path: Path) -> None:
+    env = environment(cluster, parallelism=2)
+    env.enable_checkpointing(200)
+    env.add_python_file(str(copied(tmp_path / "shipped")))
+    client_folder = copied(tmp_path / "client").parent
+    with imported(client_folder) as numbering:
+        keyed = (
+            env.from_sequence(1, MORE_ROWS).map(Traced(tmp_path, "rows")).key_by(lambda value: value % KEYS)
+        )
+        made = numbering.numbered(keyed).map(lambda found: (found[1] % KEYS, found[0]))
+        # What the client imports is gone: workers have what was shipped, and nothing else.
+        shutil.rmtree(client_folder)
+        numbers: list[tuple[int, int]] = []
+        with made.execute_and_collect() as rows:
+            client = rows.get_job_client()
+            assert isinstance(client, LocalJobClient)
+            wait_until(lambda: all_running(client.get_job_details().result()))
+            for parallelism in (3, 1):
+                numbers.append(next(rows))
+                rescale(cluster, client, parallelism)
+            details = client.get_job_details().result()
+            assert [(record.state, record.reason) for record in details.rescales] == [("COMPLETED", "")] * 2
+            assert details.exceptions == () and details.restarts == 0
+            numbers += rows
+    assert sorted(numbers) == [
+        (key, number) for key in range(KEYS) for number in range(1, MORE_ROWS // KEYS + 1)
     ]
 
 
