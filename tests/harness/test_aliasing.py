@@ -91,7 +91,7 @@ def contents(fragment: Fragment, reuse: str = "false") -> list[list[list[int]]]:
     with OperatorHarness(fragment, configuration={"pipeline.object-reuse": reuse}) as harness:
         harness.push("go")
         harness.end()
-        count = len(harness._elements)
+        count = len(harness._outputs)
         return [[content(value) for value in harness.outputs(index)] for index in range(count)]
 
 

@@ -15,12 +15,10 @@ from typing import Any, Final
 from msgspec import structs
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.operators.base import RestoredState
 from yarrow.runtime.common.clock import ManualClock, SystemClock
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, RandomIdFactory
-from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
-from yarrow.runtime.data.elements import CheckpointBarrier
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
@@ -67,9 +65,6 @@ class SavepointEnvironment:
         self._opened: OpenedSnapshot | None = None
         if savepoint is not None:
             self._opened, self._trusted = self._trust.open(savepoint, trust_pickle)
-        self._inputs = inputs
-        self._taken: list[PendingSubtaskSnapshot] = []
-        self._declined: list[BaseException] = []
         self._next_checkpoint = 1 if self._opened is None else self._opened.metadata.checkpoint_id + 1
         self._folder = tempfile.TemporaryDirectory(prefix="yarrow-state-")
         settings = {"state.backend.rocksdb.localdir": self._folder.name, **(configuration or {})}
@@ -83,7 +78,6 @@ class SavepointEnvironment:
                 configuration=settings,
                 clock=ManualClock(epoch_ms=SystemClock().epoch_ms() if now_ms is None else now_ms),
                 restore=self._restore,
-                snapshots=self,
             )
         except BaseException:
             self._folder.cleanup()
@@ -136,32 +130,13 @@ class SavepointEnvironment:
 
     # ------------------------------------------------------------------ snapshots
 
-    def deliver(self, snapshot: PendingSubtaskSnapshot) -> None:
-        """SnapshotReceiver."""
-        self._taken.append(snapshot)
-
-    def decline(self, task: TaskName, checkpoint_id: int, error: BaseException) -> None:
-        """SnapshotReceiver."""
-        self._declined.append(error)
-
     def snapshot(self, output: SnapshotOutput) -> dict[OperatorID, OperatorSubtaskState]:
         """The state of all operators, written to `output` in the form of savepoints."""
         number = self._next_checkpoint
         self._next_checkpoint += 1
-        options = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, location=CheckpointLocation(directory=""))
-        for index in range(self._inputs):
-            self.harness.send(
-                CheckpointBarrier(number, self.harness.clock.epoch_ms(), options=options), index
-            )
-        taken, self._taken = self._taken, []
-        if self._declined:
-            raise self._declined[0]
         states: dict[OperatorID, OperatorSubtaskState] = {}
-        for snapshot in taken:
-            states.update(snapshot.write(output))
-            snapshot.settled()
-        # Mails of the backends: shards that were written are given back.
-        self.harness.run()
+        for operators in self.harness.fragment.snapshot(number, output).values():
+            states.update(operators)
         return states
 
     def write(self, path: str) -> str:

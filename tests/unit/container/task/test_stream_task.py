@@ -152,7 +152,7 @@ def test_timers_wait_for_credit_too() -> None:
 def test_a_peer_that_broke_off_leaves_time_for_the_verdict() -> None:
     with OperatorHarness(lambda s: s.map(lambda v: v)) as harness:
         harness.push(1)
-        for channel in harness._writers[0]:
+        for channel in harness.fragment.inputs[harness._inputs[0]]:
             channel.close("the connection to worker x broke")
         harness.run()
         (task,) = harness.tasks
@@ -170,7 +170,7 @@ def test_a_peer_that_broke_off_leaves_time_for_the_verdict() -> None:
 
 def test_a_verdict_in_time_is_a_cancel() -> None:
     with OperatorHarness(lambda s: s.map(lambda v: v)) as harness:
-        for channel in harness._writers[0]:
+        for channel in harness.fragment.inputs[harness._inputs[0]]:
             channel.close("broke")
         harness.run()
     assert [state for _, state in harness.states][-1] is ExecutionState.CANCELED
