@@ -30,8 +30,8 @@ from yarrow.am.resourcemanager.settings import ResourceManagerSettings
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.common.timers import LoopTimers, Timers
-from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.ha import services as components
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import LeaderRecords, LeadershipLostError, RecordsError

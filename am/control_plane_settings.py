@@ -16,6 +16,7 @@ from yarrow.am.jobmaster.scheduling.settings import FailoverScope, JobMasterSett
 from yarrow.am.resourcemanager.requested_task_executors import StartSettings
 from yarrow.am.resourcemanager.settings import ResourceManagerSettings, SlotManagerSettings
 from yarrow.runtime.common.errors import JobSubmissionError, YarrowError
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import (
     checkpointing,
     cluster,
@@ -30,7 +31,6 @@ from yarrow.runtime.config.options import (
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.fs.file_system import join
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.settings import is_highly_available, storage_directory
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings

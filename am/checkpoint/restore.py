@@ -25,9 +25,10 @@ from yarrow.am.execution.restore import RestorePlan, TaskRestore
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
-from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot import storage as storages

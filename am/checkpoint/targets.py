@@ -6,7 +6,7 @@ Owner: none (pure). A path is looked at before anything touches a file system.
 from __future__ import annotations
 
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.fs.file_system import scheme_of
+from yarrow.runtime.common.paths import scheme_of
 
 #: Schemes of file systems that there are.
 SCHEMES = ("file", "hdfs", "webhdfs")

@@ -19,8 +19,10 @@ from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options.jobmanager import ARCHIVE_DIR
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import write_whole
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview

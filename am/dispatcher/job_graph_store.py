@@ -15,8 +15,9 @@ import msgspec
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, is_hex_id
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options.high_availability import STORAGE_DIR
-from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.ha.records import Delete, LeaderRecords, Put
 from yarrow.runtime.rpc.messages import FailureCause

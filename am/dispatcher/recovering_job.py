@@ -20,8 +20,8 @@ from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.details import job_details, job_overview, job_result
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import IdFactory, JobID
-from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.rpc.messages import ExecutionGraphDetails, JobOverview

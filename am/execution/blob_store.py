@@ -15,7 +15,9 @@ from pathlib import Path
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import write_whole
 
 _KEY = re.compile(r"[0-9a-f]{64}")

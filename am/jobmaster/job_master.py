@@ -47,10 +47,10 @@ from yarrow.runtime.common.ids import AllocationID, JobMasterID, ResourceID
 from yarrow.runtime.common.repeated_notice import RepeatedNotice
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, TASK_EXECUTOR
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
-from yarrow.runtime.rpc.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BlobPart,

@@ -30,9 +30,10 @@ from yarrow.am.yarn.modes.end_file import EndFile
 from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
 from yarrow.am.yarn.yarn_driver import ExplainWaiting, YarnDriver
 from yarrow.runtime.common.clock import Clock, SystemClock
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.memory import SKEIN_MEMORY
 from yarrow.runtime.config.options import jobmanager
-from yarrow.runtime.fs.file_system import FileSystemError, join
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import RecordsError

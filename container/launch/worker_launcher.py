@@ -22,7 +22,7 @@ from typing import Protocol
 from yarrow.container.launch.worker_process import DEFAULT_ENTRY
 from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.runtime.common.ids import WorkerID
-from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, environment_for
+from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, environment_for
 
 #: Thread counts that libraries read when they are loaded.
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")

@@ -32,11 +32,11 @@ from yarrow.container.supervisor.task_executor import TaskExecutor, TaskExecutor
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.container.supervisor.unfit_launcher import UnfitLauncher
 from yarrow.runtime.common.private_files import PrivateFileHandler
-from yarrow.runtime.config.interpreter import worker_interpreter
 from yarrow.runtime.config.options import rpc, taskmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.interpreters.interpreter import worker_interpreter
 from yarrow.runtime.rpc.bootstrap import TaskExecutorBootstrap
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.leader import LeaderRetrieval

@@ -15,9 +15,9 @@ from pathlib import Path
 from yarrow.container.protocol.errors import UnfitInterpreterError, WorkerStartError
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.config.interpreter import refused_interpreter, unfit
 from yarrow.runtime.config.options import python
 from yarrow.runtime.graph.job_graph import ShippedFile
+from yarrow.runtime.interpreters.interpreter import refused_interpreter, unfit
 from yarrow.runtime.rpc.messages import JobInterpreter
 
 _log = logging.getLogger(__name__)

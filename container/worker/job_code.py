@@ -14,12 +14,12 @@ import types
 from collections.abc import Mapping
 
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.interpreter import INTERPRETER_VARIABLE, is_this_interpreter
 from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.user_code import register_main_definitions
-from yarrow.runtime.rpc.job_interpreter import interpreter_of
+from yarrow.runtime.interpreters.interpreter import INTERPRETER_VARIABLE, is_this_interpreter
+from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.yarn import layout
 
 #: Workers of one process prepare it at the same time, and the interpreter forgets its caches in one thread only.

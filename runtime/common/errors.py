@@ -66,3 +66,7 @@ class CheckpointFailedError(YarrowError):
 
 class RestoreError(JobSubmissionError):
     """A job cannot begin from the savepoint or checkpoint that it names: nothing of it was started."""
+
+
+class FileSystemError(YarrowError):
+    """A path that cannot be used: unknown scheme, unreachable name node, a refused operation."""

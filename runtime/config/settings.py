@@ -1,7 +1,7 @@
 """Settings: the values of a configuration, read through typed options.
 
 Owner: any thread; immutable. Settings are layered with `overlay` (file, then `-D`, then the program),
-remember where each value was set, and check themselves with `validate`. They do no I/O: files.py reads
+remember where each value was set, and are checked by `validate` of validation.py. They do no I/O: files.py reads
 files. Values are kept as text and converted when they are read; a value is never changed on the way.
 """
 
@@ -17,10 +17,11 @@ from yarrow.common.values.quantities import Duration, MemorySize
 from yarrow.common.values.quoted_lists import join_quoted
 from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.common.values.value_types import PortRange
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.config.options import OPTION_OF_NAME, cluster
 from yarrow.runtime.config.values.errors import ConfigError, InvalidOptionValue
 from yarrow.runtime.config.values.option import EngineOption
-from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
 
 T = TypeVar("T")
 
@@ -134,15 +135,6 @@ class Settings:
     def to_dict(self, redact: bool = True) -> dict[str, str]:
         """Keys and texts; unless `redact` is False values of secret keys, and of such in maps, are hidden."""
         return {key: _shown(key, value) if redact else value for key, value in self._values.items()}
-
-    def validate(self) -> None:
-        """Checks every key and value and what must hold between them, and warns of keys without effect.
-
-        Raises the one ConfigError there is, or InvalidConfiguration with all of them.
-        """
-        from yarrow.runtime.config.validation import validate  # it needs this class
-
-        validate(self)
 
     def _map_entries(self, option: EngineOption[Any]) -> Mapping[str, str]:
         return self.below(f"{option.key}.")

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import security
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, HadoopToken, TokenFileError, read_tokens
 from yarrow.runtime.fs.retries import TransientError
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.hadoop_login import HadoopLogin
 
 #: Default of `dfs.namenode.http-address` since Hadoop 3.

@@ -12,7 +12,8 @@ import shutil
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.fs.file_system import FileStatus
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 

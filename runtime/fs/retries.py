@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
-from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

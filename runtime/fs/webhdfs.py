@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.fs.file_system import FileStatus
 from yarrow.runtime.fs.hdfs_settings import hadoop_configuration, http_addresses, named_folders
 from yarrow.runtime.fs.webhdfs_requests import UnknownRequestOutcomeError, length_of, our_error, repeated
 from yarrow.runtime.fs.webhdfs_sessions import SessionPool, pool_of

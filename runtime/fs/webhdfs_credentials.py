@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.hadoop_login import fetch_token
 from yarrow.runtime.fs.hadoop_tokens import (
     HDFS_KIND,

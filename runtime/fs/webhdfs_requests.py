@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import cluster
-from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.fs.hdfs_settings import hdfs_settings
 from yarrow.runtime.fs.retries import Retries, TransientError
 from yarrow.runtime.fs.webhdfs_sessions import SessionPool

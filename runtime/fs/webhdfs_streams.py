@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
-from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.retries import TransientError
 from yarrow.runtime.fs.webhdfs_requests import (
     UnknownRequestOutcomeError,

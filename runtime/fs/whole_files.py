@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, file_system_for, join, scheme_of
+from yarrow.runtime.common.paths import join, scheme_of
+from yarrow.runtime.fs.file_system import FileSystem
 from yarrow.runtime.fs.local import sync_folder
+from yarrow.runtime.fs.registry import file_system_for
 
 #: How names begin under which files are written.
 TEMPORARY_PREFIX: Final = "_tmp-"

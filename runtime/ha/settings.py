@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import high_availability as options
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.fs.file_system import FileSystemError, join, scheme_of
 
 #: Schemes of file systems that `runtime.fs` reads and writes.
 _SCHEMES = ("file", "hdfs", "webhdfs")

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.records import LeaderRecords
 from yarrow.runtime.ha.settings import ZooKeeperSettings, storage_directory, zookeeper_settings
 from yarrow.runtime.ha.zookeeper_client import NoNodeError, ZooKeeperClient

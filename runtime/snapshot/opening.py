@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from yarrow.runtime.fs.file_system import FileSystem, FileSystemError, exists, file_system_for, join
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import FileSystem, exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.snapshot.errors import (
     MissingSnapshotFilesError,

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX, write_whole
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, FileStateHandle

@@ -12,7 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join, scheme_of
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join, scheme_of
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.snapshot.errors import CorruptSnapshotError, SnapshotStorageError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle
 

@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
-from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for, join
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import METADATA_FILE

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
-from yarrow.runtime.fs.file_system import file_system_for, join
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.snapshot.errors import SnapshotStorageError, SnapshotWriteError, StateTooLargeError
 from yarrow.runtime.snapshot.handles import FileStateHandle, InlineStateHandle, StateHandle
 from yarrow.runtime.snapshot.output import SnapshotOutput

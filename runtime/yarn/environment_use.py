@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.fs.file_system import FileStatus
+from yarrow.runtime.fs.registry import file_system_for
 
 #: A use is noted at most once in this time.
 USE_NOTED_MS: Final = 24 * 3600 * 1000

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.config.options import checkpointing, execution, high_availability, jobmanager
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.config.values.option import EngineOption
-from yarrow.runtime.fs.file_system import scheme_of
 from yarrow.runtime.yarn.gateways import YarnError
 
 #: Each must be one place for all processes.

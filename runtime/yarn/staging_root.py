@@ -11,9 +11,9 @@ import os
 import posixpath
 from urllib.parse import urlsplit
 
+from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import cluster, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import join, scheme_of
 from yarrow.runtime.fs.hdfs_settings import configuration_folder, hadoop_configuration
 from yarrow.runtime.fs.webhdfs import WebHdfsFileSystem
 from yarrow.runtime.fs.webhdfs_credentials import is_secured

@@ -22,28 +22,10 @@ TWO_WAY = {
     ("yarrow.datastream", "yarrow.datastream.functions"),
     ("yarrow.datastream.connectors", "yarrow.datastream.formats"),
     ("yarrow.datastream.functions", "yarrow.datastream.state"),
-    ("yarrow.runtime.config", "yarrow.runtime.fs"),
 }
 
 #: Files that still import each other in a circle. The lists may only become shorter.
 CIRCLES: list[set[str]] = [
-    {
-        "yarrow.runtime.config.checkpoint_rules",
-        "yarrow.runtime.config.data_ports",
-        "yarrow.runtime.config.memory",
-        "yarrow.runtime.config.settings",
-        "yarrow.runtime.config.validation",
-        "yarrow.runtime.fs.file_system",
-        "yarrow.runtime.fs.hadoop_login",
-        "yarrow.runtime.fs.hdfs_settings",
-        "yarrow.runtime.fs.local",
-        "yarrow.runtime.fs.retries",
-        "yarrow.runtime.fs.webhdfs",
-        "yarrow.runtime.fs.webhdfs_credentials",
-        "yarrow.runtime.fs.webhdfs_requests",
-        "yarrow.runtime.fs.webhdfs_sessions",
-        "yarrow.runtime.fs.webhdfs_streams",
-    },
     {
         "yarrow.common.basic_types",
         "yarrow.common.collection_types",

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.retry import KazooRetry
 
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.zookeeper_election import LEADER_FOLDER, leader_node
 from yarrow.runtime.ha.zookeeper_records import EPOCH_NODE
 from yarrow.runtime.ha.zookeeper_retrieval import decode_leader

@@ -20,7 +20,7 @@ from yarrow.client.yarn.environment.environment import prepare
 from yarrow.client.yarn.environment.environment_libraries import is_c_runtime
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 
 #: What a process of the job loads, and from where; in application mode main() tells of itself as well.
 PLACES = """

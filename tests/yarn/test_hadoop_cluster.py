@@ -14,7 +14,7 @@ from tests.support.hadoop.layout import DAEMONS, user
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
 from tests.support.hadoop.processes import identify
 from tests.support.hadoop.readiness import running_nodes
-from yarrow.runtime.fs.file_system import FileSystemError
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.fs.webhdfs import WebHdfsFileSystem
 

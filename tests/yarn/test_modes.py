@@ -18,7 +18,7 @@ from tests.yarn.rest import ask, client_secrets
 from yarrow.client.yarn.abandoned_files import remove_abandoned
 from yarrow.client.yarn.cluster_descriptor import YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.testing.transactional_files import CommittedFiles
 
 TASK_EXECUTOR = "yarrow.container.process.yarn_task_executor"

@@ -22,7 +22,7 @@ from yarrow.client.yarn.environment.environment_files import (
     environment_files,
     system_libraries,
 )
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 
 #: Large packages that this job has no use for: whoever packs an environment leaves out what is not needed.
 UNUSED = (

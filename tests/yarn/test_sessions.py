@@ -29,7 +29,7 @@ from yarrow.client.rest.relay import Relay
 from yarrow.client.yarn.applications import rest_of
 from yarrow.client.yarn.cluster_descriptor import YarnCluster, YarnClusterDescriptor
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, FinalStatus, YarnError, YarnState
 
 #: Seconds for what YARN does by itself; a machine under load is slow.

@@ -11,10 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from yarrow.runtime.config.client_interpreter import client_interpreter
-from yarrow.runtime.config.interpreter import environment_for
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned, remove_inherited
+from yarrow.runtime.interpreters.client_interpreter import client_interpreter
+from yarrow.runtime.interpreters.interpreter import environment_for
 
 _FOLDER = "yarrow-interpreter-"
 #: Tells the process that goes on that it is the one, and where its interpreter was unpacked.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from yarrow.client.errors import CommandError
+from yarrow.runtime.config.validation import validate
 
 if TYPE_CHECKING:
     from yarrow.cli.parameters.action import Given
@@ -49,7 +50,7 @@ def settings_of(
 
     config = configuration(given).overlay({**given.settings(), **(values or {})}, "the command line")
     config = with_target(config, target, address, flags or YarnFlags(**given.of_yarn()))
-    config.validate()
+    validate(config)
     return config
 
 

@@ -19,6 +19,7 @@ from yarrow.client.targets import REMOTE, YARN_CLUSTER, YARN_SESSION, YARN_TARGE
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution, high_availability, rest, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 
 if TYPE_CHECKING:
     from yarrow.client.rest.rest_client import RestClient
@@ -38,7 +39,7 @@ def default_conf_directory() -> Path | None:
 def load_configuration(dynamic: Iterable[str]) -> Settings:
     """The file of YARROW_CONF_DIR, FLINK_CONF_DIR or `conf`, below the -D arguments; checked."""
     settings = load_settings(os.environ, default_conf_directory(), dynamic)
-    settings.validate()
+    validate(settings)
     return settings
 
 

@@ -28,6 +28,7 @@ from yarrow.datastream.state_backend import StateBackend
 from yarrow.datastream.time_characteristic import TimeCharacteristic
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.graph.executor import base_configuration
 
 LOCAL_TARGET = "local"
@@ -67,7 +68,7 @@ class EnvironmentSettings:
 
     def configure(self, configuration: Configuration) -> None:
         """Add these keys, in place of those set. Raises ConfigError for a key or value that cannot be."""
-        Settings(configuration.to_dict()).validate()
+        validate(Settings(configuration.to_dict()))
         self._configuration.add_all(configuration)
 
     def get_parallelism(self) -> int:

@@ -38,6 +38,7 @@ from yarrow.datastream.user_functions import declares_blocking, require_function
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.executor import executor_for, only_plans
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
@@ -79,7 +80,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         Raises ConfigError for a key or value that cannot be.
         """
         environment = StreamExecutionEnvironment(configuration)
-        environment._settings().validate()
+        validate(environment._settings())
         return environment
 
     @staticmethod
@@ -263,7 +264,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def get_job_graph(self, job_name: str | None = None, clear_transformations: bool = True) -> JobGraph:
         """Return what `execute` would submit, with a new job id."""
         settings = self._settings()
-        settings.validate()
+        validate(settings)
         name = job_name or settings.get(pipeline_options.NAME) or DEFAULT_JOB_NAME
         graph = self.get_stream_graph(clear_transformations)
         refuse_lost_records(

@@ -16,13 +16,14 @@ from yarrow.embedded.cluster_shape import shape_for_job
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.config.files import load_settings
-from yarrow.runtime.config.interpreter import of_task_executors, worker_interpreter
 from yarrow.runtime.config.options import execution, python
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ContradictoryOptions
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.shipped_files import archive_folders
+from yarrow.runtime.interpreters.interpreter import of_task_executors, worker_interpreter
 
 
 class EmbeddedExecutor:
@@ -33,7 +34,7 @@ class EmbeddedExecutor:
     ) -> LocalJobClient:
         """Starts a cluster for the job and submits it; when that fails, nothing is left running."""
         config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
-        config.validate()
+        validate(config)
         config = _for_cluster(config, files)
         show_no_trace_of_ctrl_c()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()

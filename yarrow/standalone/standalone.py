@@ -129,7 +129,7 @@ def _high_availability(config: Settings, secrets: ClusterSecrets) -> HighAvailab
 
     if not is_highly_available(config):
         return NoHighAvailability()
-    from yarrow.runtime.fs.file_system import file_system_for
+    from yarrow.runtime.fs.registry import file_system_for
     from yarrow.runtime.ha.zookeeper_services import open_services
 
     services = open_services(config, secrets.data_secret)

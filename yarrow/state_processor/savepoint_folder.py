@@ -10,8 +10,10 @@ from types import TracebackType
 
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import METADATA_FILE
 from yarrow.runtime.snapshot.snapshot_folders import make_folder, write_metadata

@@ -28,7 +28,7 @@ from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, OutputFileConfig, RollingPolicy
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.testing.fault_jobs import Counting, key_of
 from yarrow.testing.gated_source import GatedSource, GatedSplit, row_of
 

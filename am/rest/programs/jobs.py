@@ -24,6 +24,7 @@ from yarrow.am.rest.programs.store import StoredProgram
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, decode_job_graph
 
 
@@ -83,7 +84,7 @@ class ProgramJobs:
         settings = Settings(values).overlay(arguments.flink_configuration or {}, "flinkConfiguration")
         if isinstance(arguments, ProgramRun):
             settings = settings.overlay(_recovery(arguments), "the request")
-        settings.validate()
+        validate(settings)
         if arguments.parallelism is not None:
             settings = settings.overlay({option.key: arguments.parallelism}, "parallelism")
         return settings.to_dict(redact=False)

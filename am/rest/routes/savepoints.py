@@ -23,8 +23,8 @@ from yarrow.am.rest.models.checkpoints import (
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, TriggerIdPath, refusals
 from yarrow.am.rest.routes.operation_bodies import failure, running_job, status
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.fs.file_system import with_default_scheme
 from yarrow.runtime.rpc.messages import SavepointFormat, SavepointRequest
 
 router = APIRouter(tags=["Savepoints"])

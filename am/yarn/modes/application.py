@@ -21,7 +21,7 @@ from yarrow.am.yarn.modes.program_messages import ProgramEnd, ProgramOutcome, Pr
 from yarrow.am.yarn.modes.program_process import ProgramPlace, Sessions, run_main
 from yarrow.am.yarn.modes.progress import following
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.config.client_interpreter import client_interpreter
+from yarrow.runtime.interpreters.client_interpreter import client_interpreter
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.yarn.gateways import FinalStatus
 from yarrow.runtime.yarn.layout import USER_FOLDER

@@ -13,7 +13,9 @@ from typing import Final
 import msgspec
 
 from yarrow.am.yarn.modes.application_end import ApplicationEnd
-from yarrow.runtime.fs.file_system import exists, file_system_for, join
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import write_whole
 
 END_FILE: Final = "yarrow-end.json"

@@ -21,9 +21,13 @@ from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.yarn.modes.per_job import submit_until_taken
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import DuplicateJobError, JobAlreadyEndedError, JobNotFoundError
+from yarrow.runtime.common.errors import (
+    DuplicateJobError,
+    FileSystemError,
+    JobAlreadyEndedError,
+    JobNotFoundError,
+)
 from yarrow.runtime.common.ids import JobID
-from yarrow.runtime.fs.file_system import FileSystemError
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.ha.none import NoHighAvailability

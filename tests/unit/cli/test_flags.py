@@ -16,6 +16,7 @@ from yarrow.cli.parameters.flags import Flag, Through
 from yarrow.cli.parameters.yarn_flags import YarnFlags
 from yarrow.runtime.config.options import OPTION_OF_NAME
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = tuple(value for value in vars(flags).values() if isinstance(value, Flag))
@@ -76,6 +77,6 @@ def test_what_was_given_sets_its_options(tmp_path: Path, monkeypatch: pytest.Mon
         "execution.state-recovery.path": str(tmp_path / "savepoint"),
         "execution.state-recovery.claim-mode": "NO_CLAIM",
     }, "where it runs and what YARN is told go their own ways; -cm goes before -rm"
-    Settings(given.settings()).validate()
+    validate(Settings(given.settings()))
     (setting,) = YarnFlags(**given.of_yarn()).settings()
     assert (setting[0].key, setting[1]) == ("jobmanager.memory.process.size", "1024m")

@@ -21,6 +21,7 @@ from yarrow.client.yarn.applications import application_of, rest_of
 from yarrow.client.yarn.yarn_executor import print_how_to_end
 from yarrow.runtime.config.options import execution, jobmanager, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.yarn.application import ClientSecrets
 from yarrow.runtime.yarn.gateways import YarnError
 
@@ -47,7 +48,7 @@ def test_flags_stand_for_keys() -> None:
         environment="none",
     )
     config = with_target(Settings(), None, "yarn-cluster", flags)
-    config.validate()
+    validate(config)
     assert config.get(jobmanager.PROCESS_SIZE).bytes == 1 << 30
     assert config.get(taskmanager.PROCESS_SIZE).bytes == 2 << 30
     assert config.get(taskmanager.NUMBER_OF_TASK_SLOTS) == 2

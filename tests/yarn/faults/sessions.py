@@ -24,7 +24,7 @@ from tests.yarn.rest import ask, client_secrets
 from tests.yarn.waiting import GRACE, until
 from tests.yarn.watched_jobs import ENDED, RESTARTS, Cluster, WatchedJob
 from yarrow.client.errors import CommandError
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.services import REST_SERVER
 from yarrow.runtime.yarn.layout import RESOURCE_ID
 from yarrow.testing.steady_rows import APART, SteadyOutput

@@ -23,7 +23,7 @@ from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 
 

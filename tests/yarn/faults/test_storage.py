@@ -17,7 +17,9 @@ from tests.yarn.faults.sessions import FaultSession, SteadyJob, kill, slot_worke
 from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.fs.file_system import FileSystemError, exists, file_system_for
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 
 #: Seconds between checkpoints.
 INTERVAL = 0.5

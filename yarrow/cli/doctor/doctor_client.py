@@ -25,6 +25,7 @@ from yarrow.client.yarn.submission import master_shape, task_executor_shape, wit
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.options import high_availability, yarn
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 
 #: What Skein's driver was compiled for.
 OLDEST_JAVA = 8
@@ -124,7 +125,7 @@ def settings(config: Settings) -> Iterator[Finding]:
     from pathlib import Path
 
     try:
-        config.validate()
+        validate(config)
         check_places(config)
         master, task_executor = master_shape(config), task_executor_shape(config)
         with tempfile.TemporaryDirectory(prefix="yarrow-doctor-") as folder:

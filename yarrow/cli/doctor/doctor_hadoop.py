@@ -24,10 +24,11 @@ from yarrow.client.yarn.submission import ContainerContent, build_submission
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import file_system_for, join
 from yarrow.runtime.fs.hdfs_settings import http_addresses
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.settings import is_highly_available
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb, ResourceManagerWebError

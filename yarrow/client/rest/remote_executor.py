@@ -22,6 +22,7 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.files import load_settings
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.shipped_files import ship_files
@@ -45,7 +46,7 @@ class RemoteExecutor:
 def settings_of(configuration: Mapping[str, str]) -> Settings:
     """The configuration of a program above that of the file; checked."""
     config = load_settings(os.environ).overlay(Settings(configuration, "the program"))
-    config.validate()
+    validate(config)
     return config
 
 

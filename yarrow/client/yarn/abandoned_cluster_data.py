@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.config.options import high_availability
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.removal import remove_nodes
 from yarrow.runtime.ha.settings import is_highly_available, storage_directory

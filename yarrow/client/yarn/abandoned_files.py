@@ -16,7 +16,10 @@ from typing import Final
 
 from yarrow.client.yarn.yarn_client import YarnClient
 from yarrow.runtime.common.clock import Clock, SystemClock
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import FileStatus
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError
 from yarrow.runtime.yarn.staging_root import applications_folder
 

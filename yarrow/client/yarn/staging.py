@@ -19,16 +19,18 @@ import msgspec
 
 from yarrow.client.yarn.environment.environment import NONE
 from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER, START_FILE
-from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.interpreter import archive_of_interpreter, folder_of
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
+from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.config.options import python, web, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.option import EngineOption
 from yarrow.runtime.config.web_pages import NONE as NO_PAGES
 from yarrow.runtime.config.web_pages import chosen_archive
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, find_files, scheme_of
+from yarrow.runtime.fs.file_search import find_files
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.shipped_files import archive_of
+from yarrow.runtime.interpreters.interpreter import archive_of_interpreter, folder_of
 from yarrow.runtime.yarn import layout
 from yarrow.runtime.yarn.application import ProgramDescription
 from yarrow.runtime.yarn.gateways import Resource, YarnError

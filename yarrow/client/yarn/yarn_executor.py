@@ -25,12 +25,12 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, JobAlreadyEndedError
-from yarrow.runtime.config.interpreter import of_task_executors
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.shipped_files import archive_folders
+from yarrow.runtime.interpreters.interpreter import of_task_executors
 
 #: Seconds that an application has to end by itself when its job was cancelled, before YARN kills it.
 _GRACE = 20.0

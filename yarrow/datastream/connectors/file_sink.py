@@ -20,15 +20,11 @@ from yarrow.datastream.connectors.file_sink_policies import (
     RollingPolicy,
 )
 from yarrow.datastream.connectors.file_sink_writer import FileCommitter, FileSinkWriter
-from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.common.ids import RandomIdFactory
-from yarrow.runtime.fs.file_system import (
-    FileSystemError,
-    exists,
-    file_system_for,
-    scheme_of,
-    with_default_scheme,
-)
+from yarrow.runtime.common.paths import scheme_of, with_default_scheme
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
 
 
 class FileSink(Sink[Any]):

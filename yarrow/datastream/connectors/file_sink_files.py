@@ -20,8 +20,10 @@ from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.datastream.connectors.base import CommitRejectedError
 from yarrow.datastream.connectors.file_sink_policies import FileSinkSettings
 from yarrow.datastream.connectors.transaction_names import TransactionNames
-from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.fs.file_system import FileStatus, FileSystem, FileSystemError, file_system_for, join
+from yarrow.runtime.common.errors import FileSystemError, YarrowError
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import FileStatus, FileSystem
+from yarrow.runtime.fs.registry import file_system_for
 
 _COPY_CHUNK = 1 << 20
 _IN_PROGRESS = ".inprogress."

@@ -27,7 +27,8 @@ from yarrow.datastream.connectors.file_sink_files import (
 from yarrow.datastream.connectors.file_sink_policies import BucketContext, FileSinkSettings
 from yarrow.datastream.connectors.transaction_names import TransactionNames
 from yarrow.runtime.common.ids import IdFactory
-from yarrow.runtime.fs.file_system import file_system_for, join, scheme_of
+from yarrow.runtime.common.paths import join, scheme_of
+from yarrow.runtime.fs.registry import file_system_for
 
 
 class FileSinkWriter(SinkWriter[Any]):

@@ -31,14 +31,10 @@ from yarrow.datastream.connectors.file_format import (
 )
 from yarrow.datastream.connectors.line_blocks import is_compressed
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
-from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
-from yarrow.runtime.fs.file_system import (
-    FileStatus,
-    FileSystemError,
-    find_files,
-    scheme_of,
-    with_default_scheme,
-)
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError, YarrowError
+from yarrow.runtime.common.paths import scheme_of, with_default_scheme
+from yarrow.runtime.fs.file_search import find_files
+from yarrow.runtime.fs.file_system import FileStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from yarrow.datastream.connectors.file_format import (
     MalformedRecord,
     MalformedRecordError,
 )
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 
 if TYPE_CHECKING:
     import pyarrow as pa

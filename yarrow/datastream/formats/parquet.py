@@ -25,7 +25,7 @@ from yarrow.datastream.connectors.file_format import (
 from yarrow.datastream.formats.columns import as_schema, batch_of_rows, rows_of_batch
 from yarrow.datastream.formats.data_types import type_information
 from yarrow.runtime.common.errors import UnsupportedFeatureError
-from yarrow.runtime.fs.file_system import file_system_for
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.table.types import RowType
 
 __all__ = ["ColumnarBulkWriter", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]

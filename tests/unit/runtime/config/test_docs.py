@@ -12,6 +12,7 @@ from yarrow.runtime.config.files import load_file, parse_legacy
 from yarrow.runtime.config.known_keys import KeyKind, kind_of
 from yarrow.runtime.config.options import ALL_OPTIONS, OPTION_OF_NAME
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.validation import validate
 
 ROOT = Path(__file__).resolve().parents[4]
 SHIPPED = ROOT / "conf" / "config.yaml"
@@ -53,7 +54,7 @@ def test_the_command_writes_and_checks(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_shipped_file_is_valid_and_leaves_the_embedded_cluster_its_choices() -> None:
     settings = load_file(SHIPPED)
-    settings.validate()
+    validate(settings)
     assert len(settings) > 4
     for key in ("parallelism.default", "taskmanager.numberOfTaskSlots", "rest.port", "rest.bind-port"):
         assert not settings.is_set(OPTION_OF_NAME[key])
@@ -63,4 +64,4 @@ def test_the_commented_lines_of_the_shipped_file_are_valid_too() -> None:
     settings = commented_settings()
     assert len(settings) > 15
     assert [key for key in settings if kind_of(key) is not KeyKind.OPTION] == []
-    load_file(SHIPPED).overlay(settings).validate()
+    validate(load_file(SHIPPED).overlay(settings))

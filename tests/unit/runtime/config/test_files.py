@@ -16,6 +16,7 @@ from yarrow.runtime.config.files import (
     parse_yaml,
 )
 from yarrow.runtime.config.options import taskmanager
+from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigFileError, DuplicateKey, InvalidDynamicProperty
 
 NESTED = """\
@@ -46,7 +47,7 @@ def test_nested_and_dotted_yaml() -> None:
         "pipeline.name": "with: colon # and hash",
     }
     assert settings.origin_of("rest.port") == "config.yaml, line 6"
-    settings.validate()
+    validate(settings)
 
 
 @pytest.mark.parametrize("text", ["010", "1:30", "yes", "1e3", "0x1F", "2013-01-01", "1_000", "true"])

@@ -275,11 +275,11 @@ def test_a_value_out_of_its_type_is_told_once(key: str, value: str) -> None:
 def test_all_problems_are_told_together() -> None:
     settings = Settings({"no.such.key": "1", "rest.port": "x", "heartbeat.interval": "1 fortnight"})
     with pytest.raises(InvalidConfiguration) as caught:
-        settings.validate()
+        validate(settings)
     assert set(caught.value.keys) == {"no.such.key", "rest.port", "heartbeat.interval"}
     assert str(caught.value).count("\n") == 3
 
 
 def test_a_single_problem_is_raised_as_itself() -> None:
     with pytest.raises(UnknownOption):
-        Settings({"no.such.key": "1"}).validate()
+        validate(Settings({"no.such.key": "1"}))

@@ -12,10 +12,11 @@ from yarrow.common.serialization import Encoder
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.fs.client_folder import ClientFolder, parent_folder
-from yarrow.runtime.fs.file_system import FileSystemError, with_default_scheme
 
 DEFAULT = "hdfs://name-node:9000/"
 

@@ -8,20 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import (
-    FileSystemError,
-    exists,
-    file_system_for,
-    find_files,
-    join,
-)
+from yarrow.runtime.fs.file_search import find_files
+from yarrow.runtime.fs.file_system import exists
 from yarrow.runtime.fs.hdfs_settings import (
     HdfsSettings,
     hadoop_configuration,
     http_addresses,
     use_hdfs_settings,
 )
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 
 

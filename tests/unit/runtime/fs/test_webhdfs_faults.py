@@ -10,8 +10,9 @@ import pytest
 
 from tests.unit.runtime.fs.fake_webhdfs import Fault, fake_webhdfs
 from yarrow.runtime.common.clock import ManualClock
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.retries import Retries, TransientError, listening
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions, pool_of
 

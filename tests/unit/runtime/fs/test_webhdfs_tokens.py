@@ -13,10 +13,11 @@ import pytest
 
 from tests.unit.runtime.fs.fake_webhdfs import Fault, fake_webhdfs
 from tests.unit.runtime.fs.test_hadoop_tokens import protobuf, writable
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.fs.hadoop_login import HadoopLogin, HadoopLoginError, explained, fetch_token
 from yarrow.runtime.fs.hadoop_tokens import TOKEN_FILE_VARIABLE, HadoopToken
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.retries import TransientError
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
 

@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 import pytest
 
+from yarrow.runtime.common.errors import FileSystemError
+from yarrow.runtime.common.paths import is_hidden
 from yarrow.runtime.fs import local
-from yarrow.runtime.fs.file_system import FileSystemError, is_hidden
 from yarrow.runtime.fs.whole_files import (
     TEMPORARY_PREFIX,
     FileNotWrittenError,

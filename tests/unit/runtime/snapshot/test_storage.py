@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.snapshot.test_metadata import METADATA
 from yarrow.runtime.common import fault_points
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import CountingIdFactory, JobID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.fs import local
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError
+from yarrow.runtime.fs.file_system import FileStatus
 from yarrow.runtime.fs.local import LocalFileSystem
 from yarrow.runtime.snapshot.errors import (
     CorruptSnapshotError,

@@ -29,10 +29,12 @@ from yarrow.client.yarn.environment.environment_start import (
 )
 from yarrow.client.yarn.environment.environment_store import EnvironmentMemory, EnvironmentStore, fingerprint
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.common.paths import join
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.file_system import FileSystemError, file_system_for, join
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.yarn.gateways import Resource, YarnError
 from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER
 from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root

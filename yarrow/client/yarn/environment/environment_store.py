@@ -23,8 +23,11 @@ from yarrow.client.yarn.environment.environment_archive import PackedArchive
 from yarrow.client.yarn.environment.environment_files import EnvironmentFile
 from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import IdFactory
-from yarrow.runtime.fs.file_system import FileStatus, FileSystemError, file_system_for, join
+from yarrow.runtime.common.paths import join
+from yarrow.runtime.fs.file_system import FileStatus
+from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.yarn.environment_use import is_stored, last_use, note_use
 

@@ -15,7 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.config.interpreter import (
+from yarrow.runtime.config.options import python
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.archives import UnsafeArchiveError, unpack
+from yarrow.runtime.interpreters.interpreter import (
     NO_SUCH_PROGRAM,
     archive_folder,
     archive_of_interpreter,
@@ -23,9 +26,6 @@ from yarrow.runtime.config.interpreter import (
     refused_interpreter,
     unfit,
 )
-from yarrow.runtime.config.options import python
-from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.archives import UnsafeArchiveError, unpack
 
 
 def client_interpreter(config: Settings, folder: Callable[[], Path]) -> str:

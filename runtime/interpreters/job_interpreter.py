@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from yarrow.runtime.config.interpreter import folder_of
 from yarrow.runtime.config.options import python
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.interpreters.interpreter import folder_of
 from yarrow.runtime.rpc.messages import JobInterpreter
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.runtime.config.interpreter import (
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.interpreters.interpreter import (
     archive_folder,
     archive_of_interpreter,
     environment_for,
     unfit,
     worker_interpreter,
 )
-from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.errors import InvalidOptionValue
 
 
 def script(folder: Path, text: str) -> str:
