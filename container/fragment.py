@@ -48,6 +48,7 @@ from yarrow.runtime.common.ids import (
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch, CheckpointBarrier, RowBatch, StreamElement
+from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.distribution import consumers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
@@ -76,7 +77,7 @@ _AS_SAVEPOINT: Final = CheckpointOptions(
 )
 
 
-class Subtask(NamedTuple):
+class FragmentSubtask(NamedTuple):
     """A subtask of a graph."""
 
     vertex_id: JobVertexID
@@ -92,9 +93,11 @@ class FragmentFailedError(Exception):
         self.cause = cause
 
 
-def subtasks_of(graph: JobGraph) -> list[Subtask]:
+def subtasks_of(graph: JobGraph) -> list[FragmentSubtask]:
     """All subtasks, upstream first."""
-    return [Subtask(vertex.id, index) for vertex in graph.vertices for index in range(vertex.parallelism)]
+    return [
+        FragmentSubtask(vertex.id, index) for vertex in graph.vertices for index in range(vertex.parallelism)
+    ]
 
 
 def _nothing() -> None:
@@ -118,8 +121,8 @@ class Fragment:
         settings: Settings,
         clock: Clock,
         *,
-        subtasks: Collection[Subtask] | None = None,
-        restored: Mapping[Subtask, RestoredState] | None = None,
+        subtasks: Collection[FragmentSubtask] | None = None,
+        restored: Mapping[FragmentSubtask, RestoredState] | None = None,
         snapshots: SnapshotReceiver | None = None,
         write_output: Callable[[str], None] = _nowhere,
         output_credit: int = 1 << 20,
@@ -142,12 +145,12 @@ class Fragment:
         here = [subtask for subtask in subtasks_of(graph) if subtasks is None or subtask in subtasks]
         outside = [subtask for subtask in subtasks_of(graph) if subtask not in here]
         #: Channels from and to subtasks that do not run here, by those.
-        self.inputs: dict[Subtask, list[OutputChannel]] = {subtask: [] for subtask in outside}
-        self.outputs: dict[Subtask, list[InputChannel]] = {subtask: [] for subtask in outside}
+        self.inputs: dict[FragmentSubtask, list[OutputChannel]] = {subtask: [] for subtask in outside}
+        self.outputs: dict[FragmentSubtask, list[InputChannel]] = {subtask: [] for subtask in outside}
         #: What came out so far, by the subtask that it went to.
-        self.elements: dict[Subtask, list[StreamElement]] = {subtask: [] for subtask in outside}
+        self.elements: dict[FragmentSubtask, list[StreamElement]] = {subtask: [] for subtask in outside}
         self._cuts = _Cuts()
-        self._tasks: dict[Subtask, StreamTask] = {}
+        self._tasks: dict[FragmentSubtask, StreamTask] = {}
         self._closed = False
         placements = tuple(
             VertexPlacement(
@@ -159,7 +162,7 @@ class Fragment:
             for vertex in graph.vertices
         )
         self._attempts = {
-            Subtask(placement.vertex_id, index): ExecutionAttemptID(subtask.attempt_id)
+            FragmentSubtask(placement.vertex_id, index): ExecutionAttemptID(subtask.attempt_id)
             for placement in placements
             for index, subtask in enumerate(placement.subtasks)
         }
@@ -175,7 +178,7 @@ class Fragment:
             placements=placements,
             tasks=tuple(descriptors.values()),
         )
-        self._builders: dict[Subtask, TaskBuilder] = {}
+        self._builders: dict[FragmentSubtask, TaskBuilder] = {}
         for subtask, descriptor in descriptors.items():
             builder = TaskBuilder(
                 deployment, graph, descriptor, settings, self._network, clock, hooks, _nothing
@@ -183,7 +186,7 @@ class Fragment:
             builder.restored = (restored or {}).get(subtask, NOTHING_RESTORED)
             self._builders[subtask] = builder
 
-    def _descriptor(self, subtask: Subtask) -> TaskDeploymentDescriptor:
+    def _descriptor(self, subtask: FragmentSubtask) -> TaskDeploymentDescriptor:
         return TaskDeploymentDescriptor(
             attempt_id=self._attempts[subtask],
             vertex_id=subtask.vertex_id,
@@ -194,16 +197,19 @@ class Fragment:
 
     # ------------------------------------------------------------------ before it runs
 
-    def context(self, subtask: Subtask, operator: int = 0) -> OperatorContext:
+    def context(
+        self, subtask: FragmentSubtask, operator: int = 0, *, key_groups: KeyGroupRange | None = None
+    ) -> OperatorContext:
         """The context of an operator of a vertex as its task would give it, with state that is restored.
 
-        Its keyed backend is the caller's to dispose of. Mails are run at once, since no task runs.
+        `key_groups` are restored in place of those of the subtask, for who reads state part by part. The caller
+        disposes of the keyed backend. Mails are run at once, since no task runs.
         """
         builder = self._builders[subtask]
         environment = dataclasses.replace(builder.task_environment(), post=_at_once)
-        return OperatorContext.of(environment, builder.vertex.operators[operator])
+        return OperatorContext.of(environment, builder.vertex.operators[operator], key_groups)
 
-    def operator(self, subtask: Subtask, operator: int = 0) -> Operator:
+    def operator(self, subtask: FragmentSubtask, operator: int = 0) -> Operator:
         """An operator of a vertex by itself, set up and not opened; the caller closes it.
 
         Raises SnapshotError where it cannot be restored, and whatever loading user code raises.
@@ -212,7 +218,7 @@ class Fragment:
         built.setup(self.context(subtask, operator))
         return built
 
-    def generated_code(self, subtask: Subtask) -> list[str]:
+    def generated_code(self, subtask: FragmentSubtask) -> list[str]:
         """The source of each function that a worker may generate for the rows of a subtask.
 
         User functions are loaded; nothing is opened, no function is called. Raises RuntimeError once the fragment runs.
@@ -278,14 +284,14 @@ class Fragment:
                 )
                 self.inputs[producer].append(writer)
 
-    def _connections(self) -> Iterator[tuple[JobEdge, Subtask, Subtask]]:
+    def _connections(self) -> Iterator[tuple[JobEdge, FragmentSubtask, FragmentSubtask]]:
         """Every channel of the graph: (edge, producer, consumer)."""
         for edge in self.graph.edges:
             producers = self.graph.vertex(edge.source).parallelism
             consumers = self.graph.vertex(edge.target).parallelism
             for producer in range(producers):
                 for consumer in consumers_of(edge.partitioner.kind, producers, consumers, producer):
-                    yield edge, Subtask(edge.source, producer), Subtask(edge.target, consumer)
+                    yield edge, FragmentSubtask(edge.source, producer), FragmentSubtask(edge.target, consumer)
 
     def start(self) -> None:
         """Opens all tasks, downstream first. Raises FragmentFailedError."""
@@ -295,7 +301,7 @@ class Fragment:
             task.start()
         self._check()
 
-    def push(self, element: StreamElement, producer: Subtask) -> None:
+    def push(self, element: StreamElement, producer: FragmentSubtask) -> None:
         """Sends an element as if `producer`, which does not run here, had, to all that read it here; then runs.
 
         Raises FragmentFailedError.
@@ -303,7 +309,7 @@ class Fragment:
         self._send(element, producer)
         self.run_until_idle()
 
-    def _send(self, element: StreamElement, producer: Subtask) -> None:
+    def _send(self, element: StreamElement, producer: FragmentSubtask) -> None:
         for channel in self.inputs[producer]:
             if isinstance(element, RowBatch | ArrowBatch):
                 channel.send_batch(element)
@@ -346,7 +352,7 @@ class Fragment:
 
     def snapshot(
         self, checkpoint_id: int, output: SnapshotOutput, options: CheckpointOptions = _AS_SAVEPOINT
-    ) -> dict[Subtask, dict[OperatorID, OperatorSubtaskState]]:
+    ) -> dict[FragmentSubtask, dict[OperatorID, OperatorSubtaskState]]:
         """Cuts all tasks that have not ended, and writes their state to `output`; a savepoint without `options`.
 
         Ids rise. Raises FragmentFailedError, and why a task could not take part.

@@ -24,7 +24,7 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
+from yarrow.runtime.data.key_groups import KeyGroupRange, key_group_range_for_operator_index
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode, OperatorSubtaskState, StateHandle
@@ -134,8 +134,12 @@ class OperatorContext:
     restored_checkpoint_id: int | None = None
 
     @staticmethod
-    def of(environment: TaskEnvironment, descriptor: OperatorDescriptor) -> OperatorContext:
-        """The context of one operator of the task."""
+    def of(
+        environment: TaskEnvironment,
+        descriptor: OperatorDescriptor,
+        key_groups: KeyGroupRange | None = None,
+    ) -> OperatorContext:
+        """The context of one operator of the task; `key_groups` in place of those of its subtask."""
         restored = environment.restored
         metrics = OperatorMetricGroup(environment.metrics, (metric_scope(descriptor.name),))
         keyed = KeyedBackendContext(
@@ -144,7 +148,8 @@ class OperatorContext:
             job_id=environment.job_id,
             subtask=environment.subtask,
             max_parallelism=environment.max_parallelism,
-            key_groups=key_group_range_for_operator_index(
+            key_groups=key_groups
+            or key_group_range_for_operator_index(
                 environment.max_parallelism, environment.parallelism, environment.subtask
             ),
             object_reuse=environment.object_reuse,

@@ -13,11 +13,11 @@ from yarrow.runtime.graph.job_graph import JobGraph
 
 def print_generated_code(graph: JobGraph) -> None:
     """Prints the functions of each vertex's first subtask; names of bound objects stand for what they are."""
-    from yarrow.container.fragment import Fragment, Subtask
+    from yarrow.container.fragment import Fragment, FragmentSubtask
 
-    first = [Subtask(vertex.id) for vertex in graph.vertices]
+    first = [FragmentSubtask(vertex.id) for vertex in graph.vertices]
     with Fragment(graph, Settings(graph.configuration), SystemClock(), subtasks=first) as fragment:
         for vertex in graph.vertices:
             print(f"# {vertex.name}")
-            sources = fragment.generated_code(Subtask(vertex.id))
+            sources = fragment.generated_code(FragmentSubtask(vertex.id))
             print("\n".join(sources) if sources else "# no row functions: whole batches are handed on\n")

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from yarrow.container.codegen.user_functions import close_function, open_function
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.state.backend import Timer
@@ -22,7 +23,7 @@ from yarrow.runtime.snapshot.handles import InlineStateHandle, KeyGroupsSnapshot
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.functions import KeyedStateReaderFunction
 from yarrow.state_processor.stored_state import CanonicalPart, refuse_pickles
-from yarrow.state_processor.subtasks import subtask_context
+from yarrow.state_processor.subtasks import operator_context, state_without_checkpoint
 
 #: Bytes of stored state that are restored at a time, as far as key groups allow.
 _AT_ONCE: Final = 32 << 20
@@ -111,16 +112,25 @@ def _read_groups(
     def read(handle: StateHandle) -> bytes:
         return data[handle]  # type: ignore[return-value]  # a view of a mapped file is read as bytes are
 
-    context = subtask_context(
+    restored = state_without_checkpoint(operator.operator_id, keyed=handles, read=read, trusted=trusted)
+    with operator_context(
         operator.operator_id,
         operator.name,
         job_id,
         max_parallelism=operator.max_parallelism,
+        restored=restored,
         key_groups=groups,
-        keyed=handles,
-        read=read,
-        trusted=trusted,
-    )
+    ) as context:
+        yield from _rows_of_keys(operator, context, function, restores=bool(parts))
+
+
+def _rows_of_keys(
+    operator: OperatorState,
+    context: OperatorContext,
+    function: KeyedStateReaderFunction[Any, Any],
+    *,
+    restores: bool,
+) -> Iterator[Any]:
     backend = context.state
     assert isinstance(backend, HeapKeyedStateBackend)
     event, processing = _Timers(), _Timers()
@@ -132,7 +142,7 @@ def _read_groups(
         keys = dict.fromkeys(key for name in backend.registrations for key in backend.state_keys(name))
         if not backend.registrations:
             keys = dict.fromkeys((*event.by_key, *processing.by_key))
-        if not keys and not backend.registrations and parts:
+        if not keys and not backend.registrations and restores:
             raise StateProcessorError(
                 f"operator '{operator.name}': the reader function registers no state in open, and the operator has no "
                 "timers: get the handles of the states to read from the RuntimeContext"
@@ -147,4 +157,3 @@ def _read_groups(
     finally:
         runtime_context.close_state_functions()
         close_function(function)
-        backend.dispose()

@@ -28,7 +28,6 @@ from yarrow.datastream.functions import KeySelector
 from yarrow.datastream.graph_builder import declared
 from yarrow.datastream.state import BroadcastState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from yarrow.runtime.common.ids import JobID, OperatorID
-from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.snapshot.handles import OperatorStateHandle, OperatorSubtaskState, StateKind
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.state_processor.bootstrapping import Bootstrapping, note_timers
@@ -41,7 +40,7 @@ from yarrow.state_processor.functions import (
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state, write_timers
 from yarrow.state_processor.savepoint_environment import SavepointEnvironment
 from yarrow.state_processor.shapes import declared_shape
-from yarrow.state_processor.subtasks import subtask_context
+from yarrow.state_processor.subtasks import operator_context
 from yarrow.state_processor.table_cells import (
     access_times_of,
     column_of,
@@ -325,29 +324,28 @@ class _OperatorFunction(StateBootstrapTransformation):
     function: StateBootstrapFunction[Any] | BroadcastStateBootstrapFunction[Any]
 
     def write(self, operator: NewOperator) -> OperatorSubtaskState:
-        context = subtask_context(
+        with operator_context(
             operator.operator_id,
             operator.name,
             operator.job_id,
             max_parallelism=operator.max_parallelism,
-            key_groups=KeyGroupRange(0, operator.max_parallelism - 1),
-        )
-        states, function = context.operator_state, self.function
-        if isinstance(function, StateBootstrapFunction):
-            function.initialize_state(InitializationContext(context, None))
-            for row in as_rows(self.rows):
-                function.process_element(row)
-            function.snapshot_state(SnapshotContext(1))
-        elif isinstance(function, BroadcastStateBootstrapFunction):
-            open_function(function, OperatorRuntimeContext(context, keyed=False))
-            try:
-                broadcast = _BroadcastContext(states)
+        ) as context:
+            states, function = context.operator_state, self.function
+            if isinstance(function, StateBootstrapFunction):
+                function.initialize_state(InitializationContext(context, None))
                 for row in as_rows(self.rows):
-                    function.process_element(row, broadcast)
-            finally:
-                close_function(function)
-        else:
-            raise StateProcessorError(
-                f"operator '{operator.name}': {function!r} makes keyed state; call key_by before transform"
-            )
-        return _written(states, operator)
+                    function.process_element(row)
+                function.snapshot_state(SnapshotContext(1))
+            elif isinstance(function, BroadcastStateBootstrapFunction):
+                open_function(function, OperatorRuntimeContext(context, keyed=False))
+                try:
+                    broadcast = _BroadcastContext(states)
+                    for row in as_rows(self.rows):
+                        function.process_element(row, broadcast)
+                finally:
+                    close_function(function)
+            else:
+                raise StateProcessorError(
+                    f"operator '{operator.name}': {function!r} makes keyed state; call key_by before transform"
+                )
+            return _written(states, operator)

@@ -14,7 +14,7 @@ from yarrow.common.configuration import Configuration
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.fragment import Fragment as RunningFragment
 from yarrow.container.fragment import FragmentFailedError as FragmentFailedError
-from yarrow.container.fragment import Subtask, subtasks_of
+from yarrow.container.fragment import FragmentSubtask, subtasks_of
 from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
@@ -85,7 +85,7 @@ class OperatorHarness:
         restored: Mapping[JobVertexID, RestoredState] = {}
         if restore is not None:
             graph, restored = restore(graph)
-        by_name = {vertex.operators[0].name: Subtask(vertex.id) for vertex in graph.vertices}
+        by_name = {vertex.operators[0].name: FragmentSubtask(vertex.id) for vertex in graph.vertices}
         self._inputs = [by_name[_input(index)] for index in range(inputs)]
         self._outputs = [by_name[_output(index)] for index in range(outputs)]
         outside = {*self._inputs, *self._outputs}
@@ -95,7 +95,7 @@ class OperatorHarness:
             Settings({}, "the operator harness").overlay(graph.configuration, "the job"),
             self.clock,
             subtasks=[subtask for subtask in subtasks_of(graph) if subtask not in outside],
-            restored={Subtask(vertex_id): state for vertex_id, state in restored.items()},
+            restored={FragmentSubtask(vertex_id): state for vertex_id, state in restored.items()},
             snapshots=snapshots,
             write_output=self._print,
             output_credit=output_credit,

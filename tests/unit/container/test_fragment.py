@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
-from yarrow.container.fragment import Fragment, FragmentFailedError, Subtask, subtasks_of
+from yarrow.container.fragment import Fragment, FragmentFailedError, FragmentSubtask, subtasks_of
 from yarrow.container.operators.base import RestoredState
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
@@ -50,11 +50,11 @@ def sums(parallelism: int) -> JobGraph:
     return env.get_job_graph("sums")
 
 
-def fragment_of(graph: JobGraph, *subtasks: Subtask, **options: Any) -> Fragment:
+def fragment_of(graph: JobGraph, *subtasks: FragmentSubtask, **options: Any) -> Fragment:
     return Fragment(graph, Settings({}), ManualClock(), subtasks=subtasks or None, **options)
 
 
-def rows_to(fragment: Fragment, consumer: Subtask) -> list[Any]:
+def rows_to(fragment: Fragment, consumer: FragmentSubtask) -> list[Any]:
     return [row for e in fragment.elements[consumer] if isinstance(e, RowBatch) for row in e.rows]
 
 
@@ -67,20 +67,20 @@ def test_one_subtask_runs_alone_and_goes_on_from_its_snapshot() -> None:
     graph = sums(2)
     source, summed, sink = graph.vertices
     for number in range(2):
-        subtask, behind = Subtask(summed.id, number), Subtask(sink.id, number)
+        subtask, behind = FragmentSubtask(summed.id, number), FragmentSubtask(sink.id, number)
         keys = keys_of(number, 2)
         with fragment_of(graph, subtask) as fragment:
             fragment.start()
-            fragment.push(RowBatch([(key, 1) for key in keys], None), Subtask(source.id))
+            fragment.push(RowBatch([(key, 1) for key in keys], None), FragmentSubtask(source.id))
             assert rows_to(fragment, behind) == [(key, 1) for key in keys]
             states = fragment.snapshot(7, MemoryOutput())
             assert states.keys() == {subtask}
-            fragment.push(RowBatch([(keys[0], 100)], None), Subtask(source.id))
+            fragment.push(RowBatch([(keys[0], 100)], None), FragmentSubtask(source.id))
             assert rows_to(fragment, behind)[-1] == (keys[0], 101)
         restored = {subtask: RestoredState(7, states[subtask], read_inline)}
         with fragment_of(graph, subtask, restored=restored) as fragment:
             fragment.start()
-            fragment.push(RowBatch([(keys[0], 5)], None), Subtask(source.id))
+            fragment.push(RowBatch([(keys[0], 5)], None), FragmentSubtask(source.id))
             assert rows_to(fragment, behind) == [(keys[0], 6)], "not what came behind the cut"
 
 
@@ -90,7 +90,7 @@ def test_subtasks_exchange_rows_among_themselves() -> None:
     mapped = env.from_collection([1]).rebalance().map(lambda number: (number, 1))
     mapped.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).print()
     graph = env.get_job_graph("exchange")
-    source = Subtask(graph.vertices[0].id)
+    source = FragmentSubtask(graph.vertices[0].id)
     lines: list[str] = []
     inside = [subtask for subtask in subtasks_of(graph) if subtask != source]
     with fragment_of(graph, *inside, write_output=lines.append) as fragment:
@@ -110,8 +110,8 @@ def test_a_whole_job_is_cut_from_its_sources_on() -> None:
         fragment.start()
         states = fragment.snapshot(1, MemoryOutput())
         source = graph.vertices[0]
-        assert Subtask(source.id) in states
-        assert source.operators[0].id in states[Subtask(source.id)]
+        assert FragmentSubtask(source.id) in states
+        assert source.operators[0].id in states[FragmentSubtask(source.id)]
 
 
 def counting(broken: bool) -> JobGraph:
@@ -125,7 +125,7 @@ def counting(broken: bool) -> JobGraph:
 def test_a_state_that_cannot_be_cut_is_told_and_the_fragment_goes_on() -> None:
     graph = counting(broken=True)
     source, counts = graph.vertices
-    with fragment_of(graph, Subtask(counts.id)) as fragment:
+    with fragment_of(graph, FragmentSubtask(counts.id)) as fragment:
         fragment.start()
         with pytest.raises(OperatorFailure, match="counts") as declined:
             fragment.snapshot(1, MemoryOutput())
@@ -133,7 +133,7 @@ def test_a_state_that_cannot_be_cut_is_told_and_the_fragment_goes_on() -> None:
         (task,) = fragment.tasks
         assert task.life.is_live
         # A barrier that nobody asked for is cut and dropped: the task does not wait for it at its end.
-        producer = Subtask(source.id)
+        producer = FragmentSubtask(source.id)
         fragment.push(CheckpointBarrier(2, 0), producer)
         fragment.push(EndOfData(), producer)
         assert fragment.states[-1][1] is ExecutionState.FINISHED
@@ -142,17 +142,17 @@ def test_a_state_that_cannot_be_cut_is_told_and_the_fragment_goes_on() -> None:
 def test_a_failure_is_raised_as_a_worker_would_report_it() -> None:
     graph = counting(broken=False)
     source, counts = graph.vertices
-    with fragment_of(graph, Subtask(counts.id)) as fragment:
+    with fragment_of(graph, FragmentSubtask(counts.id)) as fragment:
         fragment.start()
         with pytest.raises(FragmentFailedError, match="a row that fails") as failed:
-            fragment.push(RowBatch(["fail"], None), Subtask(source.id))
+            fragment.push(RowBatch(["fail"], None), FragmentSubtask(source.id))
         assert failed.value.cause.exception_name == "builtins.ValueError"
         assert fragment.failures == [failed.value.cause]
 
 
 def test_generated_code_is_asked_for_before_it_runs() -> None:
     graph = sums(2)
-    summed = Subtask(graph.vertices[1].id)
+    summed = FragmentSubtask(graph.vertices[1].id)
     with fragment_of(graph, summed) as fragment:
         (source,) = fragment.generated_code(summed)
         assert "def input_0(rows" in source
@@ -165,10 +165,10 @@ def test_generated_code_is_asked_for_before_it_runs() -> None:
 def test_an_operator_by_itself_has_the_state_that_is_restored() -> None:
     graph = sums(2)
     source, summed, _ = graph.vertices
-    subtask = Subtask(summed.id, 1)
+    subtask = FragmentSubtask(summed.id, 1)
     with fragment_of(graph, subtask) as fragment:
         fragment.start()
-        fragment.push(RowBatch([(key, 1) for key in keys_of(1, 2)], None), Subtask(source.id))
+        fragment.push(RowBatch([(key, 1) for key in keys_of(1, 2)], None), FragmentSubtask(source.id))
         states = fragment.snapshot(1, MemoryOutput())
     with fragment_of(
         graph, subtask, restored={subtask: RestoredState(1, states[subtask], read_inline)}

@@ -7,7 +7,6 @@ what becomes of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from yarrow.container.codegen.user_functions import load_function
@@ -44,13 +43,10 @@ def check_values(
         load_state(reader.read(state.coordinator, f"operator '{name}'"), name, trusted=trusted)
 
 
-def initialize_outside(descriptor: OperatorDescriptor, context: Callable[[], OperatorContext]) -> bool:
-    """For a SourceFunction or SinkFunction: it registers its states, and is not opened. False for other operators.
+def initialize_outside(descriptor: OperatorDescriptor, context: OperatorContext) -> None:
+    """For a SourceFunction or SinkFunction: it registers its states, and is not opened.
 
     Raises SnapshotError where types differ, and whatever user code raises.
     """
     spec: Any = descriptor.spec
-    if not spec.opens_outside:
-        return False
-    initialize_function(load_function(spec.function, descriptor.name), context(), None)
-    return True
+    initialize_function(load_function(spec.function, descriptor.name), context, None)

@@ -8,14 +8,11 @@ the main thread; user code runs in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
 from yarrow.cli.savepoints.savepoint_outside import check_values, initialize_outside, keeps_values
-from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.registry import build_operator
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.snapshot.errors import SavepointMismatchError, SnapshotError
@@ -30,7 +27,7 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.key_group_form import write_key_groups
 from yarrow.runtime.snapshot.savepoint_check import has_state
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
-from yarrow.state_processor.subtasks import subtask_context
+from yarrow.state_processor.subtasks import LoneOperator, state_without_checkpoint
 
 _NO_ENTRIES: Final = InlineStateHandle(data=b"".join(write_key_groups((), ())))
 
@@ -48,8 +45,9 @@ def other_types(
         try:
             if keeps_values(operator):
                 check_values(operator, state, reader, trusted=trusted)
-            elif not initialize_outside(operator, partial(_context, vertex, operator, state, graph)):
-                _open(vertex, operator, state, graph)
+            else:
+                with _without_content(vertex, operator, state, graph) as lone:
+                    _register_states(operator, lone)
         except SnapshotError as error:
             refused.append(SavepointMismatchError(operator.name, str(error)))
         except Exception as error:  # user code may raise anything
@@ -71,29 +69,35 @@ def _with_state(
                 yield vertex, operator, state
 
 
-def _open(vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph) -> None:
-    operator: Any = build_operator(descriptor)
+def _register_states(descriptor: OperatorDescriptor, lone: LoneOperator) -> None:
+    """Has an operator's function declare its states, opened where that reaches nothing outside."""
+    fragment, subtask = lone.fragment, lone.subtask
+    if descriptor.spec.opens_outside:
+        initialize_outside(descriptor, fragment.context(subtask))
+        return
+    operator = fragment.operator(subtask)
     try:
-        operator.setup(_context(vertex, descriptor, state, graph))
         operator.open()
     finally:
         operator.close()
+        operator.context.state.dispose()
 
 
-def _context(
+def _without_content(
     vertex: JobVertex, descriptor: OperatorDescriptor, state: OperatorState, graph: JobGraph
-) -> OperatorContext:
-    """Of the operator, restored from its states without their content."""
+) -> LoneOperator:
+    """The operator by itself, restored from its states without their content."""
     parts = [part for _, part in sorted(state.subtasks.items())]
     groups = KeyGroupRange(0, vertex.max_parallelism - 1)
-    return subtask_context(
-        descriptor.id,
-        descriptor.name,
+    return LoneOperator(
+        descriptor,
         graph.job_id,
         max_parallelism=vertex.max_parallelism,
-        key_groups=groups,
-        keyed=[_emptied_keys(keyed, groups) for part in parts for keyed in part.keyed],
-        operator=[_emptied(handle) for part in parts for handle in part.operator],
+        restored=state_without_checkpoint(
+            descriptor.id,
+            keyed=[_emptied_keys(keyed, groups) for part in parts for keyed in part.keyed],
+            operator=[_emptied(handle) for part in parts for handle in part.operator],
+        ),
         configuration=graph.configuration,
     )
 
