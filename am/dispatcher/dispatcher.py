@@ -172,7 +172,7 @@ class Dispatcher(RpcEndpoint):
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         ended = [job.overview for job in self._jobs.finished.all()]
         recovering = [job.overview() for job in self._jobs.recovering.values()]
-        return (*(master.overview() for master in self._jobs.running.values()), *recovering, *ended)
+        return (*(master.queries.overview() for master in self._jobs.running.values()), *recovering, *ended)
 
     async def request_job_status(self, job_id: JobID) -> JobStatus:
         if (master := self._jobs.running.get(job_id)) is not None:
@@ -183,7 +183,7 @@ class Dispatcher(RpcEndpoint):
 
     async def request_job_details(self, job_id: JobID) -> ExecutionGraphDetails:
         if (master := self._jobs.running.get(job_id)) is not None:
-            return master.details()
+            return master.queries.details()
         if (recovering := self._jobs.recovering.get(job_id)) is not None:
             return recovering.details()
         return (await self._recovery.ended_before(job_id)).details
@@ -193,7 +193,7 @@ class Dispatcher(RpcEndpoint):
             await recovering.done.wait()
         if (master := self._jobs.running.get(job_id)) is not None:
             await master.wait_until_ended()
-            return master.result()
+            return master.queries.result()
         return (await self._recovery.ended_before(job_id)).result
 
     async def cancel_job(self, job_id: JobID) -> Acknowledge:
@@ -277,10 +277,12 @@ class Dispatcher(RpcEndpoint):
     async def trigger_checkpoint(
         self, job_id: JobID, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED
     ) -> int:
-        return await self._live(job_id, "takes no checkpoint").trigger_checkpoint(checkpoint_type)
+        return await self._live(job_id, "takes no checkpoint").checkpoint_api.trigger_checkpoint(
+            checkpoint_type
+        )
 
     async def trigger_savepoint(self, job_id: JobID, request: SavepointRequest) -> str:
-        return await self._live(job_id, "takes no savepoint").trigger_savepoint(request)
+        return await self._live(job_id, "takes no savepoint").checkpoint_api.trigger_savepoint(request)
 
     async def rescale_job(self, job_id: JobID, request: RescaleRequest) -> Acknowledge:
         master = self._live(job_id, "cannot be rescaled")
@@ -299,7 +301,7 @@ class Dispatcher(RpcEndpoint):
 
     def _checkpoints_of(self, job_id: JobID) -> CheckpointStatisticsTracker:
         if (master := self._jobs.running.get(job_id)) is not None:
-            return master.checkpoint_statistics
+            return master.checkpoint_api.statistics
         if (recovering := self._jobs.recovering.get(job_id)) is not None:
             return recovering.statistics
         return self._jobs.ended(job_id).checkpoints
@@ -323,7 +325,7 @@ class Dispatcher(RpcEndpoint):
         self, job_id: JobID, collect_id: str, max_rows: int, position: CollectPosition = COLLECT_START
     ) -> tuple[CollectRows, ...]:
         if (master := self._jobs.running.get(job_id)) is not None:
-            return await master.fetch_collected(collect_id, max_rows, position)
+            return await master.collect_buffer(collect_id).fetch(max_rows, position)
         if job_id in self._jobs.recovering:
             return ()
         buffer = self._jobs.ended(job_id).collects.get(collect_id)
@@ -356,9 +358,7 @@ class Dispatcher(RpcEndpoint):
             recovering=recovering,
             recovery=self._services.checkpoint_recovery,
         )
-        master = JobMaster(graph, self._services, settings, start)
-        master.on_ending = self._ends.record
-        master.on_ended = self._ends.begin
+        master = JobMaster(graph, self._services, settings, start, self._ends.record, self._ends.begin)
         self._check_leads(graph.job_id)
         self._jobs.running[graph.job_id] = master
         try:

@@ -71,14 +71,18 @@ class JobEnds:
     def begin(self, master: JobMaster) -> None:
         """The job has ended, and that is recorded."""
         self._endpoint.assert_main_thread()
-        graph = master.graph
+        graph, queries = master.graph, master.queries
         job_id = graph.job.job_id
         collects: dict[str, CollectBuffer] = {
             collect_id: master.collect_buffer(collect_id) for collect_id in graph.job.collect_ids
         }
         self.remember(
             FinishedJob(
-                master.overview(), master.details(), master.result(), collects, master.checkpoint_statistics
+                queries.overview(),
+                queries.details(),
+                queries.result(),
+                collects,
+                master.checkpoint_api.statistics,
             )
         )
         self._jobs.running.pop(job_id, None)
@@ -94,7 +98,7 @@ class JobEnds:
     async def _clean_up(self, master: JobMaster) -> None:
         job = master.graph.job
         try:
-            left = master.graph.status if master.left_checkpoints else None
+            left = master.graph.status if master.checkpoint_api.left_some else None
             await self.remove(job.job_id, blobs_of(job), left)
         finally:
             await master.stop()

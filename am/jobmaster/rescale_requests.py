@@ -1,14 +1,19 @@
-"""RescaleRequests: what users, and the Rescaling of a job, ask of its JobMaster about another parallelism.
+"""RescaleRequests: what users ask about a job's parallelism, and what its Rescaling asks of the job in turn.
 
-Owner: the JobMaster's loop. A part of the JobMaster class, apart from scheduling; decisions are Rescaling's.
+Owner: the JobMaster's loop. Whether and how the job is rescaled is decided in rescaling.py, by which slots and when
+its tasks stop and start in job_scheduler.py.
 """
 
 from __future__ import annotations
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
-from yarrow.am.jobmaster.links.deployment import EncodedGraph
-from yarrow.am.jobmaster.rescaling import RescaleRefusedError, parallelism_for_all
-from yarrow.am.jobmaster.scheduler_decisions import RESCALE_SLOTS, SchedulerDecisions
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
+from yarrow.am.jobmaster.decide import Decide
+from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
+from yarrow.am.jobmaster.links.named_timers import NamedTimers
+from yarrow.am.jobmaster.missing_slots import MissingSlots
+from yarrow.am.jobmaster.rescaling import RescaleRefusedError, Rescaling, parallelism_for_all
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.scheduler_events import (
     RescaleBegun,
     RescaleSlotsFailed,
@@ -19,69 +24,92 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
-from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.rpc.messages import RescaleRequest
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.messages import FailureCause, RescaleRequest
+
+#: Name of the timer of slot.request.timeout, which runs while a rescale waits for slots.
+_RESCALE_SLOTS = "slots for a rescale"
 
 
-class RescaleRequests(SchedulerDecisions):
-    """The methods of a JobMaster by which its job becomes one of another parallelism."""
+class RescaleRequests:
+    """Makes one job one of another parallelism; implements RescalableJob."""
 
-    #: The job's graphs as they travel, by what they are: there are two while it is rescaled.
-    _prepared: dict[int, EncodedGraph]
-    #: Why the last worker for this job did not start, "" when slots have come since.
-    _not_started: str
-    _services: JobMasterServices
+    def __init__(
+        self,
+        scheduler: JobScheduler,
+        checkpoints: CheckpointLink,
+        encoded: EncodedGraphs,
+        missing_slots: MissingSlots,
+        timers: NamedTimers,
+        services: JobMasterServices,
+        slot_request_timeout: float,
+        decide: Decide,
+    ) -> None:
+        """`slot_request_timeout`: seconds in which the slots for a rescale have to come."""
+        self.rescaling = Rescaling(self, services.clock, services.ids)
+        self._scheduler = scheduler
+        self._graph = scheduler.graph
+        self._pool = scheduler.pool
+        self._checkpoints = checkpoints
+        self._encoded = encoded
+        self._missing_slots = missing_slots
+        self._timers = timers
+        self._now = services.clock.monotonic
+        self._slot_request_timeout = slot_request_timeout
+        self._decide = decide
 
     async def rescale(self, request: RescaleRequest) -> None:
         """Returns when all tasks run so. Raises RescaleRefusedError and RescaleFailedError."""
-        self.assert_main_thread()
         if request.waits:
-            await self._rescaling.idle()
-        if self.graph.status is not JobStatus.RUNNING:
+            await self.rescaling.idle()
+        if self._graph.status is not JobStatus.RUNNING:
             raise RescaleRefusedError(
-                f"the job {self.graph.job.name!r} is {self.graph.status.value}: only a RUNNING job is rescaled"
+                f"the job {self._graph.job.name!r} is {self._graph.status.value}: only a RUNNING job is rescaled"
             )
-        job = self.graph.job
+        job = self._graph.job
         wanted = parallelism_for_all(job, request.every) if request.every > 0 else request.parallelism
-        await self._rescaling.rescale(job, wanted, request.trigger_cause)
+        await self.rescaling.rescale(job, wanted, request.trigger_cause)
 
-    async def _encode(self, job: JobGraph) -> EncodedGraph:
-        data = encode_job_graph(job)
-        if len(data) <= self._settings.inline_graph_bytes:
-            return EncodedGraph(data)
-        return EncodedGraph(b"", await self.run_blocking(self._services.blobs.put_here, data))
+    def job_ended(self, text: str) -> None:
+        """Nothing is rescaled any more, for that reason."""
+        self.rescaling.ended(FailureCause(exception_name="", message=text, stacktrace=text))
 
-    def hold_slots_for(self, job: JobGraph) -> None:
-        """For Rescaling: asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
-        self._timers.after(RESCALE_SLOTS, self._settings.slot_request_timeout, self._rescale_slots_timed_out)
-        self._decide(RescaleSlotsWanted(self._now(), job))
+    def slots_answered(self, failure: FailureCause | None) -> None:
+        """The slots for a rescale are there, or, with a failure, will not come."""
+        self._timers.cancel(_RESCALE_SLOTS)
+        self.rescaling.slots_answered(failure)
 
-    def let_slots_go(self) -> None:
-        """For Rescaling: what was held and is not used goes back."""
-        self._timers.cancel(RESCALE_SLOTS)
-        if not self.graph.machine.is_terminal:
-            self._decide(RescaleSlotsReleased(self._now()))
-
-    def _rescale_slots_timed_out(self) -> None:
-        seconds = self._settings.slot_request_timeout
-        text = (
-            f"it would need {self._scheduler.slots_for_rescale} slots and has {self._pool.held}; no more came within"
-            f" {seconds:g} s (slot.request.timeout)"
-        )
-        reasons = (text, self._resource_manager.explanation, self._not_started)
-        self._decide(RescaleSlotsFailed(self._now(), "; ".join(filter(None, reasons))))
-
-    def _slots_limited(self, most_slots: int) -> None:
+    def slots_limited(self, most_slots: int) -> None:
         """There cannot be more slots: a rescale does not wait for them."""
         needed = self._scheduler.slots_for_rescale
         # A ResourceManager that knows of fewer than the job holds has just begun.
         if needed > most_slots >= self._pool.held:
-            text = f"it would need {needed} slots, and there are no more than {most_slots}"
-            reasons = (text, self._resource_manager.explanation)
-            self._decide(RescaleSlotsFailed(self._now(), "; ".join(filter(None, reasons))))
+            self._slots_failed(f"it would need {needed} slots, and there are no more than {most_slots}")
+
+    def _slots_timed_out(self) -> None:
+        self._slots_failed(
+            f"it would need {self._scheduler.slots_for_rescale} slots and has {self._pool.held}; no more came within"
+            f" {self._slot_request_timeout:g} s (slot.request.timeout)"
+        )
+
+    def _slots_failed(self, why: str) -> None:
+        self._decide(RescaleSlotsFailed(self._now(), self._missing_slots.explained(why)))
+
+    # RescalableJob.
+
+    def hold_slots_for(self, job: JobGraph) -> None:
+        """Asks for what the job lacks to become `job`; Rescaling.slots_answered follows."""
+        self._timers.after(_RESCALE_SLOTS, self._slot_request_timeout, self._slots_timed_out)
+        self._decide(RescaleSlotsWanted(self._now(), job))
+
+    def let_slots_go(self) -> None:
+        """What was held and is not used goes back."""
+        self._timers.cancel(_RESCALE_SLOTS)
+        if not self._graph.machine.is_terminal:
+            self._decide(RescaleSlotsReleased(self._now()))
 
     async def stop_with_checkpoint(self) -> CompletedCheckpoint:
-        """For Rescaling: takes a checkpoint with which all tasks end, and the job does not."""
+        """Takes a checkpoint with which all tasks end, and the job does not."""
         self._decide(TasksStopForRescale(self._now(), True))
         try:
             return await self._checkpoints.request(SnapshotKind.RESCALE)
@@ -90,13 +118,6 @@ class RescaleRequests(SchedulerDecisions):
             raise
 
     async def go_on_as(self, job: JobGraph) -> None:
-        """For Rescaling: what is left of the tasks is cancelled, then all start as `job`."""
-        former = self.graph.job
-        encoded = self._encoded if job is former else await self._encode(job)
-        self._prepared = {id(former): self._encoded, id(job): encoded}
+        """What is left of the tasks is cancelled, then all start as `job`."""
+        await self._encoded.prepare(job)
         self._decide(RescaleBegun(self._now(), job))
-
-    def _job_replaced(self, job: JobGraph) -> None:
-        self._encoded = self._prepared[id(job)]
-        attempt_number = min(execution.attempt_number for execution in self.graph.executions())
-        self._collects.replaced(attempt_number, self._checkpoints.checkpoint_id)

@@ -26,7 +26,6 @@ from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import Action
 from yarrow.am.checkpoint.pending import PendingCheckpoint
 from yarrow.am.execution.errors import failure_of
-from yarrow.am.jobmaster.checkpoints.checkpoint_requests import CheckpointRequests
 from yarrow.am.jobmaster.job_master import JobMaster
 from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types
@@ -310,18 +309,18 @@ class LateAcknowledgements:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keeps = True
-        self.kept: list[tuple[CheckpointRequests, AcknowledgeCheckpoint]] = []
-        acknowledge = self._acknowledge = CheckpointRequests.acknowledge_checkpoint
+        self.kept: list[tuple[JobMaster, AcknowledgeCheckpoint]] = []
+        acknowledge = self._acknowledge = JobMaster.acknowledge_checkpoint
 
-        async def keep(master: CheckpointRequests, message: AcknowledgeCheckpoint) -> Acknowledge:
+        async def keep(master: JobMaster, message: AcknowledgeCheckpoint) -> Acknowledge:
             if self.keeps and message.checkpoint_id > 1:
                 self.kept.append((master, message))
                 return Acknowledge()
             return await acknowledge(master, message)
 
-        monkeypatch.setattr(CheckpointRequests, "acknowledge_checkpoint", keep)
+        monkeypatch.setattr(JobMaster, "acknowledge_checkpoint", keep)
 
-    def of_second(self) -> list[tuple[CheckpointRequests, AcknowledgeCheckpoint]]:
+    def of_second(self) -> list[tuple[JobMaster, AcknowledgeCheckpoint]]:
         return [entry for entry in self.kept if entry[1].checkpoint_id == 2]
 
     async def deliver(self) -> None:

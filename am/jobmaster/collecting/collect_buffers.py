@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from yarrow.am.execution.errors import UnknownCollectError
-from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
+from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.common.job_status import JobStatus
+from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import CollectConfirmation, CollectRows
 
@@ -93,16 +94,17 @@ class CollectBuffers:
         for buffer in self._buffers.values():
             await buffer.wake()
 
-    def restart(self, executions: Iterable[Execution]) -> None:
-        """These subtasks start again."""
+    def restart(self, attempts: Iterable[ExecutionAttemptID]) -> None:
+        """The subtasks of these attempts start again."""
         self._graph.is_ending = False
-        for execution in executions:
+        for execution in filter(None, map(self._graph.execution, attempts)):
             for collect_id in execution.vertex.collect_ids:
                 self._buffers[collect_id].restarts(execution.subtask)
 
-    def replaced(self, attempt_number: int, checkpoint_id: int) -> None:
-        """The job goes on at other parallelisms, with attempts of that number, from that checkpoint."""
+    def replaced(self, checkpoint_id: int) -> None:
+        """The job goes on at other parallelisms, from that checkpoint."""
         self._graph.is_ending = False
+        attempt_number = min(execution.attempt_number for execution in self._graph.executions())
         for vertex in self._graph.job.vertices:
             for collect_id in vertex.collect_ids:
                 self._buffers[collect_id].replaced(vertex.parallelism, attempt_number, checkpoint_id)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import JobID, JobMasterID
+from yarrow.runtime.common.ids import JobMasterID
 from yarrow.runtime.common.timers import Timers
+from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor
 from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
-    JobInterpreter,
     JobMasterRegistration,
     RegistrationRejection,
     RegistrationSuccess,
@@ -36,36 +38,49 @@ _log = logging.getLogger(__name__)
 _TARGET = "resourcemanager"
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceManagerServices:
+    """What a ResourceManagerLink gets from its surroundings."""
+
+    rpc: RpcService
+    resource_manager: LeaderRetrieval
+    clock: Clock
+    timers: Timers
+
+
 class ResourceManagerLink:
     """The ResourceManager as a JobMaster sees it: found again whenever it is lost, until `leave`."""
 
     def __init__(
         self,
         owner: RpcEndpoint,
-        job_id: JobID,
+        job: JobGraph,
         leader_id: JobMasterID,
+        services: ResourceManagerServices,
         settings: JobMasterSettings,
-        rpc: RpcService,
-        retrieval: LeaderRetrieval,
-        clock: Clock,
-        timers: Timers,
-        interpreter: JobInterpreter | None = None,
+        on_rejected: Callable[[str], None],
     ) -> None:
-        """`interpreter`: of the job's workers, where the job brings it."""
+        """`on_rejected` gets the reason when the ResourceManager refused the job for good."""
         self._owner = owner
-        self._job_id = job_id
+        self._job_id = job.job_id
         self._leader_id = leader_id
         self._address = ""
         self._required = 0
-        self._interpreter = interpreter
+        #: Of the job's workers, where the job brings it.
+        self._interpreter = interpreter_of(job)
         self._left = False
         #: Why the job does not get its slots, in the words of the ResourceManager with which it is registered.
         self._said = ""
-        self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, clock)
-        #: Called when the ResourceManager refused the job for good.
-        self.on_rejected: Callable[[str], None] = lambda reason: None
+        self._beats: HeartbeatMonitor[str] = HeartbeatMonitor(settings.heartbeat, services.clock)
+        self._on_rejected = on_rejected
         self._connection: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
-            owner, rpc, RESOURCE_MANAGER, retrieval, self._register, timers, settings.registration
+            owner,
+            services.rpc,
+            RESOURCE_MANAGER,
+            services.resource_manager,
+            self._register,
+            services.timers,
+            settings.registration,
         )
 
     @property
@@ -88,7 +103,7 @@ class ResourceManagerLink:
         """Registers; `address` is the JobMaster's own."""
         self._address = address
         self._connection.on_registered = self._registered
-        self._connection.on_rejected = lambda reason: self.on_rejected(reason)
+        self._connection.on_rejected = self._on_rejected
         self._connection.start()
 
     def stop(self) -> None:

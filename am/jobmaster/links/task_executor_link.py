@@ -20,10 +20,12 @@ from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.messages import (
+    AllocatedSlotReport,
     Deployment,
     NotifyCheckpoint,
     OperatorEvent,
     ResetSubtask,
+    TaskExecutorToJobMasterHeartbeat,
     TriggerCheckpoint,
 )
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
@@ -97,6 +99,17 @@ class TaskExecutorLink:
         self.failed_heartbeats = 0
         #: A heartbeat is on its way.
         self.asking = False
+
+    async def heartbeat(self, report: AllocatedSlotReport) -> TaskExecutorToJobMasterHeartbeat:
+        """Asks for a heartbeat, beside all messages; YarrowError where none comes."""
+        return await self.gateway.heartbeat_from_job_master(self._job_master_id, report)
+
+    async def say_goodbye(self, why: str) -> None:
+        """Tells a TaskExecutor that was given up, beside all messages; it need not be alive."""
+        try:
+            await self.gateway.disconnect_job_master(self._job_id, self._job_master_id, why)
+        except YarrowError as error:
+            _log.debug("TaskExecutor %s does not answer: %s", self.resource_id, error)
 
     def submit(self, deployment: Deployment) -> None:
         """Starts tasks; `on_submit_failed` hears when that failed."""

@@ -143,7 +143,7 @@ def test_a_job_says_what_it_waits_for_when_it_changes_and_every_minute(
         lines = [
             record.getMessage()
             for record in caplog.records
-            if record.name == "yarrow.am.jobmaster.job_master"
+            if record.name == "yarrow.am.jobmaster.missing_slots"
         ]
         caplog.clear()
         return [line.partition(";")[0] for line in lines]

@@ -1,21 +1,20 @@
-"""CheckpointRequests: what workers, the Dispatcher and its users ask of a JobMaster about checkpoints.
+"""CheckpointApi: what workers, the Dispatcher and its users ask of a JobMaster about checkpoints.
 
-Owner: the JobMaster's loop. A part of the JobMaster class, apart from scheduling; decisions are the coordinator's.
+Owner: the JobMaster's loop. Decisions are the coordinator's, which the CheckpointLink tells of each message.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 
 from yarrow.am.checkpoint.statistics import CheckpointStatisticsTracker
 from yarrow.am.checkpoint.targets import savepoint_target
 from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.common.ids import ExecutionAttemptID
 from yarrow.runtime.data.checkpoint_options import CheckpointType, SnapshotKind
-from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     AcknowledgeCheckpoint,
@@ -26,52 +25,52 @@ from yarrow.runtime.rpc.messages import (
 )
 
 
-class CheckpointRequests(RpcEndpoint):
-    """The methods of a JobMaster that its CheckpointLink answers."""
+class CheckpointApi:
+    """Checkpoints and savepoints of one job, for those who ask for them."""
 
-    _checkpoints: CheckpointLink
-    #: Where savepoints go that name no place.
-    _savepoint_directory: str
+    def __init__(
+        self,
+        link: CheckpointLink,
+        savepoint_directory: str,
+        cancel: Callable[[], None],
+        wait_until_ended: Callable[[], Awaitable[JobStatus]],
+    ) -> None:
+        """`savepoint_directory`: where savepoints go that name no place. `cancel` and `wait_until_ended` the job."""
+        self._link = link
+        self._savepoint_directory = savepoint_directory
+        self._cancel = cancel
+        self._wait_until_ended = wait_until_ended
 
-    @abstractmethod
-    def cancel(self) -> None:
-        """Starts cancelling."""
+    # For workers.
 
-    @abstractmethod
-    async def wait_until_ended(self) -> JobStatus:
-        """Returns when the job has ended."""
-
-    # The gateway: workers.
-
-    async def acknowledge_checkpoint(self, acknowledgement: AcknowledgeCheckpoint) -> Acknowledge:
-        self._checkpoints.handle(acknowledgement)
-        return Acknowledge()
-
-    async def acknowledge_coordinator(self, acknowledgement: AcknowledgeCoordinator) -> Acknowledge:
-        self._checkpoints.handle(acknowledgement)
-        return Acknowledge()
-
-    async def decline_checkpoint(self, decline: DeclineCheckpoint) -> Acknowledge:
-        self._checkpoints.handle(decline)
-        return Acknowledge()
-
-    async def notify_end_of_data(
-        self, job_id: JobID, attempts: tuple[ExecutionAttemptID, ...]
+    def take(
+        self, message: AcknowledgeCheckpoint | AcknowledgeCoordinator | DeclineCheckpoint
     ) -> Acknowledge:
-        self._checkpoints.end_of_data(attempts)
+        """What a task or a split enumerator says of its part."""
+        self._link.handle(message)
+        return Acknowledge()
+
+    def end_of_data(self, attempts: tuple[ExecutionAttemptID, ...]) -> Acknowledge:
+        """These tasks are at the end of their input and wait for a checkpoint."""
+        self._link.end_of_data(attempts)
         return Acknowledge()
 
     # For the Dispatcher.
 
     @property
-    def checkpoint_statistics(self) -> CheckpointStatisticsTracker:
+    def statistics(self) -> CheckpointStatisticsTracker:
         """What is shown of the job's checkpoints; it outlives the JobMaster."""
-        return self._checkpoints.coordinator.statistics
+        return self._link.coordinator.statistics
+
+    @property
+    def left_some(self) -> bool:
+        """The job has ended, and not all of its checkpoints that should go with it could be deleted."""
+        return self._link.left_some
 
     async def trigger_checkpoint(self, checkpoint_type: CheckpointType = CheckpointType.CONFIGURED) -> int:
         """Takes a checkpoint now; its id when it is complete. Raises CheckpointFailedError with the cause."""
         kind = SnapshotKind.CHECKPOINT
-        return (await self._checkpoints.request(kind, checkpoint_type=checkpoint_type)).checkpoint_id
+        return (await self._link.request(kind, checkpoint_type=checkpoint_type)).checkpoint_id
 
     async def trigger_savepoint(self, request: SavepointRequest) -> str:
         """Takes a savepoint and ends the job with it where asked; its path when all that is done.
@@ -81,14 +80,12 @@ class CheckpointRequests(RpcEndpoint):
         """
         directory = savepoint_target(request.target_directory, self._savepoint_directory)
         native = request.format_type is SavepointFormat.NATIVE
-        restart = self._checkpoints.next_restart()
-        checkpoint = await self._checkpoints.request(
-            request.kind, directory, request.cancel_job, native=native
-        )
+        restart = self._link.next_restart()
+        checkpoint = await self._link.request(request.kind, directory, request.cancel_job, native=native)
         if not (request.kind.stops_job or request.cancel_job):
             return checkpoint.pointer
         if request.cancel_job:
-            self.cancel()
+            self._cancel()
         status = await self._end_or_restart(checkpoint.pointer, restart)
         expected = JobStatus.CANCELED if request.cancel_job else JobStatus.FINISHED
         if status is not expected:
@@ -100,7 +97,7 @@ class CheckpointRequests(RpcEndpoint):
 
     async def _end_or_restart(self, savepoint: str, restart: asyncio.Future[None]) -> JobStatus:
         """How the job has ended; raises CheckpointFailedError where it goes on instead, since a task has failed."""
-        ended = asyncio.ensure_future(self.wait_until_ended())
+        ended = asyncio.ensure_future(self._wait_until_ended())
         try:
             await asyncio.wait((ended, restart), return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
