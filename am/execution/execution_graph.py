@@ -20,6 +20,8 @@ from yarrow.runtime.common.ids import (
     ExecutionAttemptID,
     IdFactory,
     JobVertexID,
+    ResourceID,
+    WorkerID,
     execution_attempt_id,
 )
 from yarrow.runtime.common.state_machine import StateMachine
@@ -48,6 +50,28 @@ REPORTED_STATES = frozenset(
         ExecutionState.FAILED,
     }
 )
+
+
+class ExecutionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler's decisions depend on of one current execution."""
+
+    attempt_number: int
+    state: ExecutionState
+    resource_id: ResourceID | None = None
+    allocation_id: AllocationID | None = None
+    enumerator_lives: bool = False
+    finished_readers: tuple[ExecutionAttemptID, ...] | None = None
+
+
+class ExecutionGraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler's decisions depend on of an ExecutionGraph, apart from its JobGraph."""
+
+    graph_id: str
+    status: JobStatus
+    #: How often tasks were started again after a failure.
+    restarts: int
+    #: Current executions by vertex, in the order of the JobGraph, and by subtask.
+    executions: tuple[tuple[ExecutionSnapshot, ...], ...]
 
 
 class Execution:
@@ -168,6 +192,52 @@ class ExecutionGraph:
             kept = self._attempts_kept * vertex.parallelism
             self.vertices[vertex.id].former = formers[vertex.id][-kept:] if kept else []
             self.live += len(executions)
+
+    def snapshot(self) -> ExecutionGraphSnapshot:
+        """What decisions depend on, now."""
+        return ExecutionGraphSnapshot(
+            graph_id=self.graph_id,
+            status=self.status,
+            restarts=self.restarts,
+            executions=tuple(
+                tuple(
+                    ExecutionSnapshot(
+                        attempt_number=execution.attempt_number,
+                        state=execution.state,
+                        resource_id=execution.worker.resource_id if execution.worker is not None else None,
+                        allocation_id=execution.allocation_id,
+                        enumerator_lives=execution.enumerator_lives,
+                        finished_readers=execution.finished_readers,
+                    )
+                    for execution in vertex.executions
+                )
+                for vertex in self.vertices.values()
+            ),
+        )
+
+    def restore(self, snapshot: ExecutionGraphSnapshot) -> None:
+        """Makes the executions of a snapshot the current ones, for decisions alone: of workers only ids are known."""
+        self.graph_id = snapshot.graph_id
+        self.restarts = snapshot.restarts
+        self.machine.restore(snapshot.status)
+        self._by_attempt.clear()
+        self.live = 0
+        for vertex, kept in zip(self.vertices.values(), snapshot.executions, strict=True):
+            vertex.executions = [
+                self._restored(vertex.vertex, index, each) for index, each in enumerate(kept)
+            ]
+            vertex.counts = Counter(execution.state for execution in vertex.executions)
+            self.live += sum(not execution.state.is_terminal for execution in vertex.executions)
+
+    def _restored(self, vertex: JobVertex, subtask: int, kept: ExecutionSnapshot) -> Execution:
+        execution = self._execution(vertex, subtask, kept.attempt_number)
+        execution.machine.restore(kept.state)
+        if kept.resource_id is not None:
+            execution.worker = unknown_worker(kept.resource_id)
+        execution.allocation_id = kept.allocation_id
+        execution.enumerator_lives = kept.enumerator_lives
+        execution.finished_readers = kept.finished_readers
+        return execution
 
     @property
     def all_running(self) -> bool:
@@ -315,3 +385,10 @@ class ExecutionGraph:
             except AccumulatorMergeError as error:
                 merged[name] = f"not merged: {error}"
         return merged
+
+
+def unknown_worker(resource_id: ResourceID) -> WorkerAddress:
+    """A worker of which a snapshot tells the TaskExecutor alone."""
+    return WorkerAddress(
+        worker_id=WorkerID(""), resource_id=resource_id, host="", port=0, unix_path="", host_key=""
+    )

@@ -43,6 +43,10 @@ class Backoff:
         self._seconds = max(seconds, min(self._factor * seconds, self._last_seconds))
         return seconds
 
+    def restore(self, seconds: float) -> None:
+        """Goes on with a pause that `seconds` told before."""
+        self._seconds = seconds
+
     def reset(self) -> None:
         """An attempt has succeeded: the next pause is the first one again."""
         self._seconds = self._first_seconds

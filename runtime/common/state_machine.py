@@ -68,6 +68,11 @@ class StateMachine(Generic[S]):
         if self._on_change is not None:
             self._on_change(previous, target)
 
+    def restore(self, state: S) -> None:
+        """Puts the entity into the state that a snapshot tells: no edge is followed, and `on_change` is not called."""
+        self._state = state
+        self.timestamps.setdefault(state, self._clock.epoch_ms())
+
 
 def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
     """The table as a Mermaid state diagram, edges in the order of the enum."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.failover import Failover
 from yarrow.am.jobmaster.scheduling.regions import PipelinedRegion, Subtask, one_region, pipelined_regions
@@ -21,12 +23,22 @@ from yarrow.runtime.graph.states import ExecutionState
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class DeploymentUnit:
     """Subtasks that are deployed together."""
 
     subtasks: tuple[Subtask, ...]
     #: Vertices that must have finished before.
     inputs: frozenset[JobVertexID]
+
+
+class DeploymentQueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a DeploymentQueue knows."""
+
+    mode: SchedulerMode
+    later: tuple[DeploymentUnit, ...]
+    waiting: tuple[DeploymentUnit, ...]
+    #: The last DeclareRequirements.
+    declared: int
 
 
 class DeploymentQueue:
@@ -46,10 +58,24 @@ class DeploymentQueue:
         self._failover = failover
         self._mode = mode
         #: Units whose slots have not been asked for.
-        self._later: list[_Unit] = self._all_units()
+        self._later: list[DeploymentUnit] = self._all_units()
         #: Units that wait for slots.
-        self._waiting: list[_Unit] = []
+        self._waiting: list[DeploymentUnit] = []
         self._declared = 0
+
+    def snapshot(self) -> DeploymentQueueSnapshot:
+        """What is to be deployed now."""
+        return DeploymentQueueSnapshot(
+            mode=self._mode,
+            later=tuple(self._later),
+            waiting=tuple(self._waiting),
+            declared=self._declared,
+        )
+
+    def restore(self, snapshot: DeploymentQueueSnapshot) -> None:
+        """Goes on where a snapshot was taken."""
+        self._later, self._waiting = list(snapshot.later), list(snapshot.waiting)
+        self._declared = snapshot.declared
 
     def job_replaced(self, holds: SlotHolds, failover: Failover) -> None:
         """The job goes on at another parallelism: everything is to be deployed again."""
@@ -75,17 +101,19 @@ class DeploymentQueue:
             by_region.setdefault(subtasks.region_of(subtask), []).append(subtask)
         for region in by_region.values():
             producers = (producer for each in region for _, producer in subtasks.blocking_producers(each))
-            self._later.append(_Unit(tuple(region), frozenset(producer.vertex for producer in producers)))
+            self._later.append(
+                DeploymentUnit(tuple(region), frozenset(producer.vertex for producer in producers))
+            )
 
     def forget(self, members: frozenset[Subtask]) -> None:
         """What was to be deployed and restarts comes again with its restart."""
 
-        def without(units: list[_Unit]) -> list[_Unit]:
+        def without(units: list[DeploymentUnit]) -> list[DeploymentUnit]:
             kept = []
             for unit in units:
                 left = tuple(subtask for subtask in unit.subtasks if subtask not in members)
                 if left:
-                    kept.append(_Unit(left, unit.inputs))
+                    kept.append(DeploymentUnit(left, unit.inputs))
             return kept
 
         self._later = without(self._later)
@@ -130,13 +158,13 @@ class DeploymentQueue:
         self._declared = required
         return [DeclareRequirements(required)]
 
-    def _all_units(self) -> list[_Unit]:
+    def _all_units(self) -> list[DeploymentUnit]:
         eager = self._mode is SchedulerMode.EAGER and not self._failover.has_blocking_edges
         regions = one_region(self._graph.job) if eager else pipelined_regions(self._graph.job)
         return [self._unit_of(region) for region in regions]
 
-    def _unit_of(self, region: PipelinedRegion) -> _Unit:
-        return _Unit(
+    def _unit_of(self, region: PipelinedRegion) -> DeploymentUnit:
+        return DeploymentUnit(
             tuple(
                 Subtask(vertex, index)
                 for vertex in region.vertices
@@ -148,14 +176,14 @@ class DeploymentQueue:
     def _execution(self, subtask: Subtask) -> Execution:
         return self._graph.vertices[subtask.vertex].executions[subtask.number]
 
-    def _inputs_complete(self, unit: _Unit) -> bool:
+    def _inputs_complete(self, unit: DeploymentUnit) -> bool:
         return all(
             self._graph.vertices[source].counts[ExecutionState.FINISHED]
             == self._graph.vertices[source].vertex.parallelism
             for source in unit.inputs
         )
 
-    def _place(self, unit: _Unit) -> bool:
+    def _place(self, unit: DeploymentUnit) -> bool:
         """Gives each execution its slot when all slots are there; else changes nothing."""
         slots = []
         for subtask in unit.subtasks:

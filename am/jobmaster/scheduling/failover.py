@@ -106,6 +106,10 @@ class Failover:
         """The result of a finished producer is gone, or corrupt."""
         self._lost_results.add(producer)
 
+    def lost_results(self) -> tuple[Subtask, ...]:
+        """Finished producers whose results are gone."""
+        return tuple(self._lost_results)
+
     def result_restarts(self, members: Iterable[Subtask]) -> None:
         """These will make their results anew."""
         self._lost_results.difference_update(members)

@@ -64,6 +64,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     TasksStopForRescale,
     TasksUpdated,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_state import SchedulerSnapshot
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_holds import SlotHolds
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
@@ -105,6 +106,42 @@ class JobScheduler:
         self._is_ending = False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
         self._rescale = PendingRescale(pool)
+
+    def snapshot(self) -> SchedulerSnapshot:
+        """All that the next decisions depend on."""
+        return SchedulerSnapshot(
+            job=self.graph.job,
+            graph=self.graph.snapshot(),
+            pool=self.pool.snapshot(),
+            queue=self._queue.snapshot(),
+            restarts=self._restarts.snapshot(),
+            rescale=self._rescale.snapshot(),
+            backoff=self._backoff.snapshot(),
+            scope=self._scope,
+            lost_results=self._failover.lost_results(),
+            holding=self._holds.subtasks(),
+            holding_results=self._holds.results(),
+            checkpoints_in_doubt=self._checkpoints_in_doubt,
+            ends_with_savepoint=self._ends_with_savepoint,
+            is_ending=self._is_ending,
+        )
+
+    @classmethod
+    def restored(cls, snapshot: SchedulerSnapshot, graph: ExecutionGraph) -> JobScheduler:
+        """A scheduler that decides on as that of the snapshot would; `graph` is a new one of the snapshot's job."""
+        graph.restore(snapshot.graph)
+        pool, backoff = SlotPool.restored(snapshot.pool), snapshot.backoff.restored()
+        scheduler = cls(graph, pool, snapshot.queue.mode, backoff, snapshot.scope)
+        scheduler._queue.restore(snapshot.queue)
+        scheduler._restarts = Restarts.restored(snapshot.restarts)
+        scheduler._rescale.restore(snapshot.rescale)
+        for producer in snapshot.lost_results:
+            scheduler._failover.result_lost(producer)
+        scheduler._holds.restore(snapshot.holding, snapshot.holding_results)
+        scheduler._checkpoints_in_doubt = snapshot.checkpoints_in_doubt
+        scheduler._ends_with_savepoint = snapshot.ends_with_savepoint
+        scheduler._is_ending = snapshot.is_ending
+        return scheduler
 
     def handle(self, event: SchedulerEvent) -> Actions:
         """What is to be done now that this has happened."""
@@ -524,7 +561,7 @@ class JobScheduler:
         return [*actions, *self._queue.declare(), *self._restart_when_ready(restart, now)]
 
     def _live(self, restart: PendingRestart) -> Iterable[Execution]:
-        return (each for each in map(self._execution, restart.members) if not each.state.is_terminal)
+        return (each for each in map(self._execution, sorted(restart.members)) if not each.state.is_terminal)
 
     def _restart_when_ready(self, restart: PendingRestart, now: float) -> Actions:
         if not restart.pause_over or any(True for _ in self._live(restart)):

@@ -7,11 +7,23 @@ failure before all tasks run makes the job go back, once. Who stops the tasks is
 
 from __future__ import annotations
 
+import msgspec
+
 from yarrow.am.jobmaster.scheduling.regions import slots_needed
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, RescaleSlotsAnswered
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
+
+
+class PendingRescaleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a PendingRescale knows."""
+
+    stops_tasks: bool
+    next_job: JobGraph | None
+    fallback: JobGraph | None
+    failure: FailureCause | None
+    slots_awaited: bool
 
 
 class PendingRescale:
@@ -29,6 +41,22 @@ class PendingRescale:
         self._failure: FailureCause | None = None
         #: The job waits for the slots that were wished for.
         self._slots_awaited = False
+
+    def snapshot(self) -> PendingRescaleSnapshot:
+        """What is under way now."""
+        return PendingRescaleSnapshot(
+            stops_tasks=self.stops_tasks,
+            next_job=self._next_job,
+            fallback=self._fallback,
+            failure=self._failure,
+            slots_awaited=self._slots_awaited,
+        )
+
+    def restore(self, snapshot: PendingRescaleSnapshot) -> None:
+        """Goes on where a snapshot was taken."""
+        self.stops_tasks = snapshot.stops_tasks
+        self._next_job, self._fallback = snapshot.next_job, snapshot.fallback
+        self._failure, self._slots_awaited = snapshot.failure, snapshot.slots_awaited
 
     # The slots that it needs.
 

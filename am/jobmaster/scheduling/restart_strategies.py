@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+import msgspec
+
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.randomness import new_generator
 from yarrow.runtime.config.options import checkpointing, restart_strategy
@@ -20,8 +22,20 @@ from yarrow.runtime.config.options.restart_strategy import RestartStrategy
 from yarrow.runtime.config.settings import Settings
 
 
+class RestartBackoffSnapshot(msgspec.Struct, frozen=True, tag=True, tag_field="strategy"):
+    """A strategy with what it has counted."""
+
+    def restored(self) -> RestartBackoff:
+        """A strategy that goes on where the snapshot was taken."""
+        raise NotImplementedError
+
+
 class RestartBackoff(Protocol):
     """Counts failures; answers for the one told last."""
+
+    def snapshot(self) -> AnyRestartBackoffSnapshot:
+        """What is decided by, now."""
+        ...
 
     @property
     def description(self) -> str:
@@ -50,6 +64,9 @@ class NoRestartBackoff:
 
     description = "Restart deactivated."
 
+    def snapshot(self) -> NoRestarts:
+        return NoRestarts()
+
     def failed(self, now: float) -> None:
         """Of no interest."""
 
@@ -74,6 +91,9 @@ class FixedDelayBackoff:
     def __init__(self, settings: FixedDelaySettings) -> None:
         self._settings = settings
         self._failures = 0
+
+    def snapshot(self) -> FixedDelaySnapshot:
+        return FixedDelaySnapshot(self._settings, self._failures)
 
     @property
     def description(self) -> str:
@@ -106,6 +126,9 @@ class FailureRateBackoff:
         self._settings = settings
         #: Times of the last failures, one more than are allowed.
         self._failures: deque[float] = deque(maxlen=settings.max_failures + 1)
+
+    def snapshot(self) -> FailureRateSnapshot:
+        return FailureRateSnapshot(self._settings, tuple(self._failures))
 
     @property
     def description(self) -> str:
@@ -152,6 +175,17 @@ class ExponentialDelayBackoff:
         #: When the job ran again after the last failure.
         self._restarted = 0.0
 
+    def snapshot(self) -> ExponentialDelaySnapshot:
+        version, generator, gauss = self._random.getstate()
+        return ExponentialDelaySnapshot(
+            settings=self._settings,
+            next_pause=self._backoff.seconds,
+            delay=self._delay,
+            attempts=self._attempts,
+            restarted=self._restarted,
+            generator=(version, generator, gauss),
+        )
+
     @property
     def description(self) -> str:
         settings = self._settings
@@ -177,6 +211,62 @@ class ExponentialDelayBackoff:
 
     def delay(self) -> float:
         return self._delay
+
+
+class NoRestarts(RestartBackoffSnapshot, frozen=True):
+    """Of a NoRestartBackoff."""
+
+    def restored(self) -> RestartBackoff:
+        return NoRestartBackoff()
+
+
+class FixedDelaySnapshot(RestartBackoffSnapshot, frozen=True):
+    """Of a FixedDelayBackoff."""
+
+    settings: FixedDelaySettings
+    failures: int
+
+    def restored(self) -> RestartBackoff:
+        backoff = FixedDelayBackoff(self.settings)
+        backoff._failures = self.failures
+        return backoff
+
+
+class FailureRateSnapshot(RestartBackoffSnapshot, frozen=True):
+    """Of a FailureRateBackoff."""
+
+    settings: FailureRateSettings
+    #: Times of the last failures.
+    failures: tuple[float, ...]
+
+    def restored(self) -> RestartBackoff:
+        backoff = FailureRateBackoff(self.settings)
+        backoff._failures.extend(self.failures)
+        return backoff
+
+
+class ExponentialDelaySnapshot(RestartBackoffSnapshot, frozen=True):
+    """Of an ExponentialDelayBackoff."""
+
+    settings: ExponentialDelaySettings
+    #: Seconds without jitter.
+    next_pause: float
+    delay: float
+    attempts: int
+    restarted: float
+    #: State of the generator of the jitter.
+    generator: tuple[int, tuple[int, ...], float | None]
+
+    def restored(self) -> RestartBackoff:
+        random = new_generator(0)
+        random.setstate(self.generator)
+        backoff = ExponentialDelayBackoff(self.settings, random)
+        backoff._backoff.restore(self.next_pause)
+        backoff._delay, backoff._attempts, backoff._restarted = self.delay, self.attempts, self.restarted
+        return backoff
+
+
+AnyRestartBackoffSnapshot = NoRestarts | FixedDelaySnapshot | FailureRateSnapshot | ExponentialDelaySnapshot
 
 
 def restart_backoff_factory(

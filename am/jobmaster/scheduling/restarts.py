@@ -8,8 +8,9 @@ become one. What follows from an end is decided in job_scheduler.py, which also 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import msgspec
 from msgspec import structs
 
 from yarrow.am.execution.execution_graph import Execution
@@ -33,6 +34,15 @@ class PendingRestart:
     pause_over: bool
 
 
+class RestartsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that Restarts knows."""
+
+    #: The id of the last one.
+    count: int
+    #: Oldest first.
+    pending: tuple[PendingRestart, ...]
+
+
 class Restarts:
     """All restarts of a job that are under way."""
 
@@ -40,6 +50,20 @@ class Restarts:
         self._pending: dict[int, PendingRestart] = {}
         self._of: dict[Subtask, PendingRestart] = {}
         self._count = 0
+
+    def snapshot(self) -> RestartsSnapshot:
+        """What is under way now."""
+        return RestartsSnapshot(count=self._count, pending=tuple(map(replace, self._pending.values())))
+
+    @classmethod
+    def restored(cls, snapshot: RestartsSnapshot) -> Restarts:
+        """The restarts of a snapshot."""
+        restarts = cls()
+        restarts._count = snapshot.count
+        for restart in map(replace, snapshot.pending):
+            restarts._pending[restart.id] = restart
+            restarts._of.update(dict.fromkeys(restart.members, restart))
+        return restarts
 
     def __bool__(self) -> bool:
         return bool(self._pending)

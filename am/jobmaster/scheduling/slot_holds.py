@@ -7,6 +7,7 @@ keeps it), by the split enumerator of a source beside subtask 0, and by results 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from yarrow.am.jobmaster.scheduling.regions import Subtask, shared_slot
 from yarrow.am.jobmaster.scheduling.slot_pool import SharedSlot, SlotPool
@@ -28,6 +29,17 @@ class SlotHolds:
         for vertex in job.vertices:
             for index in range(vertex.parallelism):
                 self.hold(Subtask(vertex.id, index))
+
+    def restore(self, subtasks: Iterable[Subtask], results: Iterable[Subtask]) -> None:
+        """What holds slots is this and nothing else, as in a snapshot; no slot is released."""
+        self._holders.clear()
+        self._readers.clear()
+        self._subtasks.clear()
+        self._results.clear()
+        for subtask in subtasks:
+            self.hold(subtask)
+        for subtask in results:
+            self.hold_result(subtask)
 
     def slot_of(self, subtask: Subtask) -> SharedSlot:
         """The shared slot in which the subtask runs."""
@@ -70,6 +82,10 @@ class SlotHolds:
         if subtask in self._results:
             self._results.remove(subtask)
             self._leave(self.slot_of(subtask), now)
+
+    def subtasks(self) -> tuple[Subtask, ...]:
+        """Those that run or will run."""
+        return tuple(self._subtasks)
 
     def results(self) -> tuple[Subtask, ...]:
         """Those whose results are held."""

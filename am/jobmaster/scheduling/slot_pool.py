@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
+
+from yarrow.am.execution.execution_graph import unknown_worker
 from yarrow.runtime.common.ids import AllocationID, ResourceID
 from yarrow.runtime.rpc.messages import ResourceProfile, SlotOffer, WorkerAddress
+
+#: Longer ago than any slot.idle.timeout; finite, so that JSON can tell it.
+_LONG_AGO: Final = -1e15
 
 
 class SharedSlot(NamedTuple):
@@ -37,6 +43,31 @@ class HeldSlot:
     idle_since: float = 0.0
 
 
+class HeldSlotSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A HeldSlot without what only its user needs to know."""
+
+    allocation_id: AllocationID
+    resource_id: ResourceID
+    slot_index: int
+    #: The TaskExecutor of the worker, as the worker's address tells it.
+    worker: ResourceID
+    shared: SharedSlot | None
+    idle_since: float
+
+
+class SlotPoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a SlotPool decides by; sequences are in its order."""
+
+    idle_timeout: float
+    at_least: int
+    slots: tuple[HeldSlotSnapshot, ...]
+    waiting: tuple[SharedSlot, ...]
+    #: Shared slot, TaskExecutor, slot index.
+    places: tuple[tuple[SharedSlot, ResourceID, int], ...]
+    #: TaskExecutor, slot index, shared slot.
+    homes: tuple[tuple[ResourceID, int, SharedSlot], ...]
+
+
 class SlotPool:
     """Offers in, assignments out."""
 
@@ -52,6 +83,50 @@ class SlotPool:
         self._homes: dict[tuple[ResourceID, int], SharedSlot] = {}
         #: So many are wanted in all, whatever is needed now.
         self._at_least = 0
+
+    def snapshot(self) -> SlotPoolSnapshot:
+        """What is decided by, now."""
+        return SlotPoolSnapshot(
+            idle_timeout=self._idle_timeout,
+            at_least=self._at_least,
+            slots=tuple(
+                HeldSlotSnapshot(
+                    allocation_id=slot.allocation_id,
+                    resource_id=slot.resource_id,
+                    slot_index=slot.slot_index,
+                    worker=slot.worker.resource_id,
+                    shared=slot.shared,
+                    idle_since=slot.idle_since,
+                )
+                for slot in self._held.values()
+            ),
+            waiting=tuple(self._waiting),
+            places=tuple((shared, *place) for shared, place in self._places.items()),
+            homes=tuple((*place, shared) for place, shared in self._homes.items()),
+        )
+
+    @classmethod
+    def restored(cls, snapshot: SlotPoolSnapshot) -> SlotPool:
+        """The pool of a snapshot, for decisions alone: of workers only ids are known."""
+        pool = cls(snapshot.idle_timeout)
+        pool._at_least = snapshot.at_least
+        for kept in snapshot.slots:
+            slot = HeldSlot(
+                kept.allocation_id,
+                kept.resource_id,
+                kept.slot_index,
+                ResourceProfile(),
+                unknown_worker(kept.worker),
+                kept.shared,
+                kept.idle_since,
+            )
+            pool._held[slot.allocation_id] = slot
+            if slot.shared is not None:
+                pool._assigned[slot.shared] = slot
+        pool._waiting = dict.fromkeys(snapshot.waiting)
+        pool._places = {shared: (resource_id, index) for shared, resource_id, index in snapshot.places}
+        pool._homes = {(resource_id, index): shared for resource_id, index, shared in snapshot.homes}
+        return pool
 
     @property
     def required(self) -> int:
@@ -121,7 +196,7 @@ class SlotPool:
                     offer.profile,
                     offer.worker,
                     # What is taken and not used goes when it is not wanted any more.
-                    idle_since=float("-inf"),
+                    idle_since=_LONG_AGO,
                 )
                 self._held[offer.allocation_id] = slot
                 if self._waiting:
@@ -153,7 +228,7 @@ class SlotPool:
         """Shared slots that the job does not have any more: theirs are idle, and given up at the next look."""
         for shared in [*self._assigned, *self._waiting]:
             if not is_needed(shared):
-                self.release(shared, float("-inf"))
+                self.release(shared, _LONG_AGO)
 
     def take_idle(self, now: float) -> list[HeldSlot]:
         """Gives up the slots that were idle for longer than slot.idle.timeout, so far as they are not wanted: to be

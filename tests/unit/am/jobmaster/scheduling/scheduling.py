@@ -9,6 +9,7 @@ import msgspec
 from tests.unit.am.jobmaster.scheduling.test_slot_pool import offer
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.replay import read_dump, replay
 from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, SlotsAccepted
 from yarrow.am.jobmaster.scheduling.scheduler_events import (
@@ -17,6 +18,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     SlotsOffered,
     TasksUpdated,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.am.jobmaster.scheduling.slot_pool import HeldSlot, SlotPool
 from yarrow.common.job_status import JobStatus
@@ -44,7 +46,11 @@ class Scheduling:
         self.graph = ExecutionGraph(job, self.clock, CountingIdFactory())
         self.pool = SlotPool(idle_timeout=50)
         self.scheduler = JobScheduler(self.graph, self.pool, mode, backoff, scope)
+        #: Of few events, so that most tests replay from a snapshot that is not the first.
+        self.log = SchedulerLog(self.scheduler, self.clock, events_kept=3)
         self._offers = 0
+        #: False where a test changes the scheduler otherwise than by events.
+        self.is_replayed = True
 
     @property
     def offers_made(self) -> int:
@@ -57,7 +63,13 @@ class Scheduling:
 
     def handle(self, event: SchedulerEvent) -> Actions:
         """Tells the scheduler."""
-        return self.scheduler.handle(event)
+        return self.log.handle(event)
+
+    def replay(self) -> None:
+        """Decides the last events again, from the snapshot before them."""
+        data = self.log.dump("a test has ended")
+        assert data is not None
+        replay(read_dump(data))
 
     def accepted(self, resource_id: ResourceID, *offers: SlotOffer) -> tuple[AllocationID, ...]:
         """Those of the slots that the job takes."""

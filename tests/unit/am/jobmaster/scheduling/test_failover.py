@@ -653,6 +653,7 @@ def test_a_region_fed_by_a_partition_that_cannot_be_repeated_takes_its_consumers
             job.report(FINISHED, *live)
     job.report(FINISHED, job.execution(2, 1))
     # The first stage's result, and half of what was made of it, are gone.
+    job.is_replayed = False
     job.scheduler._note_lost_result(job.execution(0, 0).attempt_id, job.now)
     job.handle(ResultLost(job.now, job.execution(1, 0).attempt_id, BROKEN))
     job.report(CANCELED, job.execution(2, 0))

@@ -236,3 +236,4 @@ def test_one_live_attempt_a_subtask_and_an_end(
     world.settle()
     (status,) = world.ended
     assert status is JobStatus.CANCELED or not cancelled
+    world.job.replay()

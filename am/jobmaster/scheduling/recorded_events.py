@@ -1,0 +1,187 @@
+"""Events and actions of a JobScheduler as they are kept: without programs and results, texts cut, secrets redacted.
+
+Owner: none (pure functions). An event that is kept leads to the same decisions as the one that happened: no decision
+looks at what is left out. What is kept of an action holds no text, so that kept and repeated actions can be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from msgspec import structs
+
+from yarrow.am.jobmaster.scheduling.scheduler_actions import (
+    ArmCancellationTimeout,
+    ArmRestart,
+    CancelTasks,
+    DeclareRequirements,
+    Deploy,
+    FreeSlot,
+    JobEnded,
+    JobReplaced,
+    RescaleEnded,
+    RescaleSlotsAnswered,
+    ResetReader,
+    SchedulerAction,
+    SlotsAccepted,
+    TasksRestarting,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_events import (
+    CancellationTimedOut,
+    FailedGlobally,
+    JobCancelled,
+    JobFailed,
+    JobSuspended,
+    RescaleBegun,
+    RescaleSlotsFailed,
+    RescaleSlotsWanted,
+    RestartCancellationTimedOut,
+    ResultLost,
+    SchedulerEvent,
+    SlotLost,
+    SlotRequestTimedOut,
+    SlotsOffered,
+    TaskExecutorLost,
+    TasksLost,
+    TasksUpdated,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_state import SchedulerSnapshot, without_programs
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key
+from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionStateUpdate
+
+#: Characters that are kept of a message, and of a stack trace from its end.
+_MESSAGE_CHARACTERS: Final = 300
+_STACKTRACE_CHARACTERS: Final = 1500
+#: `name: value` or `name=value`, the name in quotes or not; a value ends at white space, or with its quotes.
+_ASSIGNMENT: Final = re.compile(
+    r"""(?P<name>[\w.-]+)(?P<between>["']?\s*[:=]\s*)(?P<value>"[^"]*"|'[^']*'|(?:Bearer\s+|Basic\s+)?[^\s,;&]+)"""
+)
+
+RecordedAction = dict[str, Any]
+
+
+def recorded_event(event: SchedulerEvent) -> SchedulerEvent:
+    """The event with which a decision can be repeated, and nothing else."""
+    match event:
+        case SlotsOffered(_, _, offers):
+            return structs.replace(event, offers=tuple(map(_recorded_offer, offers)))
+        case TasksUpdated(_, updates):
+            return structs.replace(event, updates=tuple(map(_recorded_update, updates)))
+        case RescaleSlotsWanted(_, job) | RescaleBegun(_, job):
+            return structs.replace(event, job=without_programs(job))
+        case RescaleSlotsFailed(_, why):
+            return structs.replace(event, why=cut(why))
+        case JobCancelled(_, reason):
+            return structs.replace(event, reason=cut(reason))
+        case CancellationTimedOut(_, text):
+            return structs.replace(event, text=cut(text))
+        case JobSuspended(_, text):
+            return structs.replace(event, cause=cut(text))
+        case (
+            SlotLost()
+            | TaskExecutorLost()
+            | TasksLost()
+            | ResultLost()
+            | SlotRequestTimedOut()
+            | JobFailed()
+            | FailedGlobally()
+            | RestartCancellationTimedOut()
+        ):
+            return structs.replace(event, cause=recorded_cause(event.cause))
+        case _:
+            return event
+
+
+def recorded_snapshot(snapshot: SchedulerSnapshot) -> SchedulerSnapshot:
+    """The snapshot from which decisions can be repeated, and nothing else."""
+    rescale = snapshot.rescale
+    return structs.replace(
+        snapshot,
+        job=without_programs(snapshot.job),
+        rescale=structs.replace(
+            rescale,
+            next_job=rescale.next_job and without_programs(rescale.next_job),
+            fallback=rescale.fallback and without_programs(rescale.fallback),
+            failure=rescale.failure and recorded_cause(rescale.failure),
+        ),
+    )
+
+
+def recorded_cause(cause: FailureCause) -> FailureCause:
+    """The cause with its texts cut, and without the record at hand."""
+    trace = redacted(cause.stacktrace)
+    if len(trace) > _STACKTRACE_CHARACTERS:
+        trace = f"(cut) ...{trace[-_STACKTRACE_CHARACTERS:]}"
+    record = f"(left out: {len(cause.record)} characters)" if cause.record else ""
+    return structs.replace(cause, message=cut(cause.message), stacktrace=trace, record=record)
+
+
+def cut(text: str) -> str:
+    """The beginning of a text, without its secrets."""
+    text = redacted(text)
+    return text if len(text) <= _MESSAGE_CHARACTERS else f"{text[:_MESSAGE_CHARACTERS]}... (cut)"
+
+
+def redacted(text: str) -> str:
+    """The text without the values of what is named like a secret (`is_secret_key`)."""
+
+    def hide(found: re.Match[str]) -> str:
+        return f"{found['name']}{found['between']}{REDACTED}" if is_secret_key(found["name"]) else found[0]
+
+    return _ASSIGNMENT.sub(hide, text)
+
+
+def _recorded_offer(offer: SlotOffer) -> SlotOffer:
+    return structs.replace(offer, worker=structs.replace(offer.worker, unix_path="", host_key=""))
+
+
+def _recorded_update(update: TaskExecutionStateUpdate) -> TaskExecutionStateUpdate:
+    cause = recorded_cause(update.cause) if update.cause is not None else None
+    return structs.replace(
+        update, cause=cause, accumulators={}, metrics={}, threads_left=tuple(map(cut, update.threads_left))
+    )
+
+
+def recorded_action(action: SchedulerAction) -> RecordedAction:
+    """What an action asks for, in words of JSON; of a failure, only that there is one."""
+    return {"action": type(action).__name__, **_fields(action)}
+
+
+def _fields(action: SchedulerAction) -> RecordedAction:
+    match action:
+        case DeclareRequirements(slots):
+            return {"slots": slots}
+        case SlotsAccepted(allocations):
+            return {"allocations": list(allocations)}
+        case Deploy(executions):
+            return {
+                "executions": [
+                    [each.attempt_id, each.allocation_id, each.worker.resource_id if each.worker else None]
+                    for each in executions
+                ]
+            }
+        case CancelTasks(resource_id, attempts):
+            return {"resource_id": resource_id, "attempts": list(attempts)}
+        case FreeSlot(slot):
+            return {"allocation_id": slot.allocation_id, "resource_id": slot.resource_id}
+        case ArmCancellationTimeout(restart_id):
+            return {"restart_id": restart_id}
+        case ArmRestart(restart_id, seconds):
+            return {"restart_id": restart_id, "seconds": seconds}
+        case TasksRestarting(attempts, delay, cause):
+            return {"attempts": sorted(attempts), "delay": delay, "failed": cause is not None}
+        case ResetReader(resource_id, vertex_id, operator_id, subtask, attempt_id):
+            return {
+                "resource_id": resource_id,
+                "vertex_id": vertex_id,
+                "operator_id": operator_id,
+                "subtask": subtask,
+                "attempt_id": attempt_id,
+            }
+        case JobReplaced(job):
+            return {"parallelism": {vertex.id: vertex.parallelism for vertex in job.vertices}}
+        case RescaleSlotsAnswered(failure) | RescaleEnded(failure):
+            return {"failed": failure is not None}
+        case JobEnded(status):
+            return {"status": status.value}

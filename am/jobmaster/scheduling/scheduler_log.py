@@ -1,0 +1,153 @@
+"""SchedulerLog: the last events of a job, what its JobScheduler decided, and the state from before the first of them.
+
+Owner: the JobMaster's loop. Pure, but for the clock that stamps events for readers. It passes each event on to the
+scheduler, and must not change what is decided. Entries are encoded at once, so that neither tasks nor programs are kept
+alive, and nothing that happens later changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
+from yarrow.am.jobmaster.scheduling.recorded_events import (
+    RecordedAction,
+    cut,
+    recorded_action,
+    recorded_event,
+    recorded_snapshot,
+)
+from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
+from yarrow.am.jobmaster.scheduling.scheduler_events import IdleSlotsChecked, SchedulerEvent
+from yarrow.am.jobmaster.scheduling.scheduler_state import SchedulerSnapshot
+from yarrow.runtime.common.clock import Clock
+
+#: At least so many of the last events are kept, and at most twice as many, where their texts are not too long.
+EVENTS_KEPT: Final = 500
+#: A snapshot is also taken when the events since the last one have so many bytes.
+_SEGMENT_BYTES: Final = 2 << 20
+#: Longest dump: of a longer one, the older half is left out.
+DUMP_BYTES: Final = 16 << 20
+#: Version of the form of a dump.
+DUMP_FORMAT: Final = 1
+
+
+class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event and what was decided."""
+
+    #: Counts the events of the job under one JobMaster.
+    number: int
+    #: When it was handled.
+    timestamp_ms: int
+    event: SchedulerEvent
+    actions: list[RecordedAction]
+    #: Class of the exception with which the scheduler failed instead; "" = it did not.
+    error: str = ""
+
+
+class SchedulerDump(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of decisions that can be repeated."""
+
+    format: int = DUMP_FORMAT
+    #: Why it was written.
+    reason: str
+    #: Before the first event.
+    snapshot: SchedulerSnapshot
+    events: list[LoggedEvent]
+
+
+class _RawDump(msgspec.Struct, frozen=True, kw_only=True):
+    """A SchedulerDump of parts that are encoded already."""
+
+    format: int = DUMP_FORMAT
+    reason: str
+    snapshot: msgspec.Raw
+    events: list[msgspec.Raw]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A snapshot and the events since."""
+
+    snapshot: bytes
+    events: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class SchedulerLog:
+    """A JobScheduler whose events are kept."""
+
+    def __init__(self, scheduler: JobScheduler, clock: Clock, events_kept: int = EVENTS_KEPT) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._events_kept = events_kept
+        self._number = 0
+        self._segments: list[_Segment] = []
+
+    def handle(self, event: SchedulerEvent) -> Actions:
+        """What is to be done now that this has happened. Raises what the scheduler raises; that is kept as well."""
+        segment = self._segment()
+        # Encoded before it is handled: nothing that is decided changes what is kept of it.
+        recorded = recorded_event(event)
+        try:
+            actions = self._scheduler.handle(event)
+        except Exception as error:
+            self._keep(segment, recorded, [], type(error).__name__)
+            raise
+        if actions or not isinstance(event, IdleSlotsChecked):
+            # A look at idle slots that finds none, each second, changes nothing.
+            self._keep(segment, recorded, list(map(recorded_action, actions)))
+        return actions
+
+    def events(self, last: int) -> list[msgspec.Raw]:
+        """The last events as JSON of LoggedEvent, oldest first."""
+        events = [each for segment in self._segments for each in segment.events]
+        return list(map(msgspec.Raw, events[-last:] if last > 0 else []))
+
+    def dump(self, reason: str) -> bytes | None:
+        """A SchedulerDump as JSON; None where even the newer half is longer than DUMP_BYTES."""
+        for segments in self._tails():
+            raw = _RawDump(
+                reason=cut(reason),
+                snapshot=msgspec.Raw(segments[0].snapshot),
+                events=[msgspec.Raw(each) for segment in segments for each in segment.events],
+            )
+            if sum(len(each.snapshot) + each.size for each in segments) <= DUMP_BYTES:
+                return _ENCODER.encode(raw)
+        return None
+
+    def _tails(self) -> Iterator[list[_Segment]]:
+        for first in range(len(self._segments)):
+            yield self._segments[first:]
+
+    def _segment(self) -> _Segment:
+        """Where the next event belongs."""
+        if self._segments:
+            present = self._segments[-1]
+            if len(present.events) < self._events_kept and present.size < _SEGMENT_BYTES:
+                return present
+        snapshot = _ENCODER.encode(recorded_snapshot(self._scheduler.snapshot()))
+        self._segments = [*self._segments[-1:], _Segment(snapshot)]
+        return self._segments[-1]
+
+    def _keep(
+        self, segment: _Segment, event: SchedulerEvent, actions: list[RecordedAction], error: str = ""
+    ) -> None:
+        self._number += 1
+        logged = LoggedEvent(
+            number=self._number,
+            timestamp_ms=self._clock.epoch_ms(),
+            event=event,
+            actions=actions,
+            error=error,
+        )
+        encoded = _ENCODER.encode(logged)
+        segment.events.append(encoded)
+        segment.size += len(encoded)

@@ -1,0 +1,90 @@
+"""SchedulerSnapshot: all that the next decisions of a JobScheduler depend on, as plain values.
+
+Owner: none (frozen values). Each part of the scheduler makes and restores its own. Of a JobGraph, a snapshot that is
+stored holds only what decisions look at (`without_programs`): neither user code nor configuration.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from yarrow.am.execution.execution_graph import ExecutionGraphSnapshot
+from yarrow.am.jobmaster.scheduling.deployment_queue import DeploymentQueueSnapshot
+from yarrow.am.jobmaster.scheduling.pending_rescale import PendingRescaleSnapshot
+from yarrow.am.jobmaster.scheduling.regions import Subtask
+from yarrow.am.jobmaster.scheduling.restart_strategies import AnyRestartBackoffSnapshot
+from yarrow.am.jobmaster.scheduling.restarts import RestartsSnapshot
+from yarrow.am.jobmaster.scheduling.settings import FailoverScope
+from yarrow.am.jobmaster.scheduling.slot_pool import SlotPoolSnapshot
+from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, UserCode
+from yarrow.runtime.graph.operator_spec import (
+    AnyOperatorSpec,
+    PartitionerSpec,
+    PrintOperator,
+    SourceFunctionOperator,
+    SourceOperator,
+)
+
+
+class SchedulerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A JobScheduler between two events."""
+
+    job: JobGraph
+    graph: ExecutionGraphSnapshot
+    pool: SlotPoolSnapshot
+    queue: DeploymentQueueSnapshot
+    restarts: RestartsSnapshot
+    rescale: PendingRescaleSnapshot
+    backoff: AnyRestartBackoffSnapshot
+    scope: FailoverScope
+    #: Finished producers whose results are gone.
+    lost_results: tuple[Subtask, ...]
+    #: Subtasks that hold their slots, since they run or will run.
+    holding: tuple[Subtask, ...]
+    #: Subtasks whose results hold their slots.
+    holding_results: tuple[Subtask, ...]
+    #: The last CheckpointsChanged and ClientAwaited.
+    checkpoints_in_doubt: bool
+    ends_with_savepoint: bool
+    is_ending: bool
+
+
+def without_programs(job: JobGraph) -> JobGraph:
+    """The job with all that decisions look at: vertices, edges and the kinds of sources."""
+    return JobGraph(
+        job_id=job.job_id,
+        name=job.name,
+        vertices=tuple(map(_bare_vertex, job.vertices)),
+        edges=tuple(map(_bare_edge, job.edges)),
+        user_code=UserCode(),
+    )
+
+
+def _bare_vertex(vertex: JobVertex) -> JobVertex:
+    head = vertex.operators[0]
+    bare = msgspec.structs.replace(
+        head,
+        spec=_bare_spec(head.spec),
+        uid=None,
+        description=None,
+        input_types=(),
+        output_type=None,
+        state_key_type=None,
+    )
+    return msgspec.structs.replace(vertex, operators=(bare,), chained_edges=())
+
+
+def _bare_spec(spec: AnyOperatorSpec) -> AnyOperatorSpec:
+    match spec.__struct_config__.tag:
+        case "source":
+            return SourceOperator(source=b"")
+        case "source_function":
+            return SourceFunctionOperator(function=b"")
+        case _:
+            # Any operator that is no source: decisions do not tell them apart.
+            return PrintOperator()
+
+
+def _bare_edge(edge: JobEdge) -> JobEdge:
+    partitioner = PartitionerSpec(kind=edge.partitioner.kind)
+    return msgspec.structs.replace(edge, partitioner=partitioner, type_spec=None, side_output=None)
