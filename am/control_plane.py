@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
@@ -79,6 +80,8 @@ class ControlPlaneServices:
     ids: IdFactory = field(default_factory=RandomIdFactory)
     #: Connected; the control plane closes it.
     high_availability: HighAvailabilityServices = field(default_factory=NoHighAvailability)
+    #: Gets what JobMasters write when they fail; None = they write nothing.
+    log_directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +284,7 @@ class ControlPlane:
             ids=services.ids,
             epoch=epoch,
             checkpoint_recovery=recovery,
+            log_directory=services.log_directory,
         )
         store = JobGraphStore(records, self._ha.storage_directory, services.ids)
         dispatcher = Dispatcher(job_services, store, recovery, settings.dispatcher)

@@ -26,6 +26,7 @@ from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink,
 from yarrow.am.jobmaster.missing_slots import MissingSlots
 from yarrow.am.jobmaster.registered_task_executors import RegisteredTaskExecutors
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
+from yarrow.am.jobmaster.scheduler_dumps import SchedulerDumps
 from yarrow.am.jobmaster.scheduler_timers import SchedulerTimers
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
@@ -41,6 +42,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
     SchedulerEvent,
     TasksUpdated,
 )
+from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPool
 from yarrow.am.jobmaster.services import JobMasterServices
@@ -112,6 +114,12 @@ class JobMaster(RpcEndpoint):
         #: What the scheduler was last told of `graph.is_ending`.
         self._told_ending = False
         self._scheduler = _scheduler(self.graph, settings)
+        self._scheduler_log = SchedulerLog(self._scheduler, clock)
+        self._dumps = SchedulerDumps(
+            services.log_directory,
+            clock,
+            lambda work: self.spawn(self.run_blocking(work), "write decisions"),
+        )
         self._resource_manager = ResourceManagerLink(
             self,
             job,
@@ -213,6 +221,7 @@ class JobMaster(RpcEndpoint):
     def on_background_failure(self, error: BaseException) -> None:
         """A bug of the control plane fails the job instead of leaving it hanging."""
         super().on_background_failure(error)
+        self._dumps.failed(error, self.graph.job.job_id, self._scheduler_log)
         cause = failure_of(type(error), f"internal error of the JobMaster: {error!r}")
         self._decide(JobFailed(self._now(), cause))
 
@@ -257,8 +266,12 @@ class JobMaster(RpcEndpoint):
         return actions
 
     def _tell(self, event: SchedulerEvent) -> Actions:
-        """What the scheduler answers."""
-        return self._scheduler.handle(event)
+        """What the scheduler answers; an error of its own is written down with the events that led to it."""
+        try:
+            return self._scheduler_log.handle(event)
+        except Exception as error:
+            self._dumps.failed(error, self.graph.job.job_id, self._scheduler_log)
+            raise
 
     def _checkpoints_changed(self, in_doubt: bool, ends_with_savepoint: bool) -> None:
         """No action follows at once: a restart looks at it when it is due."""

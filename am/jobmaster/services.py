@@ -6,6 +6,7 @@ Owner: whoever made it, the control plane of one leadership; a value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointRecovery
@@ -31,3 +32,5 @@ class JobMasterServices:
     epoch: int = 0
     #: What of the jobs' checkpoints outlives their masters.
     checkpoint_recovery: CheckpointRecovery = field(default_factory=InMemoryCheckpointRecovery)
+    #: Gets the last decisions about a job when its JobMaster fails; None = they are not written.
+    log_directory: Path | None = None

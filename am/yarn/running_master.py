@@ -236,7 +236,11 @@ class RunningMaster:
 
     async def _start(self) -> RunningCluster:
         rpc = await self._free_rpc()
-        services = ControlPlaneServices(clock=self._clock, high_availability=await self._high_availability())
+        services = ControlPlaneServices(
+            clock=self._clock,
+            high_availability=await self._high_availability(),
+            log_directory=self._folder.log_directory,
+        )
         self._plane = plane = ControlPlane(rpc, self._driver, self._settings.control_plane, services)
         await plane.start()
         server = RestServer(self._services(self._activity), self._settings.rest)

@@ -10,9 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
+from yarrow.am.jobmaster.scheduling.replay import read_dump, replay
+from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
+from yarrow.am.jobmaster.scheduling.scheduler_events import SchedulerEvent
+from yarrow.am.jobmaster.scheduling.scheduler_log import SchedulerLog
+
 #: Seconds that workers of an ended job and killed TaskExecutors have to be gone.
 GRACE = 15.0
-_counted = {"plans": 0, "killed": 0}
+_counted = {"plans": 0, "killed": 0, "replayed": 0}
 
 
 def count_plan(*, killed: bool) -> None:
@@ -28,6 +33,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             f"{_counted['plans']} fault plans counted, {_counted['killed']} of them with processes killed: each fired"
             " after a completed checkpoint and before the end"
         )
+    if _counted["replayed"]:
+        terminalreporter.write_line(f"{_counted['replayed']} dumps of JobMasters replayed: the same actions")
 
 
 def workers() -> list[psutil.Process]:
@@ -40,6 +47,26 @@ def workers() -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+@pytest.fixture(autouse=True)
+def decisions_replay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the masters of a test decided is decided again, from a dump of each job that the test has run here."""
+    logs: list[SchedulerLog] = []
+    handle = SchedulerLog.handle
+
+    def noted(self: SchedulerLog, event: SchedulerEvent) -> Actions:
+        if self not in logs:
+            logs.append(self)
+        return handle(self, event)
+
+    monkeypatch.setattr(SchedulerLog, "handle", noted)
+    yield
+    for log in logs:
+        data = log.dump("a test has ended")
+        assert data is not None
+        replay(read_dump(data))
+        _counted["replayed"] += 1
 
 
 @pytest.fixture(autouse=True)

@@ -79,6 +79,17 @@ def proxy(given: Given) -> None:
     run_proxy(application_settings(given), given["port"])
 
 
+@action(flags.DUMP)
+def replay(given: Given) -> None:
+    """Decides again what a JobMaster had decided before it failed, from the file that it wrote; starts nothing.
+
+    Exit status 1 and the first event and action that differ, where this version of Yarrow decides otherwise.
+    """
+    from yarrow.cli.replay_command import run_replay
+
+    run_replay(given["file"])
+
+
 @action(flags.PAGE)
 def dashboard(given: Given) -> None:
     """Gets Flink's dashboard (flink-runtime-web, Apache License 2.0); clusters started from now on show it at /."""

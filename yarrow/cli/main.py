@@ -41,6 +41,7 @@ _SHORT = {
     "list": "Lists the jobs of a cluster.",
     "token": "Prints the REST token of an application or cluster.",
     "proxy": "Relays REST, with its token, to a loopback port.",
+    "replay": "Repeats the decisions that a failed JobMaster wrote down.",
     "dashboard": "Gets Flink's page for the clusters started from here.",
     "doctor": "Looks at Java, Hadoop, HDFS, YARN and Python.",
     "start-cluster": "Starts a cluster on this machine.",
@@ -69,6 +70,7 @@ _action("session", cluster_actions.session)
 _action("yarn-session", cluster_actions.session, hidden=True)
 _action("token", cluster_actions.token)
 _action("proxy", cluster_actions.proxy)
+_action("replay", cluster_actions.replay)
 _action("dashboard", cluster_actions.dashboard)
 _action("doctor", cluster_actions.doctor)
 _action("start-cluster", cluster_actions.start_cluster)

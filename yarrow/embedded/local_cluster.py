@@ -214,7 +214,7 @@ class LocalCluster:
 
     def _assemble(self, settings: LocalProcessSettings) -> ControlPlane:
         """The imports take longer than all the rest: in a thread, so that other clusters go on."""
-        from yarrow.am.control_plane import ControlPlane
+        from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
         from yarrow.am.control_plane_settings import control_plane_settings
         from yarrow.runtime.rpc.in_process import InProcessTransport
         from yarrow.runtime.rpc.service import RpcService, Transport
@@ -253,4 +253,5 @@ class LocalCluster:
                 slots_per_task_executor=self.shape.slots_per_task_executor,
                 can_request=True,
             ),
+            ControlPlaneServices(log_directory=Path(settings.log_directory)),
         )

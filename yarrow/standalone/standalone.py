@@ -111,7 +111,8 @@ async def _job_manager(
     folder: ClientFolder | None = None
     try:
         folder = _own_folder(config, STANDALONE_MASTER)
-        plane = await _started_plane(config, secrets, services, os.path.join(folder.path, "blobs"))
+        blobs, logs = os.path.join(folder.path, "blobs"), directory.log_directory(config)
+        plane = await _started_plane(config, secrets, services, blobs, logs)
         await _serve(plane, config, directory, secrets, Path(folder.path), signals)
     except asyncio.CancelledError:
         if signals.first is None:
@@ -144,7 +145,11 @@ def _high_availability(config: Settings, secrets: ClusterSecrets) -> HighAvailab
 
 
 async def _started_plane(
-    config: Settings, secrets: ClusterSecrets, services: HighAvailabilityServices, blobs: str
+    config: Settings,
+    secrets: ClusterSecrets,
+    services: HighAvailabilityServices,
+    blobs: str,
+    log_directory: Path,
 ) -> ControlPlane:
     """A started control plane on the first free RPC port; AddressError when there is none."""
     from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
@@ -177,7 +182,7 @@ async def _started_plane(
             RpcService([GrpcTransport(grpc), InProcessTransport(max_message_bytes=limit)]),
             StandaloneDriver(),
             settings,
-            ControlPlaneServices(high_availability=services),
+            ControlPlaneServices(high_availability=services, log_directory=log_directory),
         )
         try:
             await plane.start()

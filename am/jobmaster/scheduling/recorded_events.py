@@ -53,10 +53,12 @@ from yarrow.runtime.rpc.messages import FailureCause, SlotOffer, TaskExecutionSt
 #: Characters that are kept of a message, and of a stack trace from its end.
 _MESSAGE_CHARACTERS: Final = 300
 _STACKTRACE_CHARACTERS: Final = 1500
-#: `name: value` or `name=value`, the name in quotes or not; a value ends at white space, or with its quotes.
-_ASSIGNMENT: Final = re.compile(
-    r"""(?P<name>[\w.-]+)(?P<between>["']?\s*[:=]\s*)(?P<value>"[^"]*"|'[^']*'|(?:Bearer\s+|Basic\s+)?[^\s,;&]+)"""
-)
+#: The name in `name: value` or `name=value`, in quotes or not.
+_NAME: Final = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]+)["']?\s*[:=]\s*""")
+#: A value ends with its quotes, or at white space and what separates values.
+_VALUE: Final = re.compile(r""""[^"]*"|'[^']*'|(?:(?:Bearer|Basic)\s+)?[^\s,;&"']+""")
+#: User and password of an address.
+_USER_OF_ADDRESS: Final = re.compile(r"://[^/\s@]+@")
 
 RecordedAction = dict[str, Any]
 
@@ -124,12 +126,17 @@ def cut(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without the values of what is named like a secret (`is_secret_key`)."""
-
-    def hide(found: re.Match[str]) -> str:
-        return f"{found['name']}{found['between']}{REDACTED}" if is_secret_key(found["name"]) else found[0]
-
-    return _ASSIGNMENT.sub(hide, text)
+    """The text without the values of what is named like a secret (`is_secret_key`), and without users of addresses."""
+    text = _USER_OF_ADDRESS.sub(f"://{REDACTED}@", text)
+    parts, end = list[str](), 0
+    for found in _NAME.finditer(text):
+        name = found["name"]
+        if found.start() < end or not (is_secret_key(name) or name.lower() == "authorization"):
+            continue
+        if (value := _VALUE.match(text, found.end())) is not None:
+            parts += (text[end : found.end()], REDACTED)
+            end = value.end()
+    return "".join((*parts, text[end:]))
 
 
 def _recorded_offer(offer: SlotOffer) -> SlotOffer:

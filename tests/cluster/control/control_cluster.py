@@ -127,12 +127,17 @@ class ControlCluster:
             ),
             resource_manager=ResourceManagerSettings(slots=slot_settings),
         )
+        #: Where JobMasters that fail write their last decisions.
+        self.logs = directory / "log"
+        self.logs.mkdir(exist_ok=True)
         self.plane = self.new_plane(driver)
         self.leader = AnnouncedLeader()
 
     def new_plane(self, driver: ResourceManagerDriver) -> ControlPlane:
         """Another master of the same cluster."""
-        services = ControlPlaneServices(clock=self.clock, timers=self.timers, ids=self.ids)
+        services = ControlPlaneServices(
+            clock=self.clock, timers=self.timers, ids=self.ids, log_directory=self.logs
+        )
         return ControlPlane(self.service(), driver, self.settings, services)
 
     def service(self) -> RpcService:

@@ -301,6 +301,13 @@ PROXY_PORT: Final = Flag(
     most=65535,
     help="Port; a free one without.",
 )
+DUMP: Final = Flag(
+    name="file",
+    written=(),
+    default=...,
+    metavar="FILE",
+    help="A `scheduler-....json` of the log folder.",
+)
 PAGE: Final = Flag(
     name="source",
     written=("--from",),

@@ -14,6 +14,7 @@ from yarrow.am.jobmaster.scheduling.restart_strategies import RestartBackoff
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, SlotsAccepted
 from yarrow.am.jobmaster.scheduling.scheduler_events import (
     JobStarted,
+    RestartDue,
     SchedulerEvent,
     SlotsOffered,
     TasksUpdated,
@@ -70,6 +71,10 @@ class Scheduling:
         data = self.log.dump("a test has ended")
         assert data is not None
         replay(read_dump(data))
+
+    def handle_due(self, restart_id: int) -> Actions:
+        """The pause of a restart is over."""
+        return self.handle(RestartDue(self.now, restart_id))
 
     def accepted(self, resource_id: ResourceID, *offers: SlotOffer) -> tuple[AllocationID, ...]:
         """Those of the slots that the job takes."""
