@@ -14,7 +14,7 @@ from msgspec import structs
 from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     ArmCancellationTimeout,
     ArmRestart,
-    CancelTasks,
+    CancelTasksAction,
     DeclareRequirements,
     Deploy,
     FreeSlot,
@@ -22,7 +22,7 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import (
     JobReplaced,
     RescaleEnded,
     RescaleSlotsAnswered,
-    ResetReader,
+    ResetReaderAction,
     SchedulerAction,
     SlotsAccepted,
     TasksRestarting,
@@ -168,7 +168,7 @@ def _fields(action: SchedulerAction) -> RecordedAction:
                     for each in executions
                 ]
             }
-        case CancelTasks(resource_id, attempts):
+        case CancelTasksAction(resource_id, attempts):
             return {"resource_id": resource_id, "attempts": list(attempts)}
         case FreeSlot(slot):
             return {"allocation_id": slot.allocation_id, "resource_id": slot.resource_id}
@@ -178,7 +178,7 @@ def _fields(action: SchedulerAction) -> RecordedAction:
             return {"restart_id": restart_id, "seconds": seconds}
         case TasksRestarting(attempts, delay, cause):
             return {"attempts": sorted(attempts), "delay": delay, "failed": cause is not None}
-        case ResetReader(resource_id, vertex_id, operator_id, subtask, attempt_id):
+        case ResetReaderAction(resource_id, vertex_id, operator_id, subtask, attempt_id):
             return {
                 "resource_id": resource_id,
                 "vertex_id": vertex_id,

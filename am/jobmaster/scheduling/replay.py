@@ -10,7 +10,7 @@ import msgspec
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.recorded_events import RecordedAction, recorded_action
-from yarrow.am.jobmaster.scheduling.scheduler_log import DUMP_FORMAT, LoggedEvent, SchedulerDump
+from yarrow.am.jobmaster.scheduling.scheduler_log import DUMP_FORMAT, LoggedDecision, SchedulerDump
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory
@@ -55,14 +55,14 @@ def replay(dump: SchedulerDump) -> None:
         _compare(logged, *_decide(scheduler, logged))
 
 
-def _decide(scheduler: JobScheduler, logged: LoggedEvent) -> tuple[list[RecordedAction], str]:
+def _decide(scheduler: JobScheduler, logged: LoggedDecision) -> tuple[list[RecordedAction], str]:
     try:
         return list(map(recorded_action, scheduler.handle(logged.event))), ""
     except Exception as error:
         return [], type(error).__name__
 
 
-def _compare(logged: LoggedEvent, actions: list[RecordedAction], error: str) -> None:
+def _compare(logged: LoggedDecision, actions: list[RecordedAction], error: str) -> None:
     what = f"event {logged.number} ({type(logged.event).__name__})"
     if error != logged.error:
         first, second = (f"raised {name}" if name else "raised nothing" for name in (logged.error, error))

@@ -36,7 +36,7 @@ DUMP_BYTES: Final = 16 << 20
 DUMP_FORMAT: Final = 1
 
 
-class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """One event and what was decided."""
 
     #: Counts the events of the job under one JobMaster.
@@ -57,7 +57,7 @@ class SchedulerDump(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     #: Before the first event.
     snapshot: SchedulerSnapshot
-    events: list[LoggedEvent]
+    events: list[LoggedDecision]
 
 
 class _RawDump(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class SchedulerLog:
         return actions
 
     def events(self, last: int) -> list[msgspec.Raw]:
-        """The last events as JSON of LoggedEvent, oldest first."""
+        """The last events as JSON of LoggedDecision, oldest first."""
         events = [each for segment in self._segments for each in segment.events]
         return list(map(msgspec.Raw, events[-last:] if last > 0 else []))
 
@@ -141,7 +141,7 @@ class SchedulerLog:
         self, segment: _Segment, event: SchedulerEvent, actions: list[RecordedAction], error: str = ""
     ) -> None:
         self._number += 1
-        logged = LoggedEvent(
+        logged = LoggedDecision(
             number=self._number,
             timestamp_ms=self._clock.epoch_ms(),
             event=event,

@@ -18,7 +18,7 @@ from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPoolSnapshot
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, UserCode
 from yarrow.runtime.graph.operator_spec import (
-    AnyOperatorSpec,
+    OperatorSpec,
     PartitionerSpec,
     PrintOperator,
     SourceFunctionOperator,
@@ -74,15 +74,11 @@ def _bare_vertex(vertex: JobVertex) -> JobVertex:
     return msgspec.structs.replace(vertex, operators=(bare,), chained_edges=())
 
 
-def _bare_spec(spec: AnyOperatorSpec) -> AnyOperatorSpec:
-    match spec.__struct_config__.tag:
-        case "source":
-            return SourceOperator(source=b"")
-        case "source_function":
-            return SourceFunctionOperator(function=b"")
-        case _:
-            # Any operator that is no source: decisions do not tell them apart.
-            return PrintOperator()
+def _bare_spec(spec: OperatorSpec) -> OperatorSpec:
+    """One of the engine's own specs that is alike where decisions look."""
+    if spec.has_enumerator:
+        return SourceOperator(source=b"")
+    return SourceFunctionOperator(function=b"") if spec.is_source else PrintOperator()
 
 
 def _bare_edge(edge: JobEdge) -> JobEdge:
