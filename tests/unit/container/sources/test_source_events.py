@@ -15,7 +15,7 @@ from yarrow.container.sources.coordinator_state import CoordinatorState, dump_st
 from yarrow.container.sources.source_events import (
     UNNUMBERED,
     AssignmentLog,
-    LoggedDecision,
+    LoggedEvent,
     ReaderInbox,
     encode_to_reader,
     untaken_splits,
@@ -63,7 +63,7 @@ class Exactness(RuleBasedStateMachine):
             event = self.log.append(subtask, ("splits", [self.unassigned.pop(0)]))
             self._send(subtask, event)
 
-    def _send(self, subtask: int, event: LoggedDecision) -> None:
+    def _send(self, subtask: int, event: LoggedEvent) -> None:
         self.readers[subtask].wire.append(encode_to_reader(*event))
 
     @rule(subtask=st.integers(0, READERS - 1), count=st.integers(1, 5))
