@@ -20,7 +20,6 @@ LEFT = {
     "yarrow.container.supervisor.job_slots.JobSlots.__init__": 9,
     "yarrow.container.task.stream_task.StreamTask.__init__": 11,
     "yarrow.container.worker.job_tasks.JobTasks.__init__": 9,
-    "yarrow.state_processor.subtasks.subtask_context": 10,
     "yarrow.testing.operator_harness.OperatorHarness.__init__": 9,
 }
 

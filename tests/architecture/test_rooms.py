@@ -166,6 +166,24 @@ def test_parts_of_a_task_do_not_know_the_task() -> None:
     assert beside == {"yarrow.container.task.task_builder", "yarrow.container.task.task_thread"}
 
 
+def test_who_runs_operators_without_a_job_takes_a_fragment() -> None:
+    made_by = {
+        "yarrow.container.task.task_builder": {
+            "yarrow.container.fragment",
+            "yarrow.container.sources.source_hosting",
+            "yarrow.container.worker.job_tasks",
+        },
+        "yarrow.container.network.network_environment": {
+            "yarrow.container.fragment",
+            "yarrow.container.task.task_builder",
+            "yarrow.container.worker.job_tasks",
+            "yarrow.container.worker.worker",
+        },
+    }
+    for part, makers in made_by.items():
+        assert {module for module, all_of in imports().items() if part in all_of} == makers
+
+
 def test_both_ways_and_circles_are_found() -> None:
     assert two_way([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c")]) == {("a", "b")}
     graph = defaultdict(set, {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()})
