@@ -105,7 +105,7 @@ class WebHdfsFileSystem:
 
     def home(self) -> str:
         """The URL of the home directory of whom HDFS takes this process for."""
-        found = self._ask(self._prefix, lambda client: client._get_home_directory("/").json()["Path"])
+        found = self._ask(self._prefix, lambda client: client.resolve("."))
         return f"{self._prefix}{found}"
 
     def _ask(self, path: str, request: Callable[[Any], T], *others: str) -> T:

@@ -45,7 +45,7 @@ class SessionPool:
                 else:
                     outdated.append(kept)
         for kept in outdated:
-            kept._session.close()
+            _close(kept)
         if client is None:
             client = _client(";".join(self._addresses), wanted)
         with self._lock:
@@ -59,7 +59,7 @@ class SessionPool:
             if len(self._idle) < _MOST_IDLE:
                 self._idle.append((shown, client))
                 return
-        client._session.close()
+        _close(client)
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -75,7 +75,12 @@ class SessionPool:
         with self._lock:
             idle, self._idle = self._idle, []
         for _, client in idle:
-            client._session.close()
+            _close(client)
+
+
+def _close(client: Any) -> None:
+    """Closes a client's connections: `hdfs` 2.7 has no public way, and leaves them to the garbage collector."""
+    client._session.close()
 
 
 def _client(addresses: str, credentials: Credentials) -> Any:

@@ -45,7 +45,8 @@ def _check_target(target: str) -> None:
         raise ValueError(f"{target!r} is no path below a container's folder")
 
 
-# Skein wants a plain name where YARN takes a path below the container's folder, and makes the folders on it.
+# Skein 0.8.2 wants a plain name where YARN takes a path below the container's folder, and makes the folders on it.
+# It has no option for that; tests/unit/runtime/test_private_members.py pins the function that is replaced.
 skein.model._check_is_filename = _check_target
 
 _ENDED: Final = ("SUCCEEDED", "FAILED", "KILLED")

@@ -93,6 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
     def fail(self, code: int, exception: str, message: str) -> None:
         self.answer({"RemoteException": {"exception": exception, "message": message}}, code)
 
+    def op_gethomedirectory(self, path: Path, name: str, query: dict[str, str]) -> None:
+        self.answer({"Path": f"/user/{query['user.name']}"})
+
     def op_getfilestatus(self, path: Path, name: str, query: dict[str, str]) -> None:
         self.answer({"FileStatus": _status(path, "")})
 
