@@ -15,7 +15,6 @@ MOST_PARAMETERS = 8
 
 #: Functions that still take more, and how many. The list may only become shorter, a number only smaller.
 LEFT = {
-    "yarrow.client.rest.rest_client.RestClient.__init__": 10,
     "yarrow.container.supervisor.job_connection.JobConnection.__init__": 13,
     "yarrow.container.supervisor.job_slots.JobSlots.__init__": 9,
     "yarrow.container.task.stream_task.StreamTask.__init__": 11,

@@ -59,6 +59,29 @@ class RetryPolicy:
         return RetryPolicy(config.get(rest.RETRY_MAX_ATTEMPTS), config.get(rest.RETRY_DELAY).seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class RestTransport:
+    """How requests travel."""
+
+    #: None = in plain text.
+    tls: RestTls | None = None
+    #: For an answer; a request may name a longer one.
+    timeout_seconds: float = _TIMEOUT
+    #: A longer answer is refused.
+    max_answer_bytes: int = _MAX_ANSWER
+
+    @staticmethod
+    def of(config: Settings) -> RestTransport:
+        """As security.ssl.rest.*, rest.connection-timeout and rest.client.max-content-length say."""
+        from yarrow.client.rest.rest_tls import RestTls
+
+        return RestTransport(
+            RestTls.of(config) if config.get(security.REST_ENABLED) else None,
+            config.get(rest.CONNECTION_TIMEOUT).seconds,
+            config.get(rest.CLIENT_MAX_CONTENT_LENGTH).bytes,
+        )
+
+
 class RestClient:
     """Talks to one server.
 
@@ -72,21 +95,19 @@ class RestClient:
         host: str,
         port: int,
         *,
-        tls: RestTls | None = None,
-        timeout: float = _TIMEOUT,
+        transport: RestTransport = RestTransport(),
         token: str = "",
         retry: RetryPolicy = RetryPolicy(),
-        max_answer: int = _MAX_ANSWER,
         locate: Callable[[], str] | None = None,
         remedy: str = _START_ONE,
         result_key: bytes = b"",
     ) -> None:
         """`result_key`: by which the cluster's workers seal rows, of its secrets file; it is never sent."""
-        self.host, self.port, self._tls = host, port, tls
-        self._timeout = timeout
+        self.host, self.port, self._tls = host, port, transport.tls
+        self._timeout = transport.timeout_seconds
         self._token = token
         self._retry = retry
-        self._max_answer = max_answer
+        self._max_answer = transport.max_answer_bytes
         self._locate = locate
         self._remedy = remedy
         self.result_key = result_key
@@ -105,16 +126,12 @@ class RestClient:
         result_key: bytes = b"",
     ) -> RestClient:
         """With TLS, limits and time-outs as configured, and the configured `retry` unless one is given."""
-        from yarrow.client.rest.rest_tls import RestTls
-
         return RestClient(
             host,
             port,
-            tls=RestTls.of(config) if config.get(security.REST_ENABLED) else None,
-            timeout=config.get(rest.CONNECTION_TIMEOUT).seconds,
+            transport=RestTransport.of(config),
             token=token,
             retry=RetryPolicy.of(config) if retry is None else retry,
-            max_answer=config.get(rest.CLIENT_MAX_CONTENT_LENGTH).bytes,
             locate=locate,
             remedy=remedy,
             result_key=result_key,

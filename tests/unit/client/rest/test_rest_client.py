@@ -19,7 +19,13 @@ from cryptography.x509.oid import NameOID
 
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.job_heartbeats import JobHeartbeats, JobHeartbeatSettings
-from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError, RetryPolicy
+from yarrow.client.rest.rest_client import (
+    RestClient,
+    RestError,
+    RestTransport,
+    RestUnavailableError,
+    RetryPolicy,
+)
 from yarrow.client.rest.rest_tls import RestTls
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
@@ -185,9 +191,9 @@ def test_heartbeats_go_on_when_yarn_has_had_no_answer(start: Callable[..., Maste
 
 def test_an_answer_that_is_too_long_is_refused(start: Callable[..., Master]) -> None:
     master = start()
-    assert RestClient(HOST, master.port, max_answer=8).get("/") == {"a": 1}
+    assert RestClient(HOST, master.port, transport=RestTransport(max_answer_bytes=8)).get("/") == {"a": 1}
     with pytest.raises(RestError, match=r"rest\.client\.max-content-length"):
-        RestClient(HOST, master.port, max_answer=7).get("/")
+        RestClient(HOST, master.port, transport=RestTransport(max_answer_bytes=7)).get("/")
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, bytes]:
@@ -233,7 +239,7 @@ def test_a_certificate_of_the_truststore_is_believed_and_no_other(
     master = start(context)
 
     def ask(tls: RestTls) -> object:
-        return RestClient(HOST, master.port, tls=tls).get("/")
+        return RestClient(HOST, master.port, transport=RestTransport(tls)).get("/")
 
     assert ask(tls_of(truststore=str(path))) == {"a": 1}
     assert ask(tls_of(truststore=str(path), verify_hostname="true")) == {"a": 1}
@@ -256,10 +262,12 @@ def test_a_name_that_is_not_the_certificates_is_refused_where_it_counts(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     master = start(context)
-    assert RestClient(HOST, master.port, tls=tls_of(truststore=str(path))).get("/") == {"a": 1}
+    assert RestClient(HOST, master.port, transport=RestTransport(tls_of(truststore=str(path)))).get("/") == {
+        "a": 1
+    }
     strict = tls_of(truststore=str(path), verify_hostname="true")
     with pytest.raises(RestUnavailableError, match=HOST):
-        RestClient(HOST, master.port, tls=strict).get("/")
+        RestClient(HOST, master.port, transport=RestTransport(strict)).get("/")
 
 
 def test_files_that_will_not_do_are_named(tmp_path: Path) -> None:
