@@ -14,6 +14,7 @@ from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.chain.chain_counts import ChainCounts
 from yarrow.container.chain.chain_loops import ChainLoops
 from yarrow.container.chain.chain_time import ChainTime
+from yarrow.container.chain.emitted_results import EmittedResults
 from yarrow.container.chain.pending_snapshot import OperatorPart
 from yarrow.container.codegen.attribution import Attribution
 from yarrow.container.network.partition import Partition
@@ -30,7 +31,6 @@ from yarrow.container.operators.sinks.collecting import CollectingOperator
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
-from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import ArrowBatch
@@ -350,18 +350,10 @@ class OperatorChain:
         )
 
     def _emit_results(self, index: int, results: Iterable[tuple[Any, int | None]]) -> int:
-        emitted = 0
-        run = self.loops.run
-        with self.attributed(index):
-            # Each result flows on before the function runs on: it may change what it has emitted.
-            for value, timestamp in results:
-                emitted += 1
-                stamps = None if timestamp is None else (timestamp,)
-                if type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag:
-                    if value[0].tag_id in self._compiler.side_outputs(index):
-                        run(("behind", index, value[0].tag_id), (value[1],), stamps)
-                else:
-                    run(("behind", index, None), (value,), stamps)
-        if emitted:
+        operator = self.operators[index]
+        side_outputs = self._compiler.side_outputs(index) if operator.emits_tagged else None
+        emitted = EmittedResults(self.loops, (index, operator.name), results, side_outputs)
+        emitted.flow_on()
+        if emitted.count:
             self.end_of_chunk()
-        return emitted
+        return emitted.count

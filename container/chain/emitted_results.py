@@ -1,0 +1,94 @@
+"""Results of timers and watermarks on their way behind their operator, by as few calls of generated loops as possible.
+
+Owner: the task thread. A loop pulls one result after another, so that each flows on before the function runs on: it may
+change what it has emitted. Must not keep a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from yarrow.container.chain.chain_loops import ChainLoops
+from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.datastream.output_tag import OutputTag
+
+#: Results of one call of a loop: what a loop learns of its rows, and its counts, hold from the next call on.
+_MOST_IN_A_CALL = 1024
+#: A value and its timestamp.
+_Result = tuple[Any, int | None]
+
+
+class EmittedResults:
+    """What one call of an operator brings forth, outside of the loop over its input."""
+
+    def __init__(
+        self,
+        loops: ChainLoops,
+        operator: tuple[int, str],
+        results: Iterable[_Result],
+        side_outputs: Collection[str] | None,
+    ) -> None:
+        """`operator`: its index and name; `side_outputs`: those that are read, None where it emits no tagged rows."""
+        self._loops = loops
+        self._index, self._name = operator
+        self._results = iter(results)
+        self._side_outputs = side_outputs
+        #: The next result, taken from the operator and not yet handed on.
+        self._held: _Result | None = None
+        self._stamp: int | None = None
+        #: Results that have flowed on.
+        self.count = 0
+
+    def flow_on(self) -> None:
+        """Hands on all results. Raises OperatorFailure naming the operator whose code fails."""
+        try:
+            self._held = next(self._results, None)
+        except OperatorFailure:
+            raise
+        except BaseException as error:  # user code may raise anything
+            raise OperatorFailure(self._name, "", error) from error
+        behind = ("behind", self._index, None)
+        while (held := self._held) is not None:
+            if held[1] is None:
+                self._loops.run(behind, self._values(with_timestamps=False), None)
+            else:
+                self._loops.run(behind, self._values(with_timestamps=True), self._timestamps())
+
+    def _values(self, *, with_timestamps: bool) -> Iterator[Any]:
+        """The next values of the main output; ends before the first timestamp where the loop has none."""
+        held, self._held = self._held, None
+        assert held is not None
+        side_outputs = self._side_outputs
+        try:
+            for result in islice(chain((held,), self._results), _MOST_IN_A_CALL):
+                value, stamp = result
+                if stamp is not None and not with_timestamps:
+                    self._held = result
+                    return
+                self.count += 1
+                if (
+                    side_outputs is not None
+                    and type(value) is tuple
+                    and len(value) == 2
+                    and type(value[0]) is OutputTag
+                ):
+                    self._emit_aside(value[0].tag_id, value[1], stamp)
+                else:
+                    self._stamp = stamp
+                    yield value
+            self._held = next(self._results, None)
+        except (OperatorFailure, GeneratorExit):
+            raise
+        except BaseException as error:  # user code may raise anything
+            raise OperatorFailure(self._name, "", error) from error
+
+    def _emit_aside(self, tag_id: str, value: Any, stamp: int | None) -> None:
+        if self._side_outputs is not None and tag_id in self._side_outputs:
+            self._loops.run(("behind", self._index, tag_id), (value,), None if stamp is None else (stamp,))
+
+    def _timestamps(self) -> Iterator[int | None]:
+        """That of the value which `_values` has given last."""
+        while True:
+            yield self._stamp
