@@ -296,6 +296,17 @@ class Dispatcher(RpcEndpoint):
     async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
         return self._checkpoints_of(job_id).statistics()
 
+    async def request_scheduler_decisions(self, job_id: JobID, last: int) -> tuple[bytes, ...]:
+        if (master := self._jobs.running.get(job_id)) is not None:
+            return master.scheduler_decisions(last)
+        if job_id in self._jobs.recovering:
+            return ()
+        status = self._jobs.ended(job_id).overview.status
+        raise JobAlreadyEndedError(
+            f"job {job_id} shows no decisions of its scheduler: it is {status.value} already, and they are kept while"
+            " it runs"
+        )
+
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         return self._checkpoints_of(job_id).record(checkpoint_id)
 

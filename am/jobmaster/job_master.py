@@ -306,6 +306,10 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
+    def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
+        """The last events with their actions, each as JSON, oldest first."""
+        return self._scheduler_log.events(last)
+
     def collect_buffer(self, collect_id: str) -> CollectBuffer:
         """The rows of that collect operator; the buffer outlives the JobMaster until the client has read it."""
         return self._collects.of(collect_id)

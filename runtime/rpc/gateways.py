@@ -133,6 +133,13 @@ class DispatcherGateway(Protocol):
         """Checkpoints of a job so far, running or ended."""
         ...
 
+    async def request_scheduler_decisions(self, job_id: JobID, last: int) -> tuple[bytes, ...]:
+        """The last events that the scheduler of a running job handled, each as JSON with its actions, oldest first.
+
+        They are fewer where they are long. Raises JobAlreadyEndedError and JobNotFoundError.
+        """
+        ...
+
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         """One checkpoint with the parts of its subtasks; None when it is unknown or forgotten."""
         ...

@@ -32,6 +32,8 @@ EVENTS_KEPT: Final = 500
 _SEGMENT_BYTES: Final = 2 << 20
 #: Longest dump: of a longer one, the older half is left out.
 DUMP_BYTES: Final = 16 << 20
+#: Most bytes of events that are shown at a time.
+SHOWN_BYTES: Final = 1 << 20
 #: Version of the form of a dump.
 DUMP_FORMAT: Final = 1
 
@@ -106,10 +108,15 @@ class SchedulerLog:
             self._keep(segment, recorded, list(map(recorded_action, actions)))
         return actions
 
-    def events(self, last: int) -> list[msgspec.Raw]:
-        """The last events as JSON of LoggedDecision, oldest first."""
-        events = [each for segment in self._segments for each in segment.events]
-        return list(map(msgspec.Raw, events[-last:] if last > 0 else []))
+    def events(self, last: int) -> tuple[bytes, ...]:
+        """The last events, each as JSON of a LoggedDecision, oldest first: at most SHOWN_BYTES of them."""
+        found, size = list[bytes](), 0
+        for encoded in (each for segment in reversed(self._segments) for each in reversed(segment.events)):
+            size += len(encoded)
+            if len(found) == last or size > SHOWN_BYTES:
+                break
+            found.append(encoded)
+        return tuple(reversed(found))
 
     def dump(self, reason: str) -> bytes | None:
         """A SchedulerDump as JSON; None where even the newer half is longer than DUMP_BYTES."""

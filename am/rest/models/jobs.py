@@ -235,6 +235,26 @@ class JobExceptions(RestModel):
     exception_history: ExceptionHistory = Field(serialization_alias="exceptionHistory")
 
 
+class SchedulerDecision(RestModel):
+    """An event that a job's scheduler handled, and what it decided."""
+
+    number: int = Field(description="Counts the events of the job under its present JobMaster, from 1.")
+    timestamp: int
+    event: RawJson = Field(
+        description="`event` names its kind, `now` is the time in seconds on the JobMaster's monotonic clock."
+    )
+    actions: list[RawJson] = Field(
+        description="In the order in which they were carried out; `action` names the kind."
+    )
+    error: str = Field(description='Class of the exception with which the scheduler failed; "" = it did not.')
+
+
+class SchedulerDecisions(RestModel):
+    """The last events of a job's scheduler, oldest first."""
+
+    decisions: list[SchedulerDecision]
+
+
 class UserAccumulator(RestModel):
     """An accumulator with its value as text."""
 

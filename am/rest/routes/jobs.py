@@ -25,6 +25,7 @@ from yarrow.am.rest.models.jobs import (
     JobsOverview,
     JobStatusBody,
     QueueStatus,
+    SchedulerDecisions,
 )
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.views import jobs as views
@@ -139,6 +140,22 @@ async def job_exceptions(
     """Why the job failed or was restarted, the newest failure first."""
     limit = access.settings.exception_history if limit is None else limit
     return views.job_exceptions(await access.job(job_id), limit, _labels(labels))
+
+
+@router.get("/jobs/{jobid}/scheduler-decisions", responses=refusals(400, 404, 409))
+async def scheduler_decisions(
+    access: Access,
+    job_id: JobIdPath,
+    last: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+) -> SchedulerDecisions:
+    """What the scheduler of a running job heard last and decided; a path of Yarrow's own.
+
+    Looks at idle slots that find none are left out, messages are cut, values that are named like secrets are hidden.
+    At most 1 MiB of events is shown, the newest.
+    """
+    job = await access.job(job_id)
+    found = await access.services.dispatcher.request_scheduler_decisions(job.job_id, last)
+    return views.scheduler_decisions(found)
 
 
 def _labels(text: str | None) -> dict[str, str]:

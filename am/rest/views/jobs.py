@@ -6,9 +6,10 @@ Owner: none (pure).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 import yarrow.runtime.config.options.pipeline as pipeline_options
@@ -30,6 +31,8 @@ from yarrow.am.rest.models.jobs import (
     Plan,
     QueueStatus,
     RootException,
+    SchedulerDecision,
+    SchedulerDecisions,
     TaskCounts,
 )
 from yarrow.am.rest.views.accumulators import as_json, user_accumulators
@@ -249,3 +252,20 @@ def execution_result(result: JobResult, application_id: str) -> JobExecutionResu
     if cause is not None and result.status is JobStatus.FAILED:
         body.failure_cause = FailureBody(exception_class=cause.exception_name, stack_trace=cause.stacktrace)
     return JobExecutionResultBody(status=QueueStatus(id="COMPLETED"), job_execution_result=body)
+
+
+def scheduler_decisions(found: Iterable[bytes]) -> SchedulerDecisions:
+    """Events as the JobMaster has encoded them."""
+    decoded = map(msgspec.json.decode, found)
+    return SchedulerDecisions(
+        decisions=[
+            SchedulerDecision(
+                number=each["number"],
+                timestamp=each["timestamp_ms"],
+                event=each["event"],
+                actions=each["actions"],
+                error=each["error"],
+            )
+            for each in decoded
+        ]
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +22,8 @@ from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions
 from yarrow.cli.main import app
 from yarrow.client.errors import CommandError
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.common.errors import JobAlreadyEndedError, JobNotFoundError, YarrowError
+from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.graph.states import ExecutionState
 
 
@@ -84,6 +86,27 @@ def test_an_error_of_the_scheduler_is_a_file(tmp_path: Path, monkeypatch: pytest
         replayed(file)
     monkeypatch.setattr(JobScheduler, "_changed", broken)
     assert f"Event {dump.events[-1].number} (TasksUpdated) raises KeyError, as it did." in replayed(file)
+
+
+def test_decisions_are_told_while_the_job_runs(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path, 2) as cluster:
+            job_id = await cluster.submit(linear_job(Stage(2)))
+            await cluster.until_running(job_id, 2)
+            found = await cluster.dispatcher.request_scheduler_decisions(job_id, 1000)
+            decisions = [msgspec.json.decode(each) for each in found]
+            assert decisions[0]["event"]["event"] == "JobStarted"
+            assert decisions[0]["actions"] == [{"action": "DeclareRequirements", "slots": 2}]
+            (last,) = await cluster.dispatcher.request_scheduler_decisions(job_id, 1)
+            assert last == found[-1]
+            await cluster.dispatcher.cancel_job(job_id)
+            await cluster.result(job_id)
+            with pytest.raises(JobAlreadyEndedError, match="it is CANCELED already"):
+                await cluster.dispatcher.request_scheduler_decisions(job_id, 1)
+            with pytest.raises(JobNotFoundError):
+                await cluster.dispatcher.request_scheduler_decisions(JobID("f" * 32), 1)
+
+    run(body())
 
 
 def test_the_newest_files_are_kept_and_what_is_there_stays_as_it_is(tmp_path: Path) -> None:

@@ -221,6 +221,8 @@ class FakeDispatcher:
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
         self.checkpoint_types: list[CheckpointType] = []
         self.rescales: list[m.RescaleRequest] = []
+        #: Of each job.
+        self.decisions: tuple[bytes, ...] = ()
         #: Until it is set checkpoints and savepoints go on.
         self.may_complete = asyncio.Event()
         self.savepoint_error: YarrowError | None = None
@@ -347,6 +349,12 @@ class FakeDispatcher:
     async def request_checkpoint_statistics(self, job_id: JobID) -> CheckpointStatistics:
         self._job(job_id)
         return self.checkpoints.statistics()
+
+    async def request_scheduler_decisions(self, job_id: JobID, last: int) -> tuple[bytes, ...]:
+        status = self._job(job_id).status
+        if status.is_globally_terminal_state():
+            raise JobAlreadyEndedError(f"it is {status.value} already")
+        return self.decisions[-last:]
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         self._job(job_id)

@@ -18,6 +18,7 @@ from tests.support.job_graphs import Stage, linear_job
 from tests.unit.am.jobmaster.scheduling.scheduling import BROKEN, Scheduling
 from tests.unit.am.jobmaster.scheduling.test_failover import restarting
 from tests.unit.am.jobmaster.scheduling.test_failover_properties import World
+from yarrow.am.jobmaster.scheduling import scheduler_log
 from yarrow.am.jobmaster.scheduling.failover import Failover
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.replay import (
@@ -256,7 +257,9 @@ def test_programs_and_settings_of_the_job_are_not_kept(tmp_path: Path) -> None:
         assert {len(vertex["operators"]) for vertex in kept["vertices"]} == {1}
 
 
-def test_as_many_events_are_kept_as_wanted_and_no_looks_that_find_nothing() -> None:
+def test_as_many_events_are_kept_as_wanted_and_no_looks_that_find_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     job = Scheduling(linear_job(Stage(1)))
     job.log = SchedulerLog(job.scheduler, job.clock, events_kept=5)
     job.running(1)
@@ -267,7 +270,10 @@ def test_as_many_events_are_kept_as_wanted_and_no_looks_that_find_nothing() -> N
     assert 5 <= len(events) <= 10
     assert [event.number for event in events] == list(range(events[0].number, 204))
     assert {type(event.event) for event in events} == {TasksUpdated}
-    assert len(job.log.events(3)) == 3 and job.log.events(0) == []
+    shown = [json.loads(each)["number"] for each in job.log.events(3)]
+    assert shown == [201, 202, 203] and job.log.events(0) == ()
+    monkeypatch.setattr(scheduler_log, "SHOWN_BYTES", sum(map(len, job.log.events(2))))
+    assert len(job.log.events(3)) == 2
     job.replay()
 
 
