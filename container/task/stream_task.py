@@ -7,13 +7,13 @@ takes input without output credit: barriers, timers, cancel and other mails wait
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.metrics.time_accounting import Phase, TimeAccounting
 from yarrow.container.network.barrier_handler import ReadyCheckpoint
 from yarrow.container.network.input_gate import InputGate
-from yarrow.container.network.partition import Partition
 from yarrow.container.operators.base import TaskEnvironment
 from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.container.protocol.failure import failure_cause
@@ -21,7 +21,6 @@ from yarrow.container.task.checkpoint_course import CheckpointCourse
 from yarrow.container.task.checkpointing.records_in_flight import InFlightRecorder
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import (
-    NoSnapshots,
     SnapshotReceiver,
     SubtaskCheckpointCoordinator,
 )
@@ -59,6 +58,17 @@ class TaskListener(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TaskHost:
+    """Who a task tells what becomes of it."""
+
+    listener: TaskListener
+    #: Any thread: has the task's thread look at its tasks.
+    wake_thread: Callable[[], None]
+    #: Takes what the task froze.
+    snapshots: SnapshotReceiver
+
+
 class StreamTask:
     """A subtask; see the module's docstring."""
 
@@ -67,14 +77,11 @@ class StreamTask:
         environment: TaskEnvironment,
         chain: OperatorChain,
         gate: InputGate,
-        partitions: Sequence[Partition],
-        listener: TaskListener,
+        outputs: TaskOutputs,
+        host: TaskHost,
         *,
         slice_seconds: float,
-        buffer_timeout_ms: int,
-        wake_thread: Callable[[], None],
         latency: LatencyTracker,
-        snapshots: SnapshotReceiver | None = None,
         recover: Callable[[], RecoveredRecords] = RecoveredRecords,
     ) -> None:
         #: Called with True before and False after each slice: the worker notes whose code runs.
@@ -82,14 +89,14 @@ class StreamTask:
         self.environment = environment
         self.chain = chain
         self.gate = gate
-        self.outputs = TaskOutputs(partitions, buffer_timeout_ms)
-        self.partitions = self.outputs.partitions
+        self.outputs = outputs
+        self.partitions = outputs.partitions
         self.life = TaskLife(environment.task_name, environment.clock)
         self.slices = TaskSlices(slice_seconds)
         self._mailbox = self.slices.mailbox
         self.mail_delays = self._mailbox.delays
-        self._listener = listener
-        self._wake_thread = wake_thread
+        self._listener = host.listener
+        self._wake_thread = host.wake_thread
         #: The last step ran mails only.
         self._gave_way = False
         #: When its operators began to be restored and when they ran (perf_counter); None before.
@@ -118,7 +125,7 @@ class StreamTask:
         self.checkpoints = SubtaskCheckpointCoordinator(
             environment,
             chain,
-            snapshots or NoSnapshots(),
+            host.snapshots,
             broadcast=self.outputs.broadcast,
             before_cut=self.reading.before_cut,
         )

@@ -25,9 +25,10 @@ from yarrow.container.network.stalled_channels import StalledChannels, WatchedCh
 from yarrow.container.operators.base import NOTHING_RESTORED, CollectMessage, TaskEnvironment
 from yarrow.container.task.checkpointing.channel_origins import ChannelOrigins, checking_codec_of, edge_type
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords, recovered_records
-from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
+from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import NoSnapshots, SnapshotReceiver
 from yarrow.container.task.latency import LatencySettings, LatencyTracker
-from yarrow.container.task.stream_task import StreamTask, TaskListener
+from yarrow.container.task.stream_task import StreamTask, TaskHost, TaskListener
+from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.config.options import checkpointing, execution, pipeline, taskmanager
@@ -114,11 +115,9 @@ class TaskBuilder:
             environment,
             chain,
             self._gate(),
-            partitions,
-            self._hooks.listener,
+            TaskOutputs(partitions, self.vertex.buffer_timeout_ms),
+            TaskHost(self._hooks.listener, self._wake_thread, self._hooks.snapshots or NoSnapshots()),
             slice_seconds=self._settings.get(execution.SLICE_TIME).seconds,
-            buffer_timeout_ms=self.vertex.buffer_timeout_ms,
-            wake_thread=self._wake_thread,
             latency=LatencyTracker(
                 LatencySettings.of(self._settings),
                 [operator.id for operator in self.vertex.operators],
@@ -126,7 +125,6 @@ class TaskBuilder:
                 environment.metrics,
                 self._clock,
             ),
-            snapshots=self._hooks.snapshots,
             recover=self._recovered,
         )
         self._watch_channels(self._task)

@@ -17,7 +17,6 @@ MOST_PARAMETERS = 8
 LEFT = {
     "yarrow.container.supervisor.job_connection.JobConnection.__init__": 13,
     "yarrow.container.supervisor.job_slots.JobSlots.__init__": 9,
-    "yarrow.container.task.stream_task.StreamTask.__init__": 11,
     "yarrow.container.worker.job_tasks.JobTasks.__init__": 9,
     "yarrow.testing.operator_harness.OperatorHarness.__init__": 9,
 }
