@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -82,54 +83,86 @@ Report = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Registrant:
+    """The TaskExecutor as it registers with JobMasters."""
+
+    resource_id: ResourceID
+    #: Of its gateway.
+    address: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobOfSlots:
+    """A job that has slots here."""
+
+    job_id: JobID
+    leader: LeaderInformation
+    files: JobFiles
+    #: None = workers of the job run in that of all.
+    interpreter: OwnInterpreter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionServices:
+    """What a JobConnection gets from its surroundings."""
+
+    rpc: RpcService
+    timers: Timers
+    #: Pauses between attempts, of the registration and of reports.
+    retry: RegistrationSettings
+    output: OutputGate
+
+
 class JobConnection:
     """Lives from the first slot for a job until its JobMaster is done or lost."""
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        service: RpcService,
-        timers: Timers,
+        services: ConnectionServices,
         listener: JobListener,
-        *,
-        job_id: JobID,
-        leader: LeaderInformation,
-        resource_id: ResourceID,
-        address: str,
-        host: str,
-        output: OutputGate,
-        files: JobFiles,
-        retry: RegistrationSettings,
-        interpreter: OwnInterpreter | None = None,
+        registrant: Registrant,
+        job: JobOfSlots,
     ) -> None:
-        self.job_id = job_id
+        leader = job.leader
+        self.job_id = job.job_id
         #: None = workers of the job run in that of all.
-        self.interpreter = interpreter
+        self.interpreter = job.interpreter
         self.job_master_id = JobMasterID(leader.leader_id)
-        self.files = files
+        self.files = job.files
         #: Attempts whose deployment is still being prepared here.
         self.deploying: set[ExecutionAttemptID] = set()
         #: Of those, the ones cancelled meanwhile: they must not start.
         self.cancelled_early: set[ExecutionAttemptID] = set()
         self._endpoint = endpoint
-        self._timers = timers
+        self._timers = services.timers
         self._listener = listener
-        self._resource_id = resource_id
-        self._output = output
-        self._retry_pause = retry.initial_pause
+        self._resource_id = registrant.resource_id
+        self._output = services.output
+        self._retry_pause = services.retry.initial_pause
         self._reports: deque[Report] = deque()
         self._offers: dict[AllocationID, SlotOffer] = {}
         self._wake = asyncio.Event()
         self._offer_wake = asyncio.Event()
         self._closed = False
         #: Calls at this address bear the JobMaster's token.
-        self.gateway: JobMasterGateway = self.gateway_of(service, leader)
+        self.gateway: JobMasterGateway = self.gateway_of(services.rpc, leader)
 
         async def register(gateway: JobMasterGateway) -> RegistrationSuccess | RegistrationRejection:
-            return await gateway.register_task_executor(resource_id, address, host)
+            return await gateway.register_task_executor(
+                registrant.resource_id, registrant.address, registrant.host
+            )
 
         self._registration = LeaderConnection(
-            endpoint, service, JOB_MASTER, AnnouncedLeader(leader), register, timers, retry
+            endpoint,
+            services.rpc,
+            JOB_MASTER,
+            AnnouncedLeader(leader),
+            register,
+            services.timers,
+            services.retry,
         )
         self._registration.on_registered = self._registered
         self._registration.on_rejected = lambda reason: listener.on_job_master_lost(

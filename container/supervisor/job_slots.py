@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from yarrow.container.launch.worker_launcher import WorkerExit
@@ -27,7 +29,7 @@ from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlot, TaskExecutorSlotState
 from yarrow.container.supervisor.slot_tasks import SlotTasks
 from yarrow.container.supervisor.slot_workers import SlotWorkers
-from yarrow.container.supervisor.worker_handle import WorkerHandle
+from yarrow.container.supervisor.worker_handle import WorkerHandle, WorkerListener
 from yarrow.container.supervisor.worker_reports import WorkerReports
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError
@@ -67,6 +69,18 @@ class SlotObserver(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SlotTimeouts:
+    """How long things may take in a slot."""
+
+    #: From the offer of a slot to its acceptance.
+    acceptance_seconds: float
+    #: From a task's cancellation to its end; 0 = for ever.
+    cancellation_seconds: float
+    #: From a slot's release to its worker's end.
+    release_seconds: float
+
+
 class JobSlots:
     """All slots with all that hangs on them."""
 
@@ -78,38 +92,25 @@ class JobSlots:
         files: OutputFiles,
         clock: Clock,
         timers: Timers,
-        *,
-        slot_timeout: float,
-        cancellation_timeout: float,
-        release_grace: float,
+        timeouts: SlotTimeouts,
+        workers: Callable[[WorkerListener], SlotWorkers],
     ) -> None:
-        """Seconds: `slot_timeout` from the offer to its acceptance, `cancellation_timeout` from a task's
-        cancellation to its end (0 = for ever), `release_grace` from a slot's release to its worker's end.
-        """
+        """`workers` makes the workers of the slots; they report to this object."""
         self.table = table
         self.reports = WorkerReports(endpoint, files, self)
         self.checkpoints = JobCheckpoints(table)
-        self.tasks = SlotTasks(self, endpoint.name, clock, timers, cancellation_timeout)
+        self.tasks = SlotTasks(self, endpoint.name, clock, timers, timeouts.cancellation_seconds)
+        #: The workers of the slots.
+        self.workers = workers(self)
         self._endpoint = endpoint
         self._observer = observer
         self._clock = clock
         self._timers = timers
-        self._slot_timeout = slot_timeout
-        self._release_grace = release_grace
+        self._slot_timeout = timeouts.acceptance_seconds
+        self._release_grace = timeouts.release_seconds
         self._jobs: dict[JobID, JobConnection] = {}
-        self._workers: SlotWorkers | None = None
         #: When the last workers of each slot died by themselves; monotonic seconds.
         self._deaths: dict[int, deque[float]] = {}
-
-    def use_workers(self, workers: SlotWorkers) -> None:
-        """Sets where workers come from; they report to this object, hence two steps."""
-        self._workers = workers
-
-    @property
-    def workers(self) -> SlotWorkers:
-        """The workers of the slots."""
-        assert self._workers is not None
-        return self._workers
 
     # Jobs
 

@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import SlotNotAvailableError
-from yarrow.container.supervisor.job_connection import JobConnection
+from yarrow.container.supervisor.job_connection import (
+    ConnectionServices,
+    JobConnection,
+    JobOfSlots,
+    Registrant,
+)
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.supervisor.job_interpreter import OwnInterpreter
-from yarrow.container.supervisor.job_slots import JobSlots
+from yarrow.container.supervisor.job_slots import JobSlots, SlotTimeouts
 from yarrow.container.supervisor.newest_leader import NewestLeader
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.output_forwarder import NoForwarding, OutputGate
@@ -25,6 +30,7 @@ from yarrow.container.supervisor.process_watch import ProcessWatch
 from yarrow.container.supervisor.slot_table import SlotTable
 from yarrow.container.supervisor.slot_workers import SlotWorkers
 from yarrow.container.supervisor.task_executor_settings import TaskExecutorSettings
+from yarrow.container.supervisor.worker_handle import WorkerListener
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import (
@@ -105,14 +111,10 @@ class TaskExecutor(RpcEndpoint):
             services.files,
             services.clock,
             services.timers,
-            slot_timeout=settings.slot_timeout,
-            cancellation_timeout=settings.cancellation_timeout,
-            release_grace=settings.release_grace,
+            SlotTimeouts(settings.slot_timeout, settings.cancellation_timeout, settings.release_grace),
+            self._slot_workers,
         )
-        self.workers = SlotWorkers(
-            settings.workers, services.launcher, services.files, self.slots, services.timers
-        )
-        self.slots.use_workers(self.workers)
+        self.workers = self.slots.workers
         self._resource_manager: LeaderConnection[ResourceManagerGateway] = LeaderConnection(
             self,
             services.rpc,
@@ -269,6 +271,10 @@ class TaskExecutor(RpcEndpoint):
         """Reads the memory of all processes anew, in another thread; heartbeats tell it."""
         self.spawn(self.run_blocking(self._watch.sample, self.workers.processes()), "memory")
 
+    def _slot_workers(self, listener: WorkerListener) -> SlotWorkers:
+        settings, services = self._settings, self._services
+        return SlotWorkers(settings.workers, services.launcher, services.files, listener, services.timers)
+
     # SlotObserver
 
     def connect_job(self, request: SlotRequest) -> JobConnection:
@@ -286,18 +292,10 @@ class TaskExecutor(RpcEndpoint):
             interpreter = OwnInterpreter(request.interpreter, files, self.workers.environment())
         return JobConnection(
             self,
-            services.rpc,
-            services.timers,
+            ConnectionServices(services.rpc, services.timers, settings.retry, services.output),
             self.slots,
-            job_id=request.job_id,
-            leader=leader,
-            resource_id=self.resource_id,
-            address=self.address,
-            host=settings.host,
-            output=services.output,
-            files=files,
-            retry=settings.retry,
-            interpreter=interpreter,
+            Registrant(self.resource_id, self.address, settings.host),
+            JobOfSlots(request.job_id, leader, files, interpreter),
         )
 
     def on_job_opened(self, job_id: JobID) -> None:

@@ -84,9 +84,8 @@ class JobTasks:
         output: CapturedOutput,
         calls: CurrentCallWriter | None,
         clock: Clock,
-        *,
-        own_process: bool,
     ) -> None:
+        """`calls`: of a worker that is a process of its own; None in one that is a thread."""
         self._settings = settings
         self._network = network
         self._thread = thread
@@ -94,7 +93,7 @@ class JobTasks:
         self._output = output
         self._calls = calls
         self._clock = clock
-        self._own_process = own_process
+        self._own_process = calls is not None
         self._running: dict[ExecutionAttemptID, _Running] = {}
         self._graphs: dict[JobID, tuple[bytes, JobGraph]] = {}
         self._lock = threading.Lock()

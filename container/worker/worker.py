@@ -114,7 +114,6 @@ class Worker:
             self._output,
             calls,
             SystemClock(),
-            own_process=self._own_process,
         )
         if self._garbage is not None:
             self._garbage.take_over()

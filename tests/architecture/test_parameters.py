@@ -15,9 +15,6 @@ MOST_PARAMETERS = 8
 
 #: Functions that still take more, and how many. The list may only become shorter, a number only smaller.
 LEFT = {
-    "yarrow.container.supervisor.job_connection.JobConnection.__init__": 13,
-    "yarrow.container.supervisor.job_slots.JobSlots.__init__": 9,
-    "yarrow.container.worker.job_tasks.JobTasks.__init__": 9,
     "yarrow.testing.operator_harness.OperatorHarness.__init__": 9,
 }
 
